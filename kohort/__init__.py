@@ -1,0 +1,1 @@
+"""kohort: a client for Kafka consumer groups."""

@@ -1,0 +1,172 @@
+"""The errors that kohort raises of itself; the drawing is in the package's docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from kohort.types import TopicPartition
+
+
+class KafkaError(Exception):
+    """The root of all errors of kohort."""
+
+    retriable: ClassVar[bool] = False
+    """The same call may succeed later without any change."""
+
+
+class ConfigurationError(KafkaError, ValueError):
+    """An option is wrong; the message says which, and what would be right."""
+
+
+class UnknownOptionError(ConfigurationError, TypeError):
+    """No option has this name. Also a TypeError, as for an unexpected keyword argument."""
+
+
+class InvalidOptionError(ConfigurationError):
+    """An option has a value of the wrong type or outside its range."""
+
+
+class UnsupportedOptionError(ConfigurationError):
+    """An option of Kafka's that kohort knows of and does not have yet; it is never ignored."""
+
+
+class IllegalStateError(KafkaError, RuntimeError):
+    """The object's state does not allow the call."""
+
+
+class ConsumerClosedError(IllegalStateError):
+    """The consumer is closed."""
+
+
+class ReentrantCallError(IllegalStateError):
+    """The call is not allowed from inside a listener, deserializer or assignor."""
+
+
+class ForkedConsumerError(IllegalStateError):
+    """A consumer made before fork() was used in the child: make a new one there."""
+
+
+class NotAssignedError(IllegalStateError):
+    """The partition is not assigned to this consumer (any more)."""
+
+
+class KafkaTimeoutError(KafkaError, TimeoutError):
+    """The call was not done within its time."""
+
+    retriable = True
+
+
+class TransportError(KafkaError):
+    """The network failed, or what came over it is not the Kafka protocol."""
+
+
+class KafkaConnectionError(TransportError, ConnectionError):
+    """A broker could not be reached, or the connection to it was lost."""
+
+    retriable = True
+
+
+class NoBrokersAvailable(TransportError):
+    """No bootstrap address was reachable for ``bootstrap_timeout_ms``."""
+
+    retriable = True
+
+
+class ProtocolError(TransportError):
+    """What came over the wire breaks the protocol; the connection is closed."""
+
+
+class FrameTooLargeError(ProtocolError):
+    """A length prefix is negative or over the bound; nothing was allocated for it."""
+
+
+class MessageDecodeError(ProtocolError):
+    """A frame does not decode as the message it should be."""
+
+
+class MessageEncodeError(ProtocolError, ValueError):
+    """A message cannot be written in the version in use."""
+
+
+class CorrelationIdError(ProtocolError):
+    """An answer does not carry the correlation id of the request it should answer."""
+
+
+class DataError(KafkaError):
+    """Something is wrong with one partition's data; other partitions go on.
+
+    ``topic_partition`` says where, ``offset`` is the first offset concerned, ``raw`` the bytes as
+    they came (None where there are none). ``seek(topic_partition, next_offset)`` passes over it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+        next_offset: int | None = None,
+        raw: bytes | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.next_offset = next_offset
+        self.raw = raw
+
+
+class CorruptBatchError(DataError):
+    """A record batch contradicts itself (CRC, magic, lengths, counts). See :class:`DataError`."""
+
+
+class UnsupportedCodecError(CorruptBatchError):
+    """The batch names a compression codec that does not exist or is not installed."""
+
+
+class DecompressionBudgetError(CorruptBatchError):
+    """The batch would decompress to more than the byte budget; it is not corrupt as such."""
+
+
+class RecordDeserializationError(DataError):
+    """The key or value deserializer raised; ``__cause__`` is what it raised (KIP-1036)."""
+
+
+class NoOffsetForPartitionError(DataError):
+    """Nothing is committed and ``auto_offset_reset="none"``: seek, or commit first."""
+
+
+class GroupError(KafkaError):
+    """Something about the membership of a consumer group."""
+
+
+class CommitFailedError(GroupError):
+    """The group moved on before the commit: these partitions may belong to another member now.
+
+    ``offsets`` are the ones that did not count. Go on polling: the consumer rejoins by itself.
+    """
+
+    def __init__(
+        self, message: str, *, offsets: Mapping[TopicPartition, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.offsets: Mapping[TopicPartition, Any] = dict(offsets or {})
+
+
+class RebalanceListenerError(GroupError):
+    """A rebalance listener raised; the rebalance itself went on. ``__cause__`` is the original."""
+
+    def __init__(
+        self, message: str, *, callback: str, partitions: frozenset[TopicPartition]
+    ) -> None:
+        super().__init__(message)
+        self.callback = callback
+        self.partitions = partitions
+
+
+class AssignorError(GroupError):
+    """An assignor raised, or assigned what was not there to assign."""
+
+
+class MaxPollIntervalExceededError(GroupError):
+    """poll() was not called for ``max_poll_interval_ms``, so the consumer left its group."""

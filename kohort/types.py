@@ -1,0 +1,32 @@
+"""The values that pass between kohort and its users: frozen, slotted, hashable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic. A named tuple, as in kafka-python and aiokafka."""
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What is committed for a partition.
+
+    ``offset`` is the next one to read; ``metadata`` free text of at most 4,096 bytes;
+    ``leader_epoch`` that of the last record read, -1 if not known (KIP-320).
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first offset at or after a timestamp (milliseconds since the epoch)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
