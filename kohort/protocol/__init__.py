@@ -1,0 +1,47 @@
+"""Kafka's protocol: bytes to messages and back. No I/O, no clock, no logging.
+
+Messages are in :mod:`kohort.protocol.messages`, one file per API.
+"""
+
+from __future__ import annotations
+
+from kohort.protocol._codec import decode, decode_from, encode, encode_parts
+from kohort.protocol._frames import (
+    PREFIX_SIZE,
+    FrameReader,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+    frame_size,
+)
+from kohort.protocol._registry import APIS, Api, ApiKey, api
+from kohort.protocol._struct import Message, Request, Response, Struct, VersionRange
+from kohort.protocol._types import ZERO_UUID, Buffer
+
+__all__ = [
+    "APIS",
+    "PREFIX_SIZE",
+    "ZERO_UUID",
+    "Api",
+    "ApiKey",
+    "Buffer",
+    "FrameReader",
+    "Message",
+    "Request",
+    "Response",
+    "Struct",
+    "VersionRange",
+    "api",
+    "decode",
+    "decode_from",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode",
+    "encode_parts",
+    "encode_request",
+    "encode_response",
+    "frame_size",
+]

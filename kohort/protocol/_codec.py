@@ -1,0 +1,66 @@
+"""Messages to bytes and back, without headers."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from kohort.errors import MessageDecodeError, MessageEncodeError
+from kohort.protocol._compile import codec
+from kohort.protocol._struct import Message
+from kohort.protocol._types import Buffer
+
+M = TypeVar("M", bound=Message)
+
+_UNREADABLE = (ValueError, IndexError, struct.error)
+_UNWRITABLE = (ValueError, TypeError, AttributeError, struct.error)
+
+
+def encode_parts(message: Message, version: int) -> list[Buffer]:
+    """A message as a list of buffers; ``records`` and ``bytes`` fields are in it uncopied.
+
+    Raises MessageEncodeError for a version that is not, a field that the version does not have
+    and that is set all the same, and a value that does not fit its type.
+    """
+    parts: list[Buffer] = []
+    try:
+        codec(type(message), version).encode(message, parts.append)
+    except _UNWRITABLE as error:
+        name = type(message).__name__
+        raise MessageEncodeError(f"cannot write {name} version {version}: {error}") from error
+    return parts
+
+
+def encode(message: Message, version: int) -> bytes:
+    """A message as bytes; errors as for :func:`encode_parts`."""
+    return b"".join(encode_parts(message, version))
+
+
+def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[M, int]:
+    """Read a message that starts at ``offset``: (message, offset behind it).
+
+    Raises MessageDecodeError for whatever does not decode.
+    """
+    view = memoryview(data)
+    try:
+        message, end = codec(cls, version).decode(view, offset, len(view))
+    except _UNREADABLE as error:
+        raise MessageDecodeError(
+            f"cannot read {cls.__name__} version {version}: {error}"
+        ) from error
+    if end > len(view):
+        raise MessageDecodeError(
+            f"cannot read {cls.__name__} version {version}: {end - len(view)} bytes are missing"
+        )
+    assert isinstance(message, cls)
+    return message, end
+
+
+def decode(cls: type[M], version: int, data: Buffer) -> M:
+    """Read a message that is all of ``data``; bytes left over are a MessageDecodeError."""
+    message, end = decode_from(cls, version, data, 0)
+    if end != len(data):
+        raise MessageDecodeError(
+            f"{cls.__name__} version {version}: {len(data) - end} bytes are left over"
+        )
+    return message

@@ -1,0 +1,307 @@
+"""Codecs: one pair of functions a message and version, written as source and compiled.
+
+Straight-line code without a look at any table is what makes a codec in Python fast: a run of
+fields of fixed width is one call into :mod:`struct`, everything else a few lines in place.
+
+The decoder is given a memoryview, an offset and the end; every length is held against the end
+before it is used. Names in the written source: ``b`` buffer, ``o`` offset, ``e`` end, ``m``
+message, ``n`` a length, ``a`` the append method of the list of output parts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from kohort.protocol._layout import FieldLayout, StructLayout, struct_layout
+from kohort.protocol._struct import Message, Struct
+from kohort.protocol._types import STRUCT_CODES, Buffer
+from kohort.protocol._varint import read_uvarint, uvarint
+
+
+class Codec(NamedTuple):
+    """Reader and writer of one message in one version."""
+
+    decode: Callable[[memoryview, int, int], tuple[Any, int]]
+    encode: Callable[[Any, Callable[[Buffer], None]], None]
+
+
+class ShortError(ValueError):
+    """A length or count that goes beyond the end."""
+
+
+class AbsentError(ValueError):
+    """A field is set that the version does not have."""
+
+
+def _short(what: str, length: int, left: int) -> None:
+    raise ShortError(f"{what}: a length of {length} where {left} bytes are left")
+
+
+def _absent(name: str, value: object, first: str) -> None:
+    raise AbsentError(f"{name}={value!r} cannot be sent: the field is in versions {first} only")
+
+
+def _not_null(name: str) -> None:
+    raise AbsentError(f"{name} must not be None in this version")
+
+
+def _wrong_uuid(name: str) -> None:
+    raise AbsentError(f"{name} must be 16 bytes")
+
+
+class _Compiler:
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.message = message
+        self.version = version
+        self.source: list[str] = []
+        self.names: dict[type[Struct], str] = {}
+        self.env: dict[str, Any] = {
+            "absent": _absent,
+            "i2": struct.Struct(">h").unpack_from,
+            "i4": struct.Struct(">i").unpack_from,
+            "not_null": _not_null,
+            "p2": struct.Struct(">h").pack,
+            "p4": struct.Struct(">i").pack,
+            "pack": struct.pack,
+            "read_uvarint": read_uvarint,
+            "short": _short,
+            "unpack_from": struct.unpack_from,
+            "uv": uvarint,
+            "wrong_uuid": _wrong_uuid,
+        }
+
+    def compile(self) -> Codec:
+        name = self.struct(self.message)
+        exec("\n".join(self.source), self.env)
+        return Codec(self.env[f"decode_{name}"], self.env[f"encode_{name}"])
+
+    def struct(self, cls: type[Struct]) -> str:
+        """Write the two functions of a structure, once; their common name is returned."""
+        if cls in self.names:
+            return self.names[cls]
+        name = self.names[cls] = f"{cls.__name__}_{len(self.names)}"
+        self.env[f"class_{name}"] = cls
+        layout = struct_layout(self.message, cls, self.version)
+        reader = self.reader(name, layout)
+        writer = self.writer(name, layout)
+        self.source += reader + writer
+        return name
+
+    def bind(self, prefix: str, value: object) -> str:
+        name = f"{prefix}_{len(self.env)}"
+        self.env[name] = value
+        return name
+
+    def default(self, field: FieldLayout) -> str:
+        """The source of a fresh default value."""
+        spec = field.spec
+        if field.array:
+            return "None" if spec.default_factory is None else "[]"
+        if spec.default_factory is not None:
+            return f"{self.bind('make', spec.default_factory)}()"
+        return repr(spec.default)
+
+    def is_default(self, field: FieldLayout) -> str:
+        """The source of a test for the default value."""
+        value = f"m.{field.name}"
+        spec = field.spec
+        if field.array:
+            return f"{value} is None" if spec.default_factory is None else f"not {value}"
+        if spec.default_factory is not None:
+            return f"{value} == {self.bind('default', spec.default_factory())}"
+        if spec.default is None:
+            return f"{value} is None"
+        # None is let through where a newer version allows it: an older one has no way to say more.
+        return f"{value} == {spec.default!r}"
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def reader(self, name: str, layout: StructLayout) -> list[str]:
+        out = [f"def decode_{name}(b, o, e):", f" m = class_{name}.__new__(class_{name})"]
+        for field in layout.tagged + layout.absent:
+            out.append(f" m.{field.name} = {self.default(field)}")
+        for run in _runs(layout.inline):
+            if run[0].fixed:
+                codec = struct.Struct(">" + "".join(STRUCT_CODES[f.kind] for f in run))
+                targets = ", ".join(f"m.{f.name}" for f in run)
+                out.append(f" {targets}, = {self.bind('unpack', codec.unpack_from)}(b, o)")
+                out.append(f" o += {codec.size}")
+            else:
+                out += [" " + line for line in self.read(run[0], tagged=False)]
+        if layout.flexible:
+            out += [" " + line for line in self.read_tags(layout.tagged)]
+        out.append(" return m, o")
+        return out
+
+    def read_tags(self, tagged: list[FieldLayout]) -> list[str]:
+        out = ["n = b[o]; o += 1", "if n:", " if n > 127: n, o = read_uvarint(b, o - 1)"]
+        out += [" for _ in range(n):", "  t, o = read_uvarint(b, o)", "  n, o = read_uvarint(b, o)"]
+        out += ["  if n > e - o: short('tagged field', n, e - o)", "  te = o + n"]
+        for position, field in enumerate(tagged):
+            out.append(f"  {'elif' if position else 'if'} t == {field.spec.tag}:")
+            out += ["   " + line for line in self.read(field, tagged=True)]
+            out.append(f"   if o != te: short({field.name!r}, o, te)")
+        out.append("  o = te")
+        return out
+
+    def read(self, field: FieldLayout, tagged: bool) -> list[str]:
+        """Lines that read one field into ``m``."""
+        target = f"m.{field.name}"
+        if field.array:
+            return self.read_array(field, target)
+        if field.fixed:
+            code = STRUCT_CODES[field.kind]
+            size = struct.calcsize(">" + code)
+            return [f"{target}, = unpack_from('>{code}', b, o)", f"o += {size}"]
+        if field.struct is not None:
+            inner = self.struct(field.struct)
+            plain = f"{target}, o = decode_{inner}(b, o, e)"
+            if not field.nullable:
+                return [plain]
+            # A struct that may be null has a byte in front: -1 or 1 in line, 0 or 1 in a tag.
+            null = "n == 0" if tagged else "n > 127"
+            return ["n = b[o]; o += 1", f"if {null}: {target} = None", f"else: {plain}"]
+        out = _read_length(field.compact, 2 if field.kind == "string" else 4)
+        out += [
+            "if n < 0:",
+            f" {target} = None" if field.nullable else f" short({field.name!r}, n, e - o)",
+            "else:",
+            f" if n > e - o: short({field.name!r}, n, e - o)",
+            f" {target} = {_slice(field.kind)}; o += n",
+        ]
+        return out
+
+    def read_array(self, field: FieldLayout, target: str) -> list[str]:
+        out = _read_length(field.compact, 4)
+        null = f" {target} = None" if field.nullable else f" short({field.name!r}, n, e - o)"
+        # No element is shorter than a byte, so a count over what is left is a lie.
+        out += ["if n < 0:", null, "else:", f" if n > e - o: short({field.name!r}, n, e - o)"]
+        if field.struct is not None:
+            inner = self.struct(field.struct)
+            out += [f" l = {target} = []", " for _ in range(n):"]
+            out += [f"  x, o = decode_{inner}(b, o, e); l.append(x)"]
+        elif field.kind == "uuid":
+            out += [" if n * 16 > e - o: short('uuid array', n * 16, e - o)"]
+            out += [f" {target} = [bytes(b[i:i + 16]) for i in range(o, o + 16 * n, 16)]"]
+            out += [" o += 16 * n"]
+        elif field.kind in STRUCT_CODES:
+            code = STRUCT_CODES[field.kind]
+            size = struct.calcsize(">" + code)
+            out += [f" {target} = list(unpack_from('>%d{code}' % n, b, o)) if n else []"]
+            out += [f" o += {size} * n"]
+        else:
+            out += [f" l = {target} = []", " for _ in range(n):"]
+            inner_lines = _read_length(field.compact, 2 if field.kind == "string" else 4)
+            out += ["  " + line for line in inner_lines]
+            out += [f"  if not 0 <= n <= e - o: short({field.name!r}, n, e - o)"]
+            out += [f"  l.append({_slice(field.kind)}); o += n"]
+        return out
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def writer(self, name: str, layout: StructLayout) -> list[str]:
+        out = [f"def encode_{name}(m, a):"]
+        for field in layout.absent:
+            if not field.spec.ignorable:
+                versions = str(field.spec.versions)
+                out.append(f" if not ({self.is_default(field)}):")
+                out.append(f"  absent({field.name!r}, m.{field.name}, {versions!r})")
+        for run in _runs(layout.inline):
+            if run[0].fixed:
+                codec = struct.Struct(">" + "".join(STRUCT_CODES[f.kind] for f in run))
+                for field in run:
+                    if field.kind == "uuid":
+                        out.append(f" if len(m.{field.name}) != 16: wrong_uuid({field.name!r})")
+                values = ", ".join(f"m.{f.name}" for f in run)
+                out.append(f" a({self.bind('pack', codec.pack)}({values}))")
+            else:
+                out += [" " + line for line in self.write(run[0], tagged=False)]
+        if layout.flexible:
+            out += [" " + line for line in self.write_tags(layout.tagged)]
+        if len(out) == 1:
+            out.append(" pass")
+        return out
+
+    def write_tags(self, tagged: list[FieldLayout]) -> list[str]:
+        if not tagged:
+            return ["a(b'\\0')"]
+        out = ["t = []; outer = a"]
+        for field in tagged:
+            out += [f"if not ({self.is_default(field)}):", " l = []; a = l.append"]
+            out += [" " + line for line in self.write(field, tagged=True)]
+            out.append(f" l = b''.join(l); t.append(uv({field.spec.tag}) + uv(len(l)) + l)")
+        out.append("a = outer; a(uv(len(t))); a(b''.join(t))")
+        return out
+
+    def write(self, field: FieldLayout, tagged: bool) -> list[str]:
+        """Lines that write one field of ``m``."""
+        value = f"m.{field.name}"
+        if field.fixed:
+            return [f"a(pack('>{STRUCT_CODES[field.kind]}', {value}))"]
+        if field.struct is not None and not field.array:
+            plain = f"encode_{self.struct(field.struct)}({value}, a)"
+            if not field.nullable:
+                return [plain]
+            null = "b'\\0'" if tagged else "b'\\xff'"
+            return [f"if {value} is None: a({null})", "else:", " a(b'\\1')", f" {plain}"]
+        width = 2 if field.kind == "string" and not field.array else 4
+        null = "a(b'\\0')" if field.compact else f"a({bytes([255]) * width!r})"
+        if not field.nullable:
+            null = f"not_null({field.name!r})"
+        out = [f"v = {value}", f"if v is None: {null}", "else:"]
+        if field.array:
+            return out + [" " + line for line in self.write_array(field)]
+        if field.kind == "string":
+            out.append(" v = v.encode()")
+        return out + [" " + _write_length(field.compact, width), " a(v)"]
+
+    def write_array(self, field: FieldLayout) -> list[str]:
+        out = [_write_length(field.compact, 4)]
+        if field.struct is not None:
+            return [*out, f"for x in v: encode_{self.struct(field.struct)}(x, a)"]
+        if field.kind == "uuid":
+            check = f"if any(len(x) != 16 for x in v): wrong_uuid({field.name!r})"
+            return [*out, check, "a(b''.join(v))"]
+        if field.kind in STRUCT_CODES:
+            return [*out, f"if v: a(pack('>%d{STRUCT_CODES[field.kind]}' % len(v), *v))"]
+        out.append("for v in v:")
+        if field.kind == "string":
+            out.append(" v = v.encode()")
+        width = 2 if field.kind == "string" else 4
+        return [*out, " " + _write_length(field.compact, width), " a(v)"]
+
+
+def _runs(fields: list[FieldLayout]) -> list[list[FieldLayout]]:
+    """Neighbours of fixed width together, all others alone."""
+    runs: list[list[FieldLayout]] = []
+    for field in fields:
+        if field.fixed and runs and runs[-1][0].fixed:
+            runs[-1].append(field)
+        else:
+            runs.append([field])
+    return runs
+
+
+def _read_length(compact: bool, width: int) -> list[str]:
+    if compact:
+        return ["n = b[o]; o += 1", "if n > 127: n, o = read_uvarint(b, o - 1)", "n -= 1"]
+    return [f"n = i{width}(b, o)[0]; o += {width}"]
+
+
+def _write_length(compact: bool, width: int) -> str:
+    return "a(uv(len(v) + 1))" if compact else f"a(p{width}(len(v)))"
+
+
+def _slice(kind: str) -> str:
+    return "str(b[o:o + n], 'utf-8')" if kind == "string" else "b[o:o + n]"
+
+
+@cache
+def codec(message: type[Message], version: int) -> Codec:
+    """The codec of a message in a version; ValueError when it has no such version."""
+    if version not in message.versions:
+        raise ValueError(f"{message.__name__} has versions {message.versions}, not {version}")
+    return _Compiler(message, version).compile()

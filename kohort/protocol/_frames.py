@@ -1,0 +1,160 @@
+"""Frames: the length prefix, the headers, and one request or response behind them. Sans-I/O."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from kohort.errors import FrameTooLargeError, MessageDecodeError
+from kohort.protocol._codec import decode_from, encode_parts
+from kohort.protocol._registry import APIS
+from kohort.protocol._struct import Message, Request, Response
+from kohort.protocol._types import Buffer
+from kohort.protocol.messages import ApiVersionsResponse, RequestHeader, ResponseHeader
+
+R = TypeVar("R", bound=Response)
+
+PREFIX_SIZE = 4
+_PREFIX = struct.Struct(">i")
+_KEY_AND_VERSION = struct.Struct(">hh")
+
+TLS_RECORD_TYPES = range(0x14, 0x18)
+
+
+def request_header_version(cls: type[Message], version: int) -> int:
+    """2 for flexible versions, else 1. (Version 0 has no client id and is not in use any more.)"""
+    return 2 if version in cls.flexible else 1
+
+
+def response_header_version(cls: type[Message], version: int) -> int:
+    """1 for flexible versions, else 0; ApiVersions has 0 always, so that any client reads it."""
+    return 1 if version in cls.flexible and cls is not ApiVersionsResponse else 0
+
+
+def frame_size(prefix: Buffer, max_size: int) -> int:
+    """The length in bytes that a prefix of 4 bytes announces.
+
+    Raises FrameTooLargeError when it is negative or over ``max_size``, with a guess at what the
+    peer speaks instead of Kafka where its first bytes tell.
+    """
+    size: int = _PREFIX.unpack_from(prefix)[0]
+    if 0 <= size <= max_size:
+        return size
+    first = bytes(prefix[:4])
+    hint = ""
+    if first[0] in TLS_RECORD_TYPES and first[1] == 3:
+        hint = "; it looks like TLS: is this a TLS port?"
+    elif first in (b"HTTP", b"GET ", b"POST"):
+        hint = "; it looks like HTTP"
+    elif first == b"SSH-":
+        hint = "; it looks like SSH"
+    raise FrameTooLargeError(
+        f"a frame of {size} bytes was announced, the bound is {max_size} bytes{hint}"
+    )
+
+
+def _frame(parts: list[Buffer]) -> list[Buffer]:
+    size = 0
+    for part in parts:
+        size += len(part)
+    parts.insert(0, _PREFIX.pack(size))
+    return parts
+
+
+def encode_request(
+    message: Request[Response], version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """A whole frame, length prefix included, as buffers in order."""
+    header = RequestHeader(
+        request_api_key=message.api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    parts = encode_parts(header, request_header_version(type(message), version))
+    return _frame(parts + encode_parts(message, version))
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """The header in front of a request; also of one whose API or version is not known."""
+    if len(frame) < 8:
+        raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    known = APIS.get(key)
+    flexible = known is not None and version >= known.request.flexible.first > 0
+    header, _ = decode_from(RequestHeader, 2 if flexible and known else 1, frame, 0)
+    return header
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
+    """A request frame without its length prefix as (header, message).
+
+    Raises MessageDecodeError for an API or version that kohort has no message for, too.
+    """
+    if len(frame) < 8:
+        raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    known = APIS.get(key)
+    if known is None or version not in known.versions:
+        raise MessageDecodeError(f"no message for API key {key}, version {version}")
+    header_version = request_header_version(known.request, version)
+    header, offset = decode_from(RequestHeader, header_version, frame, 0)
+    message, end = decode_from(known.request, version, frame, offset)
+    _check_end(known.request, version, frame, end)
+    return header, message
+
+
+def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
+    """A whole frame, length prefix included, as buffers in order."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    parts = encode_parts(header, response_header_version(type(message), version))
+    return _frame(parts + encode_parts(message, version))
+
+
+def decode_response(cls: type[R], version: int, frame: Buffer) -> tuple[int, R]:
+    """A response frame without its length prefix as (correlation id, message)."""
+    header_version = response_header_version(cls, version)
+    header, offset = decode_from(ResponseHeader, header_version, frame, 0)
+    message, end = decode_from(cls, version, frame, offset)
+    _check_end(cls, version, frame, end)
+    return header.correlation_id, message
+
+
+def _check_end(cls: type[Message], version: int, frame: Buffer, end: int) -> None:
+    if end != len(frame):
+        raise MessageDecodeError(
+            f"{cls.__name__} version {version}: {len(frame) - end} bytes are left over"
+        )
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames; for a peer that reads into buffers of its own choice."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._held = bytearray()
+
+    def feed(self, data: Buffer) -> list[bytes]:
+        """Take what was received; the frames that are whole now, without their prefixes.
+
+        Raises FrameTooLargeError as soon as the prefix is there; nothing more can be read then.
+        """
+        held = self._held
+        held += data
+        frames: list[bytes] = []
+        start = 0
+        while len(held) - start >= PREFIX_SIZE:
+            size = frame_size(held[start : start + PREFIX_SIZE], self._max_size)
+            end = start + PREFIX_SIZE + size
+            if len(held) < end:
+                break
+            frames.append(bytes(held[start + PREFIX_SIZE : end]))
+            start = end
+        if start:
+            del held[:start]
+        return frames
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return len(self._held)

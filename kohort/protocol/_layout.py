@@ -1,0 +1,77 @@
+"""What a message looks like in one version: its fields with their types worked out."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from kohort.protocol._struct import FieldSpec, Message, Struct
+from kohort.protocol._types import STRUCT_CODES
+
+
+class FieldLayout(NamedTuple):
+    """One field in one version.
+
+    ``kind`` is a name of :data:`~kohort.protocol._types.STRUCT_CODES`, ``string``, ``bytes``,
+    ``records``, or ``struct`` (then ``struct`` is its class).
+    """
+
+    spec: FieldSpec
+    kind: str
+    array: bool
+    struct: type[Struct] | None
+    nullable: bool
+    compact: bool
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def fixed(self) -> bool:
+        return not self.array and self.kind in STRUCT_CODES
+
+
+class StructLayout(NamedTuple):
+    """One structure in one version: fields in line, tagged fields by tag, and the absent ones."""
+
+    inline: list[FieldLayout]
+    tagged: list[FieldLayout]
+    absent: list[FieldLayout]
+    flexible: bool
+
+
+def _type_of(hint: Any) -> tuple[str, bool, type[Struct] | None]:
+    """A resolved annotation as (kind, is it an array, the class of a structure)."""
+    if get_origin(hint) is types.UnionType or type(hint).__name__ == "_UnionGenericAlias":
+        (hint,) = (part for part in get_args(hint) if part is not type(None))
+    if get_origin(hint) is list:
+        kind, _, struct = _type_of(get_args(hint)[0])
+        return kind, True, struct
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[1], False, None
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return "struct", False, hint
+    raise TypeError(f"not a type of the protocol: {hint!r}")
+
+
+def struct_layout(message: type[Message], struct: type[Struct], version: int) -> StructLayout:
+    """Work out how ``struct``, a part of ``message``, looks in ``version``."""
+    hints = inspect.get_annotations(struct, eval_str=True)
+    flexible = version in message.flexible
+    inline: list[FieldLayout] = []
+    tagged: list[FieldLayout] = []
+    absent: list[FieldLayout] = []
+    for spec in struct._fields:
+        kind, array, inner = _type_of(hints[spec.name])
+        compact = flexible and spec.flexible
+        layout = FieldLayout(spec, kind, array, inner, version in spec.nullable, compact)
+        if version not in spec.versions:
+            absent.append(layout)
+        elif flexible and spec.tag is not None and version in spec.tagged:
+            tagged.append(layout)
+        else:
+            inline.append(layout)
+    tagged.sort(key=lambda layout: layout.spec.tag or 0)
+    return StructLayout(inline, tagged, absent, flexible)

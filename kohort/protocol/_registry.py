@@ -1,0 +1,94 @@
+"""The APIs by key: which messages belong to which number."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kohort.protocol import messages
+from kohort.protocol._struct import Request, Response, VersionRange
+
+
+class ApiKey(IntEnum):
+    """Kafka's numbers for the APIs that kohort has messages for."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+
+
+class Api(NamedTuple):
+    """One API: its number, Kafka's name of it, and its messages."""
+
+    key: ApiKey
+    name: str
+    request: type[Request[Response]]
+    response: type[Response]
+
+    @property
+    def versions(self) -> VersionRange:
+        """The versions that kohort can read and write."""
+        return self.request.versions
+
+
+def _collect() -> dict[int, Api]:
+    apis: dict[int, Api] = {}
+    for name in messages.__all__:
+        cls = getattr(messages, name)
+        if issubclass(cls, Request):
+            key = ApiKey(cls.api_key)
+            apis[key] = Api(key, name.removesuffix("Request"), cls, cls.response)
+    return dict(sorted(apis.items()))
+
+
+APIS: dict[int, Api] = _collect()
+
+
+def api(key: int) -> Api:
+    """The API of that number; KeyError where there is none."""
+    return APIS[key]

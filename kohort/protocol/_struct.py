@@ -1,0 +1,221 @@
+"""Messages as classes: what a field is, and what a class of fields can do.
+
+A message is one class for all its versions. The class statement only notes its fields; the
+constructor is made when the first message is, and the codecs (:mod:`kohort.protocol._compile`)
+when the first message of a version is read or written, so importing a message costs little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
+
+LATEST = 1 << 15
+"""Above every version: the end of an open range."""
+
+
+class VersionRange(NamedTuple):
+    """First and last version, both inclusive."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+NO_VERSION = VersionRange(1, 0)
+
+
+def version_range(text: str) -> VersionRange:
+    """``"4-18"``, ``"12+"``, ``"3"`` or ``"none"`` as a range."""
+    if text == "none":
+        return NO_VERSION
+    match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
+    if match is None:
+        raise ValueError(f"not a range of versions: {text!r}")
+    first = int(match[1])
+    return VersionRange(first, LATEST if match[2] else int(match[3] or first))
+
+
+class FieldSpec:
+    """What a class body says about one field."""
+
+    __slots__ = (
+        "default",
+        "default_factory",
+        "flexible",
+        "ignorable",
+        "name",
+        "nullable",
+        "tag",
+        "tagged",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        versions: VersionRange,
+        nullable: VersionRange,
+        tag: int | None,
+        tagged: VersionRange,
+        default: Any,
+        default_factory: Callable[[], Any] | None,
+        ignorable: bool,
+        flexible: bool,
+    ) -> None:
+        self.name = ""
+        self.versions = versions
+        self.nullable = nullable
+        self.tag = tag
+        self.tagged = tagged
+        self.default = default
+        self.default_factory = default_factory
+        self.ignorable = ignorable
+        self.flexible = flexible
+
+    def make_default(self) -> Any:
+        return self.default if self.default_factory is None else self.default_factory()
+
+
+def field(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str | None = None,
+    default: Any = None,
+    default_factory: Callable[[], Any] | None = None,
+    ignorable: bool = False,
+    flexible: bool = True,
+) -> Any:
+    """Declare a field: the versions that have it, allow null in it, or carry it as tagged field.
+
+    ``ignorable``: in a version without the field, a value other than the default is dropped and
+    not an error. ``flexible=False``: the old encoding also in flexible versions (only the client
+    id of the request header is so).
+    """
+    on = version_range(versions)
+    return FieldSpec(
+        on,
+        version_range(nullable),
+        tag,
+        NO_VERSION if tag is None else version_range(tagged) if tagged else on,
+        default,
+        default_factory,
+        ignorable,
+        flexible,
+    )
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class StructMeta(type):
+    """Takes the field declarations out of a class body and makes slots of them."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> StructMeta:
+        specs = {key: spec for key, spec in namespace.items() if isinstance(spec, FieldSpec)}
+        for key, spec in specs.items():
+            spec.name = key
+            del namespace[key]
+        namespace.setdefault("__slots__", tuple(specs))
+        cls = super().__new__(mcs, name, bases, namespace, **options)
+        vars_ = tuple(specs.values())
+        type.__setattr__(cls, "_fields", vars_)
+        return cls
+
+
+def _make_init(cls: type[Struct]) -> Callable[..., None]:
+    """Write the constructor that a person would: one keyword a field, with its default."""
+    env: dict[str, Any] = {}
+    parameters, body = [], []
+    for spec in cls._fields:
+        name = spec.name
+        if spec.default_factory is None:
+            env[f"default_{name}"] = spec.default
+            parameters.append(f"{name}=default_{name}")
+            body.append(f" self.{name} = {name}")
+        else:
+            env[f"make_{name}"] = spec.default_factory
+            parameters.append(f"{name}=MISSING")
+            body.append(f" self.{name} = make_{name}() if {name} is MISSING else {name}")
+    env["MISSING"] = object()
+    star = "*, " if parameters else ""
+    exec(
+        f"def __init__(self, {star}{', '.join(parameters)}):\n" + "\n".join(body or [" pass"]), env
+    )
+    init: Callable[..., None] = env["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+class Struct(metaclass=StructMeta):
+    """A group of fields: a message, or a structure inside one. Compares by value."""
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[FieldSpec, ...]]
+    __hash__ = None  # type: ignore[assignment]  # mutable, as object's own signature does not say
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]  # made once, at first use
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(
+            getattr(self, spec.name) == getattr(other, spec.name) for spec in self._fields
+        )
+
+    def __repr__(self) -> str:
+        shown = (f"{spec.name}={getattr(self, spec.name)!r}" for spec in self._fields)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A structure with versions of its own: what :func:`kohort.protocol.encode` takes."""
+
+    __slots__ = ()
+
+    api_key: ClassVar[int] = -1
+    versions: ClassVar[VersionRange] = NO_VERSION
+    flexible: ClassVar[VersionRange] = NO_VERSION
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str | None = None, flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__()
+        if versions is not None:
+            cls.api_key = api_key
+            cls.versions = version_range(versions)
+            cls.flexible = version_range(flexible)
+
+
+class Response(Message):
+    """The answer to a request."""
+
+    __slots__ = ()
+
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+
+class Request(Message, Generic[ResponseT]):
+    """A request; its type parameter is the class of its answer."""
+
+    __slots__ = ()
+
+    response: ClassVar[type[Response]]
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str | None = None, flexible: str = "none"
+    ) -> None:
+        super().__init_subclass__(api_key=api_key, versions=versions, flexible=flexible)
+        for base in getattr(cls, "__orig_bases__", ()):
+            for argument in getattr(base, "__args__", ()):
+                if isinstance(argument, type) and issubclass(argument, Response):
+                    cls.response = argument

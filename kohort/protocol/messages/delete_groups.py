@@ -1,0 +1,23 @@
+"""DeleteGroups (API key 42): delete empty groups."""
+
+from __future__ import annotations
+
+from kohort.protocol._struct import Request, Response, Struct, field
+from kohort.protocol._types import Int16, Int32, String
+
+
+class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
+    """The answer to :class:`DeleteGroupsRequest`."""
+
+    class DeletableGroupResult(Struct):
+        group_id: String = field(default="")
+        error_code: Int16 = field(default=0)
+
+    throttle_time_ms: Int32 = field(default=0)
+    results: list[DeleteGroupsResponse.DeletableGroupResult] = field(default_factory=list)
+
+
+class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+"):
+    """Delete empty groups."""
+
+    groups_names: list[String] = field(default_factory=list)

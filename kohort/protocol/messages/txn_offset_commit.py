@@ -1,0 +1,53 @@
+"""TxnOffsetCommit (API key 28): write a group's offsets inside a transaction.
+
+Version 5 adds the offsets topic to the transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from kohort.protocol._struct import Request, Response, Struct, field
+from kohort.protocol._types import Int16, Int32, Int64, String
+
+
+class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
+    """The answer to :class:`TxnOffsetCommitRequest`."""
+
+    class TxnOffsetCommitResponseTopic(Struct):
+        name: String = field(default="")
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field(
+            default_factory=list
+        )
+
+    class TxnOffsetCommitResponsePartition(Struct):
+        partition_index: Int32 = field(default=0)
+        error_code: Int16 = field(default=0)
+
+    throttle_time_ms: Int32 = field(default=0)
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field(default_factory=list)
+
+
+class TxnOffsetCommitRequest(
+    Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
+):
+    """Write a group's offsets inside a transaction."""
+
+    class TxnOffsetCommitRequestTopic(Struct):
+        name: String = field(default="")
+        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field(
+            default_factory=list
+        )
+
+    class TxnOffsetCommitRequestPartition(Struct):
+        partition_index: Int32 = field(default=0)
+        committed_offset: Int64 = field(default=0)
+        committed_leader_epoch: Int32 = field("2+", default=-1, ignorable=True)
+        committed_metadata: String | None = field(nullable="0+", default="")
+
+    transactional_id: String = field(default="")
+    group_id: String = field(default="")
+    producer_id: Int64 = field(default=0)
+    producer_epoch: Int16 = field(default=0)
+    generation_id: Int32 = field("3+", default=-1)
+    member_id: String = field("3+", default="")
+    group_instance_id: String | None = field("3+", nullable="3+", default=None)
+    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = field(default_factory=list)
