@@ -1,0 +1,34 @@
+"""What is wanted, assigned, paused and positioned: plain data, no I/O, no clock.
+
+Two threads meet here: the caller's, which subscribes, seeks, pauses and takes records, and the
+core's, which assigns, fetches and resolves offsets. :attr:`SubscriptionState.lock` is the one lock
+between them, shared with the buffer of completed fetches and held for a few assignments at a time.
+
+* Under the lock: the mode, the topics, the pattern, the map of partitions, and every field of every
+  :class:`PartitionState`. All methods of :class:`SubscriptionState` take it by themselves, but for
+  :meth:`~SubscriptionState.partition`, which is for code that holds it already.
+* Without it: :meth:`~SubscriptionState.assigned` and :attr:`~SubscriptionState.changes`, an
+  immutable set and a counter that are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from kohort.subscription._partition import (
+    FetchTarget,
+    OffsetReset,
+    PartitionState,
+    PendingReset,
+    SubscriptionMode,
+    SubscriptionSnapshot,
+)
+from kohort.subscription._state import SubscriptionState
+
+__all__ = [
+    "FetchTarget",
+    "OffsetReset",
+    "PartitionState",
+    "PendingReset",
+    "SubscriptionMode",
+    "SubscriptionSnapshot",
+    "SubscriptionState",
+]

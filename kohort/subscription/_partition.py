@@ -1,0 +1,98 @@
+"""The values of a subscription: one partition's state, and what is read out of many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kohort.errors import KafkaError
+from kohort.types import TopicPartition
+
+
+class SubscriptionMode(Enum):
+    """How partitions come to a consumer; one way at a time."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    MANUAL = "manual"
+
+
+class OffsetReset(Enum):
+    """Where to start when there is no usable position (``auto_offset_reset``)."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One assigned partition. Every field belongs under the subscription's lock."""
+
+    epoch: int
+    """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
+    position: int | None = None
+    """The next offset to hand to the caller; None until it is known."""
+    fetch_offset: int | None = None
+    """The next offset to ask a broker for; runs ahead of the position."""
+    leader_epoch: int = -1
+    """Of the last record that the caller was given, or of the committed offset; -1 unknown."""
+    fetch_leader_epoch: int = -1
+    """Of the last batch that was fetched; -1 unknown."""
+    paused: bool = False
+    pending_revocation: bool = False
+    """Still owned, and its position still commits, but neither fetched nor delivered any more."""
+    reset: OffsetReset | None = None
+    """The position is to be looked up by this rule."""
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    preferred_replica: int | None = None
+    """The broker to fetch from instead of the leader (KIP-392)."""
+    last_error: KafkaError | None = None
+    """The latest error of a fetch or look-up; None again after the next success."""
+
+    @property
+    def positioned(self) -> bool:
+        return self.position is not None
+
+    @property
+    def fetchable(self) -> bool:
+        return self.position is not None and not self.paused and not self.pending_revocation
+
+    def move_to(self, offset: int, leader_epoch: int) -> None:
+        """Start anew at an offset, with nothing fetched beyond it."""
+        self.position = self.fetch_offset = offset
+        self.leader_epoch = self.fetch_leader_epoch = leader_epoch
+        self.reset = None
+
+
+class FetchTarget(NamedTuple):
+    """What to ask for next of a partition that may be fetched."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+    last_fetched_epoch: int
+    preferred_replica: int | None
+
+
+class PendingReset(NamedTuple):
+    """A partition whose position is to be looked up."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    strategy: OffsetReset
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSnapshot:
+    """An immutable copy of everything, for explanations and metrics."""
+
+    mode: SubscriptionMode
+    topics: frozenset[str]
+    pattern: str | None
+    partitions: MappingProxyType[TopicPartition, PartitionState]

@@ -1,0 +1,307 @@
+"""The subscription as a whole: modes, ownership, positions."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from types import MappingProxyType
+
+from kohort.errors import IllegalStateError, NotAssignedError
+from kohort.subscription._partition import (
+    FetchTarget,
+    OffsetReset,
+    PartitionState,
+    PendingReset,
+    SubscriptionMode,
+    SubscriptionSnapshot,
+)
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
+
+class SubscriptionState:
+    """What one consumer wants, owns and has read. See the package's text for who may touch what."""
+
+    def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
+        self.lock = threading.Lock()
+        self.default_reset = default_reset
+        self.changes = 0
+        """Grows whenever a partition's epoch changes or a partition goes."""
+        self._mode = SubscriptionMode.NONE
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._assigned = _NO_PARTITIONS
+        self._epochs = 0
+
+    # --- what is wanted -------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> SubscriptionMode:
+        return self._mode
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        return self._pattern
+
+    def topics(self) -> frozenset[str]:
+        """The topics subscribed to, matched by the pattern, or of the assigned partitions."""
+        with self.lock:
+            if self._mode is SubscriptionMode.MANUAL:
+                return frozenset(tp.topic for tp in self._partitions)
+            return self._topics
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics, in place of any others; partitions of the others are withheld."""
+        if isinstance(topics, str):
+            raise TypeError("subscribe() takes a list of topic names, not one string")
+        wanted = frozenset(topics)
+        with self.lock:
+            self._enter(SubscriptionMode.TOPICS)
+            self._want(wanted)
+
+    def subscribe_pattern(self, pattern: str | re.Pattern[str]) -> None:
+        """Want every topic whose name the pattern matches from its beginning."""
+        compiled = re.compile(pattern)
+        with self.lock:
+            self._enter(SubscriptionMode.PATTERN)
+            self._pattern = compiled
+
+    def match_topics(self, names: Iterable[str]) -> bool:
+        """In pattern mode: take the cluster's topics; True if the wanted ones changed."""
+        with self.lock:
+            if self._pattern is None:
+                return False
+            wanted = frozenset(name for name in names if self._pattern.match(name))
+            if wanted == self._topics:
+                return False
+            self._want(wanted)
+            return True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Own exactly these partitions, without a group; those owned before keep their state."""
+        wanted = frozenset(partitions)
+        with self.lock:
+            self._enter(SubscriptionMode.MANUAL)
+            self._own(wanted)
+
+    def unsubscribe(self) -> None:
+        """Want and own nothing."""
+        with self.lock:
+            self._mode = SubscriptionMode.NONE
+            self._topics, self._pattern = frozenset(), None
+            self._own(_NO_PARTITIONS)
+
+    def _enter(self, mode: SubscriptionMode) -> None:
+        if self._mode not in (SubscriptionMode.NONE, mode):
+            raise IllegalStateError(
+                f"the consumer takes its partitions by {_BY[self._mode]} already and cannot take "
+                f"them by {_BY[mode]} at the same time: call unsubscribe() first"
+            )
+        self._mode = mode
+
+    def _want(self, topics: frozenset[str]) -> None:
+        self._topics = topics
+        for tp, state in self._partitions.items():
+            if tp.topic not in topics:
+                state.pending_revocation = True
+
+    # --- what is owned --------------------------------------------------------------------------
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions owned now; an immutable set, safe from any thread."""
+        return self._assigned
+
+    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Own exactly these; returns the new ones, which wait for a position.
+
+        Those owned before keep their positions, their pause and what is buffered of them.
+        """
+        wanted = frozenset(partitions)
+        with self.lock:
+            if self._mode not in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
+                raise IllegalStateError("a group assigned partitions, but nothing is subscribed to")
+            added = wanted - self._assigned
+            self._own(wanted)
+            for tp in wanted:
+                self._partitions[tp].pending_revocation = False
+            return added
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Own these no more; returns those that were owned."""
+        with self.lock:
+            gone = self._assigned.intersection(partitions)
+            self._own(self._assigned - gone)
+            return gone
+
+    def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch and deliver nothing more of these; they stay owned until :meth:`revoke`."""
+        with self.lock:
+            for tp in partitions:
+                if state := self._partitions.get(tp):
+                    state.pending_revocation = True
+
+    def _own(self, wanted: frozenset[TopicPartition]) -> None:
+        if wanted == self._assigned:
+            return
+        kept = {tp: state for tp, state in self._partitions.items() if tp in wanted}
+        for tp in sorted(wanted - kept.keys()):
+            kept[tp] = PartitionState(epoch=self._new_epoch())
+        self._partitions, self._assigned = kept, wanted
+        self.changes += 1
+
+    def _new_epoch(self) -> int:
+        """Unique over partitions and ownerships, so that a stale fetch can never look current."""
+        self._epochs += 1
+        self.changes += 1
+        return self._epochs
+
+    # --- positions ------------------------------------------------------------------------------
+
+    def partition(self, tp: TopicPartition) -> PartitionState | None:
+        """The state of an assigned partition. The caller holds the lock."""
+        return self._partitions.get(tp)
+
+    def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
+        """The state if the partition is still at this epoch. The caller holds the lock."""
+        state = self._partitions.get(tp)
+        return state if state is not None and state.epoch == epoch else None
+
+    def _owned(self, tp: TopicPartition) -> PartitionState:
+        state = self._partitions.get(tp)
+        if state is None:
+            raise NotAssignedError(
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer; "
+                "see assignment() for what is"
+            )
+        return state
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The next offset to hand to the caller; None while it is not known."""
+        with self.lock:
+            return self._owned(tp).position
+
+    def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Continue at ``offset``; what was fetched before is dropped."""
+        if offset < 0:
+            raise ValueError(f"cannot seek {tp.topic}-{tp.partition} to {offset}: must be >= 0")
+        with self.lock:
+            state = self._owned(tp)
+            state.epoch = self._new_epoch()
+            state.last_error = None
+            state.move_to(offset, leader_epoch)
+
+    def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
+        """Continue where the rule (else the default one) says, once it has been looked up."""
+        with self.lock:
+            self.start_reset(self._owned(tp), strategy)
+
+    def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
+        """:meth:`request_reset` for code that holds the lock."""
+        state.epoch = self._new_epoch()
+        state.position = state.fetch_offset = None
+        state.leader_epoch = state.fetch_leader_epoch = -1
+        state.last_error = None
+        state.reset = strategy or self.default_reset
+
+    def set_position(
+        self, tp: TopicPartition, offset: int, leader_epoch: int = -1, *, epoch: int
+    ) -> bool:
+        """Take a position that was looked up, if the partition is still at that epoch.
+
+        False if it is not, or has a position by now: somebody sought it meanwhile.
+        """
+        with self.lock:
+            state = self.current(tp, epoch)
+            if state is None or state.positioned:
+                return False
+            state.move_to(offset, leader_epoch)
+            state.last_error = None
+            return True
+
+    def awaiting_position(self) -> dict[TopicPartition, int]:
+        """Partitions with neither a position nor a reset under way -> their epochs."""
+        with self.lock:
+            return {
+                tp: state.epoch
+                for tp, state in self._partitions.items()
+                if state.position is None and state.reset is None and not state.pending_revocation
+            }
+
+    def pending_resets(self) -> list[PendingReset]:
+        """The partitions whose position is to be looked up by a rule."""
+        with self.lock:
+            return [
+                PendingReset(tp, state.epoch, state.reset)
+                for tp, state in self._partitions.items()
+                if state.reset is not None and not state.pending_revocation
+            ]
+
+    def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of all owned partitions that have one: what was consumed up to."""
+        with self.lock:
+            return {
+                tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
+                for tp, state in self._partitions.items()
+                if state.position is not None
+            }
+
+    # --- what may be fetched --------------------------------------------------------------------
+
+    def fetchable(self) -> list[FetchTarget]:
+        """What to ask for next of every partition that is positioned, not paused, not leaving."""
+        with self.lock:
+            return [
+                FetchTarget(
+                    tp,
+                    state.epoch,
+                    state.fetch_offset,
+                    state.fetch_leader_epoch,
+                    state.preferred_replica,
+                )
+                for tp, state in self._partitions.items()
+                if state.fetchable and state.fetch_offset is not None
+            ]
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Deliver nothing of these until :meth:`resume`; what is buffered stays buffered."""
+        self._set_paused(partitions, True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Deliver these again."""
+        self._set_paused(partitions, False)
+
+    def _set_paused(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        with self.lock:
+            for state in [self._owned(tp) for tp in partitions]:
+                state.paused = paused
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The owned partitions that are paused."""
+        with self.lock:
+            return frozenset(tp for tp, state in self._partitions.items() if state.paused)
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """The offset after the last replicated record, as of the latest fetch; None before one."""
+        with self.lock:
+            return self._owned(tp).high_watermark
+
+    def snapshot(self) -> SubscriptionSnapshot:
+        """A copy of everything."""
+        with self.lock:
+            return SubscriptionSnapshot(
+                self._mode,
+                self._topics,
+                self._pattern.pattern if self._pattern else None,
+                MappingProxyType({tp: replace(s) for tp, s in self._partitions.items()}),
+            )
+
+
+_BY = {
+    SubscriptionMode.TOPICS: "subscribe(topics)",
+    SubscriptionMode.PATTERN: "subscribe(pattern=...)",
+    SubscriptionMode.MANUAL: "assign()",
+}
