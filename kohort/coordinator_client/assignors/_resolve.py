@@ -1,0 +1,68 @@
+"""From the option ``partition_assignment_strategy`` to assignors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from kohort.coordinator_client.assignors._base import PartitionAssignor, common_protocol
+from kohort.coordinator_client.assignors._range import RangeAssignor
+from kohort.coordinator_client.assignors._roundrobin import RoundRobinAssignor
+from kohort.errors import InvalidOptionError
+
+_OPTION = "partition_assignment_strategy"
+
+BUILT_IN: tuple[type[PartitionAssignor], ...] = (RangeAssignor, RoundRobinAssignor)
+"""The strategies that come with kohort; they run in the core, others on the caller's thread."""
+
+_BY_NAME: dict[str, type[PartitionAssignor]] = {
+    "range": RangeAssignor,
+    "rangeassignor": RangeAssignor,
+    "rangepartitionassignor": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+    "roundrobinassignor": RoundRobinAssignor,
+    "roundrobinpartitionassignor": RoundRobinAssignor,
+}
+"""Kafka's own names, and the class names of the Java client, kafka-python and aiokafka."""
+
+
+def _resolve_one(entry: object) -> PartitionAssignor:
+    if isinstance(entry, PartitionAssignor):
+        return entry
+    if isinstance(entry, type) and issubclass(entry, PartitionAssignor):
+        return entry()
+    if isinstance(entry, str):
+        short = entry.rpartition(".")[2]
+        found = _BY_NAME.get(short.lower())
+        if found is not None:
+            return found()
+        near = get_close_matches(short.lower(), _BY_NAME, n=1)
+        hint = f"; did you mean {_BY_NAME[near[0]].name!r}?" if near else ""
+        known = ", ".join(repr(assignor.name) for assignor in BUILT_IN)
+        raise InvalidOptionError(f"{_OPTION}: no assignor {entry!r}{hint} (there are {known})")
+    raise InvalidOptionError(
+        f"{_OPTION}: {entry!r} is neither a name nor a subclass or instance of "
+        "kohort's PartitionAssignor"
+    )
+
+
+def resolve_assignors(strategy: object) -> tuple[PartitionAssignor, ...]:
+    """One name, class or instance, or several in order of preference.
+
+    Raises InvalidOptionError for what is no assignor, for none at all, for two of one name, and
+    for a mixture that has no rebalance protocol in common.
+    """
+    single = isinstance(strategy, str | type | PartitionAssignor)
+    entries = [strategy] if single or not isinstance(strategy, Iterable) else list(strategy)
+    assignors = tuple(_resolve_one(entry) for entry in entries)
+    if not assignors:
+        raise InvalidOptionError(f"{_OPTION} is empty: name at least one assignor, such as 'range'")
+    names = [assignor.name for assignor in assignors]
+    if len(set(names)) < len(names):
+        raise InvalidOptionError(f"{_OPTION} names an assignor twice: {', '.join(names)}")
+    if common_protocol(assignors) is None:
+        raise InvalidOptionError(
+            f"{_OPTION}: {', '.join(names)} share no rebalance protocol; all have to support "
+            "EAGER, or all COOPERATIVE"
+        )
+    return assignors
