@@ -1,0 +1,25 @@
+"""Every option of a consumer: its name, type, default, check and meaning, in one place.
+
+A section holds what one part of kohort needs; an option is a field of a section. Sections are
+frozen and checked when they are made, however they are made.
+"""
+
+from __future__ import annotations
+
+from kohort.config._client import ClientConfig
+from kohort.config._config import OPTIONS, UNSUPPORTED, ConsumerConfig
+from kohort.config._deserializers import Deserialize
+from kohort.config._fetch import FetchConfig
+from kohort.config._group import GroupConfig
+from kohort.config._option import Option
+
+__all__ = [
+    "OPTIONS",
+    "UNSUPPORTED",
+    "ClientConfig",
+    "ConsumerConfig",
+    "Deserialize",
+    "FetchConfig",
+    "GroupConfig",
+    "Option",
+]

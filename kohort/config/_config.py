@@ -1,0 +1,123 @@
+"""ConsumerConfig: every option with its default, checked once, sliced for the parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kohort.config import _names
+from kohort.config._client import ClientConfig
+from kohort.config._deserializers import Deserialize, resolve
+from kohort.config._face import FaceOptions
+from kohort.config._fetch import FetchConfig
+from kohort.config._group import GroupConfig
+from kohort.config._option import Option, Section, options_of
+from kohort.config._unsupported import KEYWORDS
+from kohort.errors import UnsupportedOptionError
+
+_AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(FaceOptions):
+    """All options of a consumer, frozen. Made by from_kwargs() or from_properties()."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    group: GroupConfig = field(default_factory=GroupConfig)
+    fetch: FetchConfig = field(default_factory=FetchConfig)
+
+    @classmethod
+    def from_kwargs(cls, **kwargs: Any) -> ConsumerConfig:
+        """Make it from keyword arguments, the names of kafka-python and aiokafka.
+
+        Raises UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
+        """
+        values: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            if name in UNSUPPORTED:
+                UNSUPPORTED[name].check(value)
+            elif name in OPTIONS:
+                values[name] = value
+            else:
+                raise _names.unknown_keyword(name, [*OPTIONS, *UNSUPPORTED])
+        return cls._from_values(values)
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+    ) -> ConsumerConfig:
+        """Make it from the dotted names of Java and librdkafka; values may be text.
+
+        Raises as from_kwargs() does, with the names as they were given.
+        """
+        values = _names.read_properties(properties, OPTIONS.values())
+        for name, given in (
+            ("key_deserializer", key_deserializer),
+            ("value_deserializer", value_deserializer),
+        ):
+            if given is not None:
+                values[name] = given
+        return cls._from_values(values)
+
+    @classmethod
+    def _from_values(cls, values: dict[str, Any]) -> ConsumerConfig:
+        checked = {name: OPTIONS[name].check(value) for name, value in values.items()}
+        for name in ("retry_backoff", "reconnect_backoff"):
+            # A longer first pause alone is no contradiction to a default nobody has named.
+            least, most = f"{name}_ms", f"{name}_max_ms"
+            if least in checked and most not in checked:
+                checked[most] = max(checked[least], OPTIONS[most].default)
+        return cls(
+            client=ClientConfig(**_of(ClientConfig, checked)),
+            group=GroupConfig(**_of(GroupConfig, checked)),
+            fetch=FetchConfig(**_of(FetchConfig, checked)),
+            **_of(cls, checked),
+        )
+
+    @property
+    def deserialize_key(self) -> Deserialize | None:
+        """The key deserializer in its one shape, or None for bytes as they are."""
+        return resolve(self.key_deserializer)
+
+    @property
+    def deserialize_value(self) -> Deserialize | None:
+        """The value deserializer in its one shape, or None for bytes as they are."""
+        return resolve(self.value_deserializer)
+
+    def check_async(self) -> None:
+        """Raise UnsupportedOptionError for what has no meaning in AsyncKafkaConsumer."""
+        if self.consumer_timeout_ms not in {math.inf, _AIOKAFKA_CONSUMER_TIMEOUT_MS}:
+            raise UnsupportedOptionError(
+                "consumer_timeout_ms is not supported by AsyncKafkaConsumer: leave it out. To end "
+                "after a silence use getmany(timeout_ms=...) or your event loop's timeout"
+            )
+
+    def _check_together(self) -> None:
+        # One answer may hold fetch_max_bytes and, beyond that, one whole batch of a partition.
+        largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes
+        if self.client.receive_message_max_bytes < largest:
+            self._settle(
+                "client", dataclasses.replace(self.client, receive_message_max_bytes=largest)
+            )
+
+
+def _of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: values[each.name] for each in options_of(section) if each.name in values}
+
+
+OPTIONS: dict[str, Option] = {
+    each.name: each
+    for section in (ClientConfig, GroupConfig, FetchConfig, ConsumerConfig)
+    for each in options_of(section)
+}
+"""Every supported option by its keyword."""
+
+UNSUPPORTED = {each.name: each for each in KEYWORDS}
+"""Every keyword that is known and not supported."""

@@ -1,0 +1,95 @@
+"""Deserializers of several shapes, as one: ``(topic, headers, data) -> value``."""
+
+from __future__ import annotations
+
+import inspect
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from kohort.config._kinds import Kind
+
+Deserialize = Callable[[str, Any, bytes | None], Any]
+"""(topic, headers, data) -> value; None stays None, as in the Java client."""
+
+
+class Deserializer(Kind):
+    """A callable taking bytes, an object with ``deserialize``, or None."""
+
+    expected = (
+        "a callable that takes bytes, an object with deserialize(topic, headers, data), or None"
+    )
+
+    def check(self, value: Any) -> Any:
+        resolve(value)
+        return value
+
+    def parse(self, text: str) -> Callable[[bytes], Any] | None:
+        name = text.removeprefix("org.apache.kafka.common.serialization.")
+        if name not in _JAVA:
+            raise ValueError(f"no deserializer stands for {text}; give one in Python")
+        return _JAVA[name]
+
+
+def resolve(deserializer: Any) -> Deserialize | None:
+    """Bring a deserializer into the one shape; None (bytes as they are) stays None."""
+    if deserializer is None:
+        return None
+    method = getattr(deserializer, "deserialize", None)
+    if callable(method) and not isinstance(deserializer, type):
+        if _takes(method, 3):
+            return _skip_none(method)
+        if _takes(method, 2):
+            return _skip_none(lambda topic, _, data: method(topic, data))
+        raise TypeError("its deserialize takes neither (topic, headers, data) nor (topic, data)")
+    if not callable(deserializer):
+        raise TypeError("not callable")
+    if not _takes(deserializer, 1):
+        raise TypeError("it cannot be called with one argument")
+    return _skip_none(lambda _topic, _headers, data: deserializer(data))
+
+
+def _skip_none(call: Callable[[str, Any, bytes], Any]) -> Deserialize:
+    def deserialize(topic: str, headers: Any, data: bytes | None) -> Any:
+        return None if data is None else call(topic, headers, data)
+
+    return deserialize
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some built-in callables do not tell their signature; they are called with what there is.
+        return True
+    try:
+        signature.bind(*([None] * count))
+    except TypeError:
+        return False
+    return True
+
+
+def _unpack(layout: str) -> Callable[[bytes], Any]:
+    unpack = struct.Struct(layout).unpack
+    return lambda data: unpack(data)[0]
+
+
+def _text(data: bytes) -> str:
+    return bytes(data).decode()
+
+
+_JAVA: dict[str, Callable[[bytes], Any] | None] = {
+    "ByteArrayDeserializer": None,
+    "BytesDeserializer": None,
+    "ByteBufferDeserializer": None,
+    "StringDeserializer": _text,
+    "UUIDDeserializer": lambda data: uuid.UUID(_text(data)),
+    "ShortDeserializer": _unpack(">h"),
+    "IntegerDeserializer": _unpack(">i"),
+    "LongDeserializer": _unpack(">q"),
+    "FloatDeserializer": _unpack(">f"),
+    "DoubleDeserializer": _unpack(">d"),
+    "BooleanDeserializer": _unpack(">?"),
+}
+"""Kafka's own deserializers by class name, so that Java property files can be used as they are."""

@@ -1,0 +1,50 @@
+"""Options of the consumer itself: what its caller gets, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kohort.config._deserializers import Deserializer
+from kohort.config._kinds import Flag, Function, Millis
+from kohort.config._option import Section, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceOptions(Section):
+    """What KafkaConsumer and AsyncKafkaConsumer need."""
+
+    key_deserializer: Any = field(
+        default=None,
+        metadata=option(Deserializer(), "Makes the key out of its bytes; not called for None."),
+    )
+    value_deserializer: Any = field(
+        default=None,
+        metadata=option(Deserializer(), "Makes the value out of its bytes; not called for None."),
+    )
+    consumer_timeout_ms: float = field(
+        default=math.inf,
+        metadata=option(
+            Millis(),
+            "Iteration over KafkaConsumer ends after so long without a record.",
+            unit="ms",
+            properties=(),
+        ),
+    )
+    exclude_internal_topics: bool = field(
+        default=True, metadata=option(Flag(), "A pattern never matches Kafka's internal topics.")
+    )
+    default_offset_commit_callback: Callable[[Any, Any], Any] | None = field(
+        default=None,
+        metadata=option(
+            Function("a callable (offsets, error)"),
+            "Called after commit_async() without a callback; error is None or an exception.",
+            properties=(),
+        ),
+    )
+    metrics_enabled: bool = field(
+        default=True,
+        metadata=option(Flag(), "Whether metrics() gives figures, or None.", properties=()),
+    )

@@ -1,0 +1,116 @@
+"""Options of fetching and of what poll() returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.config._client import RequestOptions
+from kohort.config._kinds import INT32_MAX, Choice, Flag, Text, Whole
+from kohort.config._option import invalid, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig(RequestOptions):
+    """What the fetcher needs."""
+
+    fetch_min_bytes: int = field(
+        default=1,
+        metadata=option(Whole(0), "A broker answers a fetch when it has so much...", unit="bytes"),
+    )
+    fetch_max_wait_ms: int = field(
+        default=500,
+        metadata=option(
+            Whole(0), "...or when so much time has passed.", unit="ms", also=("fetch.wait.max.ms",)
+        ),
+    )
+    fetch_max_bytes: int = field(
+        default=52_428_800,
+        metadata=option(
+            Whole(0),
+            "The most a broker puts into one answer; a single larger batch still comes.",
+            unit="bytes",
+        ),
+    )
+    max_partition_fetch_bytes: int = field(
+        default=1_048_576,
+        metadata=option(
+            Whole(0),
+            "The most of one partition in one answer; a single larger batch still comes.",
+            unit="bytes",
+            also=("fetch.message.max.bytes",),
+        ),
+    )
+    max_poll_records: int = field(
+        default=500,
+        metadata=option(
+            Whole(1, special={None: INT32_MAX}, expected="an int of at least 1, or None"),
+            "The most records that one poll() returns; None: no limit.",
+        ),
+    )
+    auto_offset_reset: str = field(
+        default="latest",
+        metadata=option(
+            Choice(
+                "earliest",
+                "latest",
+                "none",
+                aliases={
+                    "smallest": "earliest",
+                    "beginning": "earliest",
+                    "largest": "latest",
+                    "end": "latest",
+                    "error": "none",
+                },
+            ),
+            "Where to start without a committed offset; none raises NoOffsetForPartitionError.",
+        ),
+    )
+    isolation_level: str = field(
+        default="read_uncommitted",
+        metadata=option(
+            Choice("read_uncommitted", "read_committed"),
+            "read_committed leaves out aborted transactions and waits for open ones.",
+        ),
+    )
+    check_crcs: bool = field(
+        default=True, metadata=option(Flag(), "Check the CRC of each record batch.")
+    )
+    enable_incremental_fetch_sessions: bool = field(
+        default=True,
+        metadata=option(
+            Flag(),
+            "Fetch sessions (KIP-227) may be used where client and broker have them.",
+            properties=(),
+        ),
+    )
+    client_rack: str = field(
+        default="",
+        metadata=option(
+            Text(nullable=True, none=""),
+            "Where this client is, for fetching from the closest replica (KIP-392).",
+        ),
+    )
+    decompression_max_bytes: int = field(
+        default=67_108_864,
+        metadata=option(
+            Whole(1),
+            "The most that one record batch may grow to when it is decompressed.",
+            unit="bytes",
+            properties=(),
+        ),
+    )
+
+    def _check_together(self) -> None:
+        RequestOptions._check_together(self)
+        if self.fetch_min_bytes > self.fetch_max_bytes:
+            raise invalid(
+                "fetch_min_bytes",
+                self.fetch_min_bytes,
+                f"at most fetch_max_bytes ({self.fetch_max_bytes})",
+            )
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise invalid(
+                "fetch_max_wait_ms",
+                self.fetch_max_wait_ms,
+                f"less than request_timeout_ms ({self.request_timeout_ms})",
+            )

@@ -1,0 +1,110 @@
+"""Options of the membership in a group and of committed offsets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from kohort.config._client import RequestOptions
+from kohort.config._kinds import Assignors, Flag, Text, Whole
+from kohort.config._option import invalid, option
+
+_JAVA_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+}
+_INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def _instance_id(text: str) -> bool:
+    """of at most 249 of A-Z a-z 0-9 . _ -, and not . or .."""
+    return _INSTANCE_ID.fullmatch(text) is not None and text not in {".", ".."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig(RequestOptions):
+    """What the coordinator client needs."""
+
+    group_id: str | None = field(
+        default=None,
+        metadata=option(
+            Text(nullable=True, empty=False),
+            "The consumer group. None: no membership, and nothing can be committed.",
+        ),
+    )
+    group_instance_id: str | None = field(
+        default=None,
+        metadata=option(
+            Text(nullable=True, empty=False, valid=_instance_id),
+            "Makes this a static member, which a quick restart does not cost its partitions (KIP-345).",
+        ),
+    )
+    session_timeout_ms: int = field(
+        default=45_000,
+        metadata=option(
+            Whole(1), "A member not heard of for so long is taken out of the group.", unit="ms"
+        ),
+    )
+    heartbeat_interval_ms: int = field(
+        default=3_000,
+        metadata=option(
+            Whole(1),
+            "Time between heartbeats, and the time a rebalance takes to be noticed; a third of "
+            "session_timeout_ms at most is good.",
+            unit="ms",
+        ),
+    )
+    max_poll_interval_ms: int = field(
+        default=300_000,
+        metadata=option(
+            Whole(1), "A consumer that is not polled for so long leaves its group.", unit="ms"
+        ),
+    )
+    rebalance_timeout_ms: int = field(
+        default=0,
+        metadata=option(
+            Whole(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
+            "How long the group waits for this member to rejoin. None: max_poll_interval_ms.",
+            unit="ms",
+            properties=(),
+            shown_default="max_poll_interval_ms",
+        ),
+    )
+    partition_assignment_strategy: tuple[Any, ...] = field(
+        default=("range", "roundrobin"),
+        metadata=option(
+            Assignors(("range", "roundrobin"), _JAVA_ASSIGNORS),
+            "How the group's leader shares out partitions, in order of preference.",
+            shown_default='("range", "roundrobin")',
+        ),
+    )
+    enable_auto_commit: bool = field(
+        default=True,
+        metadata=option(
+            Flag(),
+            "Commit positions while polling, before partitions are taken away, and on close.",
+            also=("auto.commit.enable",),
+        ),
+    )
+    auto_commit_interval_ms: int = field(
+        default=5_000, metadata=option(Whole(0), "Time between automatic commits.", unit="ms")
+    )
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether positions are committed automatically: never without a group."""
+        return self.enable_auto_commit and self.group_id is not None
+
+    def _check_together(self) -> None:
+        RequestOptions._check_together(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise invalid(
+                "heartbeat_interval_ms",
+                self.heartbeat_interval_ms,
+                f"less than session_timeout_ms ({self.session_timeout_ms})",
+            )
+        if self.group_instance_id is not None and self.group_id is None:
+            raise invalid("group_instance_id", self.group_instance_id, "a group_id beside it")
+        if self.rebalance_timeout_ms == 0:
+            self._settle("rebalance_timeout_ms", self.max_poll_interval_ms)

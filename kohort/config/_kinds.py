@@ -1,0 +1,205 @@
+"""Kinds of option values: what is accepted, what it becomes, and how it is read from text."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+INT32_MAX = 2**31 - 1
+
+
+class Kind:
+    """One kind of value. ``check`` is idempotent: what it returns, it accepts.
+
+    ``check`` and ``parse`` raise ValueError or TypeError; who calls them knows the option's name.
+    """
+
+    expected: str = ""
+    """How the value is described in errors and in the documentation."""
+
+    def check(self, value: Any) -> Any:
+        """Return the value in its one normal form."""
+        raise NotImplementedError
+
+    def parse(self, text: str) -> Any:
+        """Read the value from text as Java's configuration does; the result still goes to check."""
+        return text
+
+
+class Whole(Kind):
+    """A whole number. ``special`` maps further accepted values to what they mean."""
+
+    def __init__(
+        self,
+        minimum: int,
+        maximum: int = INT32_MAX,
+        *,
+        special: Mapping[Any, int | None] | None = None,
+        expected: str = "",
+    ) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+        self.special = dict(special or {})
+        upper = "" if maximum == INT32_MAX else f" and at most {maximum}"
+        self.expected = expected or f"an int of at least {minimum}{upper}"
+
+    def check(self, value: Any) -> Any:
+        if value is None or isinstance(value, int):
+            if not isinstance(value, bool) and value in self.special:
+                return self.special[value]
+        if isinstance(value, bool):
+            raise TypeError("a bool is not a number here")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        number = operator.index(value)
+        if not self.minimum <= number <= self.maximum:
+            raise ValueError("out of range")
+        return number
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+
+class Millis(Kind):
+    """Milliseconds that may be fractional or endless; negative and None mean endless."""
+
+    expected = 'a number of milliseconds, or float("inf")'
+
+    def check(self, value: Any) -> float:
+        if value is None:
+            return math.inf
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            raise TypeError("not a number")
+        return math.inf if value < 0 else float(value)
+
+    def parse(self, text: str) -> float:
+        return float(text)
+
+
+class Flag(Kind):
+    """True or False; not 0, 1 or text."""
+
+    expected = "True or False"
+    _WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+    def check(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise TypeError("not a bool")
+        return value
+
+    def parse(self, text: str) -> bool:
+        if text.lower() not in self._WORDS:
+            raise ValueError("neither true nor false")
+        return self._WORDS[text.lower()]
+
+
+class Text(Kind):
+    """A string; None too if ``nullable``, and it becomes ``none``; empty only if ``empty``."""
+
+    def __init__(
+        self,
+        *,
+        nullable: bool = False,
+        none: str | None = None,
+        empty: bool = True,
+        valid: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.nullable = nullable
+        self.none = none
+        self.empty = empty
+        self.valid = valid
+        self.expected = ("a str" if empty else "a non-empty str") + (" or None" if nullable else "")
+        if valid is not None and valid.__doc__:
+            self.expected += f" {valid.__doc__}"
+
+    def check(self, value: Any) -> str | None:
+        if value is None and self.nullable:
+            return self.none
+        if not isinstance(value, str):
+            raise TypeError("not a str")
+        if (not value and not self.empty) or (self.valid is not None and not self.valid(value)):
+            raise ValueError("not valid")
+        if len(value.encode()) > 32_767:
+            raise ValueError("longer than the protocol's strings can be")
+        return value
+
+
+class Choice(Kind):
+    """One of a few words; ``aliases`` maps other clients' words to ours."""
+
+    def __init__(self, *words: str, aliases: Mapping[str, str] | None = None) -> None:
+        self.words = words
+        self.aliases = dict(aliases or {})
+        self.expected = "one of " + ", ".join(f'"{word}"' for word in words)
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError("not a str")
+        word = self.aliases.get(value.lower(), value.lower())
+        if word not in self.words:
+            raise ValueError("none of the words")
+        return word
+
+
+class Function(Kind):
+    """A callable, or None."""
+
+    def __init__(self, expected: str) -> None:
+        self.expected = f"{expected} or None"
+
+    def check(self, value: Any) -> Any:
+        if value is not None and not callable(value):
+            raise TypeError("not callable")
+        return value
+
+
+class SocketOptions(Kind):
+    """Arguments of ``socket.setsockopt``, one tuple for each call."""
+
+    expected = "a list of (level, option, value) tuples for socket.setsockopt"
+
+    def check(self, value: Any) -> tuple[tuple[int, int, int | bytes], ...]:
+        checked = []
+        for entry in _items(value):
+            level, name, setting = entry
+            if not isinstance(setting, bytes):
+                setting = operator.index(setting)
+            checked.append((operator.index(level), operator.index(name), setting))
+        return tuple(checked)
+
+
+class Assignors(Kind):
+    """Names, classes or instances of assignors in order of preference; kept as they were given."""
+
+    def __init__(self, names: Sequence[str], java: Mapping[str, str]) -> None:
+        self.names = tuple(names)
+        self.java = dict(java)
+        known = ", ".join(f'"{name}"' for name in names)
+        self.expected = f"a list of {known}, or of assignor classes or instances (name, assign)"
+
+    def check(self, value: Any) -> tuple[Any, ...]:
+        entries = (value,) if isinstance(value, (str, type)) else _items(value)
+        if not entries:
+            raise ValueError("empty")
+        return tuple(self._entry(entry) for entry in entries)
+
+    def _entry(self, entry: Any) -> Any:
+        if isinstance(entry, str):
+            name = self.java.get(entry, entry).lower()
+            if name not in self.names:
+                raise ValueError(f"no assignor is called {entry!r}")
+            return name
+        if not hasattr(entry, "name") or not callable(getattr(entry, "assign", None)):
+            raise TypeError(f"{entry!r} is no assignor")
+        return entry
+
+    def parse(self, text: str) -> list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError("not a list")
+    return tuple(value)

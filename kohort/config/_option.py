@@ -1,0 +1,104 @@
+"""An option is a field of a section: its type, default, check, unit and meaning in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.config._kinds import Kind
+from kohort.errors import InvalidOptionError
+
+_METADATA = "kohort.option"
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What is known of a supported option; ``properties`` are its dotted names, Java's first."""
+
+    name: str
+    default: Any
+    kind: Kind
+    unit: str
+    meaning: str
+    properties: tuple[str, ...]
+    shown_default: str
+
+    def check(self, value: Any) -> Any:
+        """Return the value's normal form, or raise InvalidOptionError."""
+        try:
+            return self.kind.check(value)
+        except (TypeError, ValueError) as error:
+            raise invalid(self.name, value, self.kind.expected, str(error)) from None
+
+    def parse(self, text: str, name: str) -> Any:
+        """Read text given under the dotted ``name``."""
+        try:
+            return self.kind.check(self.kind.parse(text.strip()))
+        except (TypeError, ValueError) as error:
+            raise invalid(name, text, self.kind.expected, str(error)) from None
+
+
+def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOptionError:
+    """The error for a wrong value; long values are cut."""
+    return InvalidOptionError(
+        f"{name}={_REPR.repr(value)}: expected {expected}" + (f" ({detail})" if detail else "")
+    )
+
+
+def option(
+    kind: Kind,
+    meaning: str,
+    *,
+    unit: str = "",
+    properties: tuple[str, ...] | None = None,
+    also: tuple[str, ...] = (),
+    shown_default: str = "",
+) -> dict[str, Any]:
+    """Metadata that make a field an option; its dotted name follows from its own by default."""
+    return {_METADATA: (kind, meaning, unit, properties, also, shown_default)}
+
+
+def options_of(section: type[Any]) -> Iterator[Option]:
+    """The options a section declares or inherits, in order."""
+    for field in dataclasses.fields(section):
+        if _METADATA not in field.metadata:
+            continue
+        kind, meaning, unit, properties, also, shown_default = field.metadata[_METADATA]
+        if properties is None:
+            properties = (field.name.replace("_", "."),)
+        yield Option(
+            name=field.name,
+            default=field.default,
+            kind=kind,
+            unit=unit,
+            meaning=meaning,
+            properties=(*properties, *also),
+            shown_default=shown_default or _shown(field.default),
+        )
+
+
+def _shown(default: Any) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+class Section:
+    """Base of the sections: checks every option when the section is made, then all together."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for each in options_of(type(self)):
+            object.__setattr__(self, each.name, each.check(getattr(self, each.name)))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise InvalidOptionError for values that are right one by one but not together."""
+
+    def _settle(self, name: str, value: Any) -> None:
+        # Only for values that follow from other options, before anyone has seen the section.
+        object.__setattr__(self, name, value)

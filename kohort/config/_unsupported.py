@@ -1,0 +1,205 @@
+"""Options of other clients that kohort knows and does not have: refused, each with a reason."""
+
+from __future__ import annotations
+
+import selectors
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.errors import UnsupportedOptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """An option that may only have values that change nothing. None is always one of them."""
+
+    name: str
+    why: str
+    harmless: tuple[Any, ...] = ()
+    properties: tuple[str, ...] = ()
+
+    def check(self, value: Any, name: str = "") -> None:
+        """Raise UnsupportedOptionError unless the value is harmless. The value may be a secret."""
+        if value is not None and not any(_same(value, each) for each in self.harmless):
+            raise UnsupportedOptionError(f"{name or self.name} is not supported: {self.why}")
+
+
+def _same(value: Any, harmless: Any) -> bool:
+    if isinstance(value, str):
+        # Text of a properties file stands for values of every type.
+        return value.strip().lower() == str(harmless).lower()
+    return type(value) is type(harmless) and bool(value == harmless)
+
+
+_SECURITY = (
+    "kohort speaks PLAINTEXT only so far. Leave it out and use a PLAINTEXT listener of the "
+    "brokers, or a TLS tunnel in between"
+)
+_METRICS = "leave it out; consumer.metrics() gives the figures, to be reported from there"
+_OWN_LOOP = "leave it out; kohort has a network loop of its own. Tests can use kohort.testing"
+_LOGGING = 'leave it out and configure the logger "kohort" of Python\'s logging'
+_EVENTS = "leave it out; errors are raised, and what happens is logged"
+_TUNING = "leave it out; kohort has no such queue or pause of its own to tune"
+
+
+def _named(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsupported]:
+    return [
+        Unsupported(name, why, harmless, properties=(name.replace("_", "."),)) for name in names
+    ]
+
+
+def _dotted(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsupported]:
+    return [Unsupported(name, why, harmless, properties=(name,)) for name in names]
+
+
+KEYWORDS: tuple[Unsupported, ...] = (
+    *_named("security_protocol", why=_SECURITY, harmless=("PLAINTEXT",)),
+    *_named("sasl_mechanism", why=_SECURITY, harmless=("PLAIN", "GSSAPI")),
+    *_named("sasl_kerberos_service_name", why=_SECURITY, harmless=("kafka",)),
+    *_named(
+        "sasl_plain_username",
+        "sasl_plain_password",
+        "sasl_kerberos_name",
+        "sasl_kerberos_domain_name",
+        "sasl_oauth_token_provider",
+        "ssl_context",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "ssl_crlfile",
+        "ssl_password",
+        "ssl_ciphers",
+        why=_SECURITY,
+    ),
+    *_named("ssl_check_hostname", why=_SECURITY, harmless=(True,)),
+    *_named(
+        "proxy_url",
+        "socks5_proxy",
+        why="connections go straight to the brokers. Leave it out and forward the ports instead",
+    ),
+    *_named(
+        "group_protocol",
+        why='only the classic protocol is built; use group_protocol="classic"',
+        harmless=("classic",),
+    ),
+    *_named(
+        "api_version",
+        why="leave it out; every broker is asked for the versions that it has",
+        harmless=("auto",),
+    ),
+    *_named("metric_reporters", why=_METRICS, harmless=((), [], "")),
+    *_named("metrics_num_samples", why=_METRICS, harmless=(2,)),
+    *_named("metrics_sample_window_ms", why=_METRICS, harmless=(30_000,)),
+    *_named("metric_group_prefix", why=_METRICS, harmless=("consumer",)),
+    Unsupported("selector", _OWN_LOOP, (selectors.DefaultSelector,)),
+    Unsupported("kafka_client", _OWN_LOOP),
+    Unsupported("loop", "leave it out; AsyncKafkaConsumer runs in the loop that awaits it"),
+)
+"""Keywords of kafka-python and aiokafka, and of ours to come."""
+
+PROPERTIES: tuple[Unsupported, ...] = (
+    # Java
+    *_dotted(
+        "default.api.timeout.ms",
+        why="leave it out; give timeout_ms to the call, otherwise request.timeout.ms counts",
+        harmless=(60_000,),
+    ),
+    *_dotted(
+        "socket.connection.setup.timeout.max.ms",
+        why="leave it out; each attempt has socket.connection.setup.timeout.ms",
+        harmless=(30_000,),
+    ),
+    *_dotted(
+        "metadata.recovery.strategy",
+        why="leave it out; the bootstrap servers are not gone back to yet",
+        harmless=("none",),
+    ),
+    *_dotted(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        why="leave it out; the bootstrap servers are not gone back to yet",
+        harmless=(300_000,),
+    ),
+    *_dotted("metrics.recording.level", why=_METRICS, harmless=("INFO",)),
+    *_dotted("auto.include.jmx.reporter", why=_METRICS, harmless=(True,)),
+    *_dotted(
+        "enable.metrics.push",
+        why='set it to "false"; metrics are not pushed to brokers (KIP-714)',
+        harmless=(False,),
+    ),
+    *_dotted(
+        "interceptor.classes",
+        "interceptors",
+        "plugin.library.paths",
+        why="leave it out and do the same to the records that poll() returns",
+        harmless=("",),
+    ),
+    *_dotted(
+        "group.remote.assignor",
+        why="leave it out; it belongs to the group protocol consumer, which is not built",
+    ),
+    *_dotted("security.providers", why=_SECURITY),
+    *_dotted("enable.sasl.oauthbearer.unsecure.jwt", why=_SECURITY, harmless=(False,)),
+    *_dotted("oauth_cb", why=_SECURITY),
+    *_dotted("config.providers", why="leave it out and look the values up before"),
+    # librdkafka
+    *_dotted(
+        "enable.auto.offset.store",
+        why="leave it out; use enable.auto.commit=false and commit(offsets)",
+        harmless=(True,),
+    ),
+    *_dotted("offset.store.method", why="offsets are kept by the brokers", harmless=("broker",)),
+    *_dotted(
+        "enable.partition.eof",
+        why="leave it out; compare position(partition) with highwater(partition)",
+        harmless=(False,),
+    ),
+    *_dotted(
+        "on_commit", "offset_commit_cb", why="leave it out and give a callback to commit_async()"
+    ),
+    *_dotted("rebalance_cb", "consume_cb", why="give a listener to subscribe(), and call poll()"),
+    *_dotted("error_cb", "throttle_cb", "stats_cb", "background_event_cb", "opaque", why=_EVENTS),
+    *_dotted("statistics.interval.ms", why=_METRICS, harmless=(0,)),
+    *_dotted("enabled_events", why=_EVENTS, harmless=(0,)),
+    *_dotted("log_cb", "logger", "debug", why=_LOGGING, harmless=("",)),
+    *_dotted("log_level", why=_LOGGING, harmless=(6,)),
+    *_dotted("log.queue", why=_LOGGING, harmless=(False,)),
+    *_dotted("log.thread.name", why=_LOGGING, harmless=(True, False)),
+    *_dotted("log.connection.close", why=_LOGGING, harmless=(True,)),
+    *_dotted("socket_cb", "connect_cb", "closesocket_cb", "open_cb", "resolve_cb", why=_OWN_LOOP),
+    *_dotted(
+        "default.topic.config",
+        "default_topic_conf",
+        why="give its entries beside the others",
+    ),
+    *_dotted("topic.blacklist", why="leave it out and subscribe to a pattern that excludes them"),
+    *_dotted("broker.address.family", why="all addresses are tried", harmless=("any",)),
+    *_dotted("broker.address.ttl", why="addresses are looked up anew", harmless=(1_000,)),
+    *_dotted("socket.nagle.disable", why="TCP_NODELAY is always set", harmless=(True, False)),
+    *_dotted("socket.max.fails", why=_TUNING, harmless=(1,)),
+    *_dotted("socket.blocking.max.ms", why=_TUNING, harmless=(1_000,)),
+    *_dotted("reconnect.backoff.jitter.ms", why=_TUNING, harmless=(0,)),
+    *_dotted("message.max.bytes", why="it is a producer's", harmless=(1_000_000,)),
+    *_dotted("message.copy.max.bytes", why="it is a producer's", harmless=(65_535,)),
+    *_dotted("queued.min.messages", why=_TUNING, harmless=(100_000,)),
+    *_dotted("queued.max.messages.kbytes", why=_TUNING, harmless=(65_536,)),
+    *_dotted("fetch.queue.backoff.ms", why=_TUNING, harmless=(1_000,)),
+    *_dotted("fetch.error.backoff.ms", why="use retry.backoff.ms", harmless=(500,)),
+    *_dotted("coordinator.query.interval.ms", why=_TUNING, harmless=(600_000,)),
+    *_dotted("topic.metadata.refresh.fast.interval.ms", why=_TUNING, harmless=(100,)),
+    *_dotted("topic.metadata.refresh.fast.cnt", why=_TUNING, harmless=(10,)),
+    *_dotted("topic.metadata.refresh.sparse", why=_TUNING, harmless=(True,)),
+    *_dotted("topic.metadata.propagation.max.ms", why=_TUNING, harmless=(30_000,)),
+    *_dotted("consume.callback.max.messages", why=_TUNING, harmless=(0,)),
+    *_dotted("group.protocol.type", why="it is always consumer", harmless=("consumer",)),
+    *_dotted("api.version.request", why="versions are always asked for", harmless=(True,)),
+    *_dotted("api.version.request.timeout.ms", why=_TUNING, harmless=(10_000,)),
+    *_dotted("api.version.fallback.ms", why=_TUNING, harmless=(0, 1_200_000)),
+    *_dotted("broker.version.fallback", why="versions are always asked for", harmless=("0.10.0",)),
+    *_dotted("enable.random.seed", why=_TUNING, harmless=(True,)),
+    *_dotted("internal.termination.signal", why=_TUNING, harmless=(0,)),
+    *_dotted("test.mock.num.brokers", why="use kohort.testing.Cluster", harmless=(0,)),
+)
+"""Dotted names of Java and librdkafka that have no keyword here."""
+
+PREFIXES: tuple[tuple[str, str], ...] = (("sasl.", _SECURITY), ("ssl.", _SECURITY))
+"""Families of dotted names, none of which is supported."""
