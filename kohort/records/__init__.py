@@ -1,0 +1,60 @@
+"""Record batches of message format 2: reading, writing, compression, checksums, and the record.
+
+::
+
+    for batch in split_batches(data):           # headers only
+        batch.check_crc()
+        for record in batch.records(topic="orders", partition=0):
+            record.offset, record.key, record.value
+"""
+
+from __future__ import annotations
+
+from kohort.records._compression import DEFAULT_BUDGET, Compression, compress, decompress
+from kohort.records._crc import crc32c
+from kohort.records._encode import NewRecord, encode_batch, rewrite_header
+from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
+from kohort.records._record import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    ConsumerRecord,
+    Headers,
+    Record,
+    deserialized,
+)
+from kohort.records._split import BatchSplit, RecordBatch, split_batches
+from kohort.records._transactions import (
+    AbortedTransactions,
+    ControlType,
+    control_type,
+    end_marker,
+)
+
+__all__ = [
+    "CREATE_TIME",
+    "DEFAULT_BUDGET",
+    "HEADER_SIZE",
+    "LOG_APPEND_TIME",
+    "NO_TIMESTAMP",
+    "AbortedTransactions",
+    "BatchHeader",
+    "BatchSplit",
+    "Compression",
+    "ConsumerRecord",
+    "ControlType",
+    "Headers",
+    "NewRecord",
+    "Record",
+    "RecordBatch",
+    "compress",
+    "control_type",
+    "crc32c",
+    "decompress",
+    "deserialized",
+    "encode_batch",
+    "end_marker",
+    "read_header",
+    "rewrite_header",
+    "split_batches",
+]

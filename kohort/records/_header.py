@@ -1,0 +1,101 @@
+"""The header of a record batch: 61 bytes in front of the records (KIP-98)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from kohort.errors import CorruptBatchError
+from kohort.records._compression import Compression, codec_of
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LENGTH_END = 12
+"""Where ``length`` starts to count."""
+MIN_LENGTH = HEADER_SIZE - LENGTH_END
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+"""The CRC is over everything from here on."""
+MAX_TIMESTAMP_AT = 35
+MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+_INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """The fields in the order of the wire; ``length`` counts what follows it.
+
+    ``base_offset`` and ``partition_leader_epoch`` are the broker's and outside of the CRC.
+    """
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also when compaction has taken that record away."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset to fetch behind this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_END + self.length
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; UnsupportedCodecError if nobody knows it."""
+        return codec_of(self.attributes & COMPRESSION_MASK)
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: CreateTime, the producer's. 1: LogAppendTime, ``max_timestamp`` for every record."""
+        return 1 if self.attributes & LOG_APPEND_TIME_BIT else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction, its markers included."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Written by the cluster for itself, never for a consumer's user."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """``base_timestamp`` is when compaction may drop the tombstones here (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+
+def read_header(data: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeader:
+    """The header at ``pos``, where 61 bytes must be; offsets that cannot be are refused."""
+    header = BatchHeader(*HEADER.unpack_from(data, pos))
+    if header.last_offset_delta < 0 or not 0 <= header.base_offset <= _INT64_MAX - 0x8000_0000:
+        raise CorruptBatchError(
+            f"a batch cannot have offsets from {header.base_offset} to {header.last_offset}"
+        )
+    return header
