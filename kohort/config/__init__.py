@@ -9,6 +9,7 @@ from __future__ import annotations
 from kohort.config._client import ClientConfig
 from kohort.config._config import OPTIONS, UNSUPPORTED, ConsumerConfig
 from kohort.config._deserializers import Deserialize
+from kohort.config._document import describe_options, replace_tables
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._option import Option
@@ -22,4 +23,6 @@ __all__ = [
     "FetchConfig",
     "GroupConfig",
     "Option",
+    "describe_options",
+    "replace_tables",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, field
 
-from kohort.config._kinds import Choice, Flag, SocketOptions, Text, Whole
+from kohort.config._kinds import Flag, SocketOptions, Text, Whole
 from kohort.config._option import Section, invalid, option
 from kohort.config._servers import DEFAULT_PORT, Servers
 
@@ -53,7 +53,7 @@ class ClientConfig(RequestOptions):
         default=(("localhost", DEFAULT_PORT),),
         metadata=option(
             Servers(),
-            "Where to ask for the cluster first; a few of its brokers are enough. Port 9092 if none.",
+            "Where to ask for the cluster first; a few brokers are enough. Port 9092 if none.",
             also=("metadata.broker.list",),
             shown_default='"localhost:9092"',
         ),
@@ -151,13 +151,6 @@ class ClientConfig(RequestOptions):
             "Further socket options, set on each connection.",
             properties=(),
             shown_default="[(IPPROTO_TCP, TCP_NODELAY, 1)]",
-        ),
-    )
-    client_dns_lookup: str = field(
-        default="use_all_dns_ips",
-        metadata=option(
-            Choice("use_all_dns_ips"),
-            "All addresses of a host's name are tried in turn; there is no other way yet.",
         ),
     )
 

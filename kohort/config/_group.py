@@ -13,6 +13,8 @@ from kohort.config._option import invalid, option
 _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 _INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -37,7 +39,7 @@ class GroupConfig(RequestOptions):
         default=None,
         metadata=option(
             Text(nullable=True, empty=False, valid=_instance_id),
-            "Makes this a static member, which a quick restart does not cost its partitions (KIP-345).",
+            "Makes this a static member, which keeps its partitions over a restart (KIP-345).",
         ),
     )
     session_timeout_ms: int = field(
@@ -74,7 +76,11 @@ class GroupConfig(RequestOptions):
     partition_assignment_strategy: tuple[Any, ...] = field(
         default=("range", "roundrobin"),
         metadata=option(
-            Assignors(("range", "roundrobin"), _JAVA_ASSIGNORS),
+            Assignors(
+                names=("range", "roundrobin"),
+                unbuilt=("sticky", "cooperative-sticky"),
+                java=_JAVA_ASSIGNORS,
+            ),
             "How the group's leader shares out partitions, in order of preference.",
             shown_default='("range", "roundrobin")',
         ),

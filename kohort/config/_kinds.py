@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kohort.errors import UnsupportedOptionError
+
 INT32_MAX = 2**31 - 1
 
 
@@ -110,9 +112,11 @@ class Text(Kind):
         self.none = none
         self.empty = empty
         self.valid = valid
-        self.expected = ("a str" if empty else "a non-empty str") + (" or None" if nullable else "")
+        self.expected = "a str" if empty else "a non-empty str"
         if valid is not None and valid.__doc__:
             self.expected += f" {valid.__doc__}"
+        if nullable:
+            self.expected += ", or None"
 
     def check(self, value: Any) -> str | None:
         if value is None and self.nullable:
@@ -173,8 +177,11 @@ class SocketOptions(Kind):
 class Assignors(Kind):
     """Names, classes or instances of assignors in order of preference; kept as they were given."""
 
-    def __init__(self, names: Sequence[str], java: Mapping[str, str]) -> None:
+    def __init__(
+        self, names: Sequence[str], unbuilt: Sequence[str], java: Mapping[str, str]
+    ) -> None:
         self.names = tuple(names)
+        self.unbuilt = tuple(unbuilt)
         self.java = dict(java)
         known = ", ".join(f'"{name}"' for name in names)
         self.expected = f"a list of {known}, or of assignor classes or instances (name, assign)"
@@ -188,6 +195,10 @@ class Assignors(Kind):
     def _entry(self, entry: Any) -> Any:
         if isinstance(entry, str):
             name = self.java.get(entry, entry).lower()
+            if name in self.unbuilt:
+                raise UnsupportedOptionError(
+                    f"the assignor {name} is not built yet: use " + " or ".join(self.names)
+                )
             if name not in self.names:
                 raise ValueError(f"no assignor is called {entry!r}")
             return name

@@ -23,7 +23,7 @@ def read_properties(properties: Mapping[str, Any], options: Iterable[Option]) ->
             _refuse(name, value, known)
             continue
         each = known[name]
-        checked = each.parse(value, name) if isinstance(value, str) else _check(each, name, value)
+        checked = each.read(value, name)
         if each.name in values and values[each.name] != checked:
             raise invalid(name, value, f"the same as {given_as[each.name]}, which means the same")
         values[each.name] = checked
@@ -52,13 +52,6 @@ def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     if unsupported is None:
         raise _unknown(name, [*known, *_UNSUPPORTED])
     unsupported.check(value, name)
-
-
-def _check(each: Option, name: str, value: Any) -> Any:
-    try:
-        return each.kind.check(value)
-    except (TypeError, ValueError) as error:
-        raise invalid(name, value, each.kind.expected, str(error)) from None
 
 
 def _unknown(name: str, known: list[str]) -> UnknownOptionError:

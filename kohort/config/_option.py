@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from kohort.config._kinds import Kind
-from kohort.errors import InvalidOptionError
+from kohort.errors import ConfigurationError, InvalidOptionError
 
 _METADATA = "kohort.option"
 _REPR = reprlib.Repr()
@@ -30,17 +30,23 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """Return the value's normal form, or raise InvalidOptionError."""
-        try:
-            return self.kind.check(value)
-        except (TypeError, ValueError) as error:
-            raise invalid(self.name, value, self.kind.expected, str(error)) from None
+        return self._checked(value, self.name, self.kind.check)
 
-    def parse(self, text: str, name: str) -> Any:
-        """Read text given under the dotted ``name``."""
+    def read(self, value: Any, name: str) -> Any:
+        """As check(), of a value given under a dotted name: text is read first."""
+        if isinstance(value, str):
+            return self._checked(
+                value, name, lambda text: self.kind.check(self.kind.parse(text.strip()))
+            )
+        return self._checked(value, name, self.kind.check)
+
+    def _checked(self, value: Any, name: str, check: Callable[[Any], Any]) -> Any:
         try:
-            return self.kind.check(self.kind.parse(text.strip()))
+            return check(value)
+        except ConfigurationError:
+            raise
         except (TypeError, ValueError) as error:
-            raise invalid(name, text, self.kind.expected, str(error)) from None
+            raise invalid(name, value, self.kind.expected, str(error)) from None
 
 
 def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOptionError:

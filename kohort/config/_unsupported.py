@@ -42,10 +42,10 @@ _EVENTS = "leave it out; errors are raised, and what happens is logged"
 _TUNING = "leave it out; kohort has no such queue or pause of its own to tune"
 
 
-def _named(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsupported]:
-    return [
-        Unsupported(name, why, harmless, properties=(name.replace("_", "."),)) for name in names
-    ]
+def _keyword(
+    *names: str, why: str, harmless: tuple[Any, ...] = (), properties: tuple[str, ...] = ()
+) -> list[Unsupported]:
+    return [Unsupported(name, why, harmless, properties) for name in names]
 
 
 def _dotted(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsupported]:
@@ -53,10 +53,25 @@ def _dotted(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsup
 
 
 KEYWORDS: tuple[Unsupported, ...] = (
-    *_named("security_protocol", why=_SECURITY, harmless=("PLAINTEXT",)),
-    *_named("sasl_mechanism", why=_SECURITY, harmless=("PLAIN", "GSSAPI")),
-    *_named("sasl_kerberos_service_name", why=_SECURITY, harmless=("kafka",)),
-    *_named(
+    *_keyword(
+        "security_protocol",
+        why=_SECURITY,
+        harmless=("PLAINTEXT",),
+        properties=("security.protocol",),
+    ),
+    *_keyword(
+        "sasl_mechanism",
+        why=_SECURITY,
+        harmless=("PLAIN", "GSSAPI"),
+        properties=("sasl.mechanism", "sasl.mechanisms"),
+    ),
+    *_keyword(
+        "sasl_kerberos_service_name",
+        why=_SECURITY,
+        harmless=("kafka",),
+        properties=("sasl.kerberos.service.name",),
+    ),
+    *_keyword(
         "sasl_plain_username",
         "sasl_plain_password",
         "sasl_kerberos_name",
@@ -71,26 +86,42 @@ KEYWORDS: tuple[Unsupported, ...] = (
         "ssl_ciphers",
         why=_SECURITY,
     ),
-    *_named("ssl_check_hostname", why=_SECURITY, harmless=(True,)),
-    *_named(
+    *_keyword("ssl_check_hostname", why=_SECURITY, harmless=(True,)),
+    *_keyword(
         "proxy_url",
         "socks5_proxy",
         why="connections go straight to the brokers. Leave it out and forward the ports instead",
     ),
-    *_named(
+    *_keyword(
+        "client_dns_lookup",
+        why="leave it out; all addresses of a host's name are tried in turn",
+        harmless=("use_all_dns_ips",),
+        properties=("client.dns.lookup",),
+    ),
+    *_keyword(
         "group_protocol",
         why='only the classic protocol is built; use group_protocol="classic"',
         harmless=("classic",),
+        properties=("group.protocol",),
     ),
-    *_named(
+    *_keyword(
         "api_version",
         why="leave it out; every broker is asked for the versions that it has",
         harmless=("auto",),
     ),
-    *_named("metric_reporters", why=_METRICS, harmless=((), [], "")),
-    *_named("metrics_num_samples", why=_METRICS, harmless=(2,)),
-    *_named("metrics_sample_window_ms", why=_METRICS, harmless=(30_000,)),
-    *_named("metric_group_prefix", why=_METRICS, harmless=("consumer",)),
+    *_keyword(
+        "metric_reporters", why=_METRICS, harmless=((), [], ""), properties=("metric.reporters",)
+    ),
+    *_keyword(
+        "metrics_num_samples", why=_METRICS, harmless=(2,), properties=("metrics.num.samples",)
+    ),
+    *_keyword(
+        "metrics_sample_window_ms",
+        why=_METRICS,
+        harmless=(30_000,),
+        properties=("metrics.sample.window.ms",),
+    ),
+    *_keyword("metric_group_prefix", why=_METRICS, harmless=("consumer",)),
     Unsupported("selector", _OWN_LOOP, (selectors.DefaultSelector,)),
     Unsupported("kafka_client", _OWN_LOOP),
     Unsupported("loop", "leave it out; AsyncKafkaConsumer runs in the loop that awaits it"),

@@ -1,0 +1,12 @@
+"""``python -m kohort.config docs/configuration.md`` writes the option tables into the page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kohort.config import replace_tables
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(replace_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

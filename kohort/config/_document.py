@@ -1,0 +1,108 @@
+"""The tables of docs/configuration.md, made from the options themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kohort.config._client import ClientConfig, RequestOptions
+from kohort.config._face import FaceOptions
+from kohort.config._fetch import FetchConfig
+from kohort.config._group import GroupConfig
+from kohort.config._option import Option, Section, options_of
+from kohort.config._unsupported import KEYWORDS, PREFIXES, PROPERTIES, Unsupported
+
+_BEGIN = "<!-- tables: python -m kohort.config docs/configuration.md -->"
+_END = "<!-- end of tables -->"
+
+_SECTIONS: tuple[tuple[str, type[Section]], ...] = (
+    ("What the consumer gives you", FaceOptions),
+    ("Requests", RequestOptions),
+    ("Connections and metadata", ClientConfig),
+    ("The group", GroupConfig),
+    ("Fetching", FetchConfig),
+)
+
+
+def describe_options() -> str:
+    """All options as Markdown: the supported by section, then the others with their reasons."""
+    return "\n".join([*_supported(), *_unsupported()])
+
+
+def replace_tables(page: str) -> str:
+    """The page with its option tables made anew: what stands between the two markers."""
+    head, _, rest = page.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    return f"{head}{_BEGIN}\n\n{describe_options()}\n\n{_END}{tail}"
+
+
+def _supported() -> Iterator[str]:
+    seen: set[str] = set()
+    for title, section in _SECTIONS:
+        options = [each for each in options_of(section) if each.name not in seen]
+        seen.update(each.name for each in options)
+        yield f"### {title}\n"
+        yield from _table(
+            ("keyword", "dotted names", "value", "default", "unit", "meaning"),
+            (_supported_row(each) for each in options),
+        )
+        yield ""
+
+
+def _supported_row(each: Option) -> tuple[str, ...]:
+    return (
+        f"`{each.name}`",
+        _names(each.properties),
+        each.kind.expected,
+        f"`{each.shown_default}`",
+        each.unit,
+        each.meaning,
+    )
+
+
+def _unsupported() -> Iterator[str]:
+    yield "### Keywords that are not supported\n"
+    yield from _table(
+        ("keyword", "dotted names", "values accepted", "why"),
+        (
+            (f"`{each.name}`", _names(each.properties), _harmless(each), _sentence(each.why))
+            for each in KEYWORDS
+        ),
+    )
+    yield ""
+    yield "### Dotted names that are not supported\n"
+    families = (Unsupported(f"{prefix}*", why) for prefix, why in PREFIXES)
+    yield from _table(
+        ("dotted name", "values accepted", "why"),
+        (
+            (f"`{each.name}`", _harmless(each), _sentence(each.why))
+            for each in (*families, *PROPERTIES)
+        ),
+    )
+
+
+def _harmless(each: Unsupported) -> str:
+    # A class is only ever the default selector, whose own name depends on the platform.
+    shown = (
+        "selectors.DefaultSelector" if isinstance(value, type) else str(value) or '""'
+        for value in each.harmless
+    )
+    return _names(shown)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] if not text.startswith("kohort") else text
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield _line(head)
+    yield _line(tuple("---" for _ in head))
+    for row in rows:
+        yield _line(tuple(cell.replace("|", "\\|") for cell in row))
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
