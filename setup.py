@@ -1,0 +1,43 @@
+"""The one optional extension: ``records/_batch.py`` compiled again, as ``records/_batch_c``.
+
+All else is in pyproject.toml. Its types are in ``_batch_c.pxd``; without that file there is
+nothing to build. ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed
+build an error.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+RECORDS = Path("kohort", "records")
+PURE = os.environ.get("KOHORT_PURE") == "1"
+REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
+
+
+def extensions() -> list[Extension]:
+    """The extension, if it is wanted and can be translated here."""
+    if PURE or not (RECORDS / "_batch_c.pxd").exists():
+        return []
+    try:
+        from Cython.Build import cythonize
+
+        modules: list[Extension] = cythonize(
+            [Extension("kohort.records._batch_c", [str(RECORDS / "_batch.py")])],
+            build_dir="build/cython",
+            compiler_directives={"language_level": 3, "annotation_typing": False},
+        )
+    except Exception as error:
+        if REQUIRED:
+            raise
+        warnings.warn(f"kohort is installed without its compiled module: {error}", stacklevel=1)
+        return []
+    for module in modules:
+        module.optional = not REQUIRED  # cythonize() drops the flag it was given
+    return modules
+
+
+setup(ext_modules=extensions())

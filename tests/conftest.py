@@ -1,0 +1,13 @@
+"""What every test shares: the two event loops, and what the machine can run."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["tests.support.plugin"]
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The event loop of tests marked ``anyio``: each runs on both."""
+    return str(request.param)

@@ -1,0 +1,174 @@
+"""One Apache Kafka node (broker and controller in one) as a child process."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support import supervise
+from tests.support.needs import java
+from tests.support.net import answers_api_versions, free_ports
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+JVM = (
+    "-Xmx512m",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "broker.session.timeout.ms": "2000",  # a node that was killed has to sit this out
+    "broker.heartbeat.interval.ms": "500",
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",  # test records carry any timestamp, and must stay
+    "log.cleaner.dedupe.buffer.size": "16777216",  # the default takes a quarter of our heap
+}
+
+
+class KafkaStartError(Exception):
+    """The node ended or did not answer in time; the message ends with its log."""
+
+
+class KafkaServer:
+    """A node with its ports, data and log in one folder; may be stopped and started again."""
+
+    def __init__(
+        self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._class_path = f"{jars}/*"
+        self._folder = folder
+        self._extra = dict(properties or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "kafka.log"
+        self.port, controller = free_ports(2)
+        self._config = folder / "server.properties"
+        self._write_config(controller)
+        self._format()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the only broker."""
+        return f"127.0.0.1:{self.port}"
+
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the node and return once it answers requests."""
+        if self.is_running():
+            return
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, supervise.__file__, *self._java("kafka.Kafka", self._config)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers_api_versions(self.port):
+            if not self.is_running() or time.monotonic() > deadline:
+                self.kill()
+                raise KafkaStartError(f"Apache Kafka did not start:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Shut the node down in its own way; kill it when that takes too long."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End the node at once, as a crash would."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()  # the supervisor kills the node at the end of its input
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Stop and start on the same ports and data."""
+        self.stop()
+        self.start()
+
+    def tool(
+        self, main_class: str, *args: str, timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's command-line classes; its exit status is the caller's to judge."""
+        return subprocess.run(
+            self._java(main_class, *args, level="warn"),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic and return its name once every partition has a leader."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+        admin.create_topics([topic], request_timeout=20)[name].result(20)
+        deadline = time.monotonic() + 20
+        while True:
+            found = admin.list_topics(name, timeout=20).topics[name]
+            leaders = [p.leader for p in found.partitions.values()]
+            if len(leaders) == partitions and min(leaders) >= 0:
+                return name
+            assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"
+
+    def log_tail(self, lines: int = 60) -> str:
+        """The last lines of the node's log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _java(self, main_class: str, *args: object, level: str = "info") -> list[str]:
+        program = java()
+        assert program is not None
+        log_level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}"
+        return [program, *JVM, log_level, "-cp", self._class_path, main_class, *map(str, args)]
+
+    def _write_config(self, controller: int) -> None:
+        values = {
+            **PROPERTIES,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self._folder / "data"),
+            **self._extra,
+        }
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+    def _format(self) -> None:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        done = self.tool(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config)
+        )
+        if done.returncode != 0:
+            raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,53 @@
+"""What a test needs of the machine, and what happens when it is not there.
+
+Normally such a test is skipped with the reason; with ``KOHORT_REQUIRE_REAL=1`` it fails instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+MIN_JAVA = 17
+
+
+def required() -> bool:
+    """Whether a missing Java, Maven or Spark is a failure."""
+    return os.environ.get("KOHORT_REQUIRE_REAL", "0") not in ("", "0")
+
+
+def java() -> str | None:
+    """The ``java`` to run: that of JAVA_HOME, else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (path := Path(home, "bin", "java")).exists():
+        return str(path)
+    return shutil.which("java")
+
+
+@functools.cache
+def missing_java() -> str | None:
+    """Why Java cannot be used; None when it can."""
+    program = java()
+    if program is None:
+        return f"Java {MIN_JAVA} or newer is not installed"
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    if found is None:
+        return f"{program} -version does not answer with a version"
+    if int(found[1]) < MIN_JAVA:
+        return f"{program} is Java {found[1]}; {MIN_JAVA} or newer is needed"
+    return None
+
+
+@functools.cache
+def missing_spark() -> str | None:
+    """Why Spark cannot be used; None when it can."""
+    for module in ("pyspark", "pyarrow"):
+        if find_spec(module) is None:
+            return f"{module} is not installed (the extra 'spark')"
+    return missing_java()

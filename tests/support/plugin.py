@@ -1,0 +1,109 @@
+"""Hooks and fixtures around real components: skipped with a reason, or shown on failure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.jars import MavenError, jars, missing_kafka
+from tests.support.kafka_server import KafkaServer
+from tests.support.needs import missing_spark, required
+
+NEEDS: dict[str, Callable[[], str | None]] = {"real_kafka": missing_kafka, "spark": missing_spark}
+REAL_TIMEOUT_S = 300
+NOT_RUN = pytest.StashKey[dict[str, list[str]]]()
+SERVERS = pytest.StashKey[list[KafkaServer]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the two books that the other hooks write."""
+    config.stash[NOT_RUN] = {}
+    config.stash[SERVERS] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch Kafka's jars, where they are needed, before any test's time is running."""
+    for marker, missing in NEEDS.items():
+        items = [item for item in session.items if item.get_closest_marker(marker)]
+        if not items or session.config.option.collectonly:
+            continue
+        for item in items:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(REAL_TIMEOUT_S))
+        try:
+            missing()
+        except MavenError as error:
+            raise pytest.UsageError(f"cannot fetch Apache Kafka: {error}") from error
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run here, or fail it when everything has to run."""
+    for marker, missing in NEEDS.items():
+        if item.get_closest_marker(marker) and (reason := missing()) is not None:
+            item.config.stash[NOT_RUN].setdefault(f"{marker}: {reason}", []).append(item.nodeid)
+            if required():
+                pytest.fail(f"{reason} (KOHORT_REQUIRE_REAL is set)", pytrace=False)
+            pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the end of Kafka's log into the report of a test that failed on it."""
+    report = yield
+    if report.failed and item.get_closest_marker("real_kafka"):
+        for server in item.config.stash[SERVERS]:
+            report.sections.append((f"Apache Kafka's log, {server.log}", server.log_tail()))
+    return report
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say once, in plain words, what did not run and why."""
+    not_run = config.stash[NOT_RUN]
+    if not_run:
+        terminalreporter.section("not run against real components")
+        for reason, tests in not_run.items():
+            terminalreporter.line(f"{len(tests)} tests of {reason}")
+
+
+@pytest.fixture(scope="session")
+def start_kafka(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Callable[..., KafkaServer]]:
+    """Make and start a node of Apache Kafka; keyword ``properties`` adds to its configuration."""
+    servers = pytestconfig.stash[SERVERS]
+
+    def start(properties: dict[str, str] | None = None) -> KafkaServer:
+        folder: Path = tmp_path_factory.mktemp("kafka")
+        server = KafkaServer(jars(), folder, properties)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def _shared_kafka(start_kafka: Callable[..., KafkaServer]) -> KafkaServer:
+    return start_kafka()
+
+
+@pytest.fixture
+def kafka(_shared_kafka: KafkaServer) -> KafkaServer:
+    """Apache Kafka, shared by the whole run and up; tests use topics and groups of their own."""
+    _shared_kafka.start()
+    return _shared_kafka
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Make a topic's or group's name that no other test uses."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,33 @@
+"""Run a command while somebody holds our standard input: ``python supervise.py COMMAND...``.
+
+A test run that is killed closes the pipe, whatever killed it, and its broker goes with it. SIGTERM
+is passed on, so that the command can end in its own way.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+
+def main(command: list[str]) -> int:
+    """Run the command; its exit status is ours."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C is for the test run, which then ends us
+
+        def watch() -> None:
+            while sys.stdin.buffer.read(1):
+                pass
+            process.kill()
+
+        threading.Thread(target=watch, daemon=True).start()
+        return process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
