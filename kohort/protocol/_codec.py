@@ -33,7 +33,11 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 def encode(message: Message, version: int) -> bytes:
     """A message as bytes; errors as for :func:`encode_parts`."""
-    return b"".join(encode_parts(message, version))
+    try:
+        return b"".join(encode_parts(message, version))
+    except TypeError as error:
+        name = type(message).__name__
+        raise MessageEncodeError(f"cannot write {name} version {version}: {error}") from error
 
 
 def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[M, int]:

@@ -20,6 +20,9 @@ from kohort.protocol._struct import Message, Struct
 from kohort.protocol._types import STRUCT_CODES, Buffer
 from kohort.protocol._varint import read_uvarint, uvarint
 
+MAX_STRING = 0x7FFF
+"""Bytes of UTF-8 in a string, in every encoding."""
+
 
 class Codec(NamedTuple):
     """Reader and writer of one message in one version."""
@@ -38,6 +41,15 @@ class AbsentError(ValueError):
 
 def _short(what: str, length: int, left: int) -> None:
     raise ShortError(f"{what}: a length of {length} where {left} bytes are left")
+
+
+def _wrong_end(name: str, over: int) -> None:
+    how = "short" if over > 0 else "long"
+    raise ShortError(f"{name}: its tagged field is {abs(over)} bytes too {how}")
+
+
+def _too_long(name: str, length: int) -> None:
+    raise AbsentError(f"{name} is a string of {length} bytes, the bound is {MAX_STRING}")
 
 
 def _absent(name: str, value: object, first: str) -> None:
@@ -70,6 +82,8 @@ class _Compiler:
             "short": _short,
             "unpack_from": struct.unpack_from,
             "uv": uvarint,
+            "too_long": _too_long,
+            "wrong_end": _wrong_end,
             "wrong_uuid": _wrong_uuid,
         }
 
@@ -109,12 +123,11 @@ class _Compiler:
         value = f"m.{field.name}"
         spec = field.spec
         if field.array:
-            return f"{value} is None" if spec.default_factory is None else f"not {value}"
+            return f"{value} is None" if spec.default_factory is None else f"{value} == []"
         if spec.default_factory is not None:
             return f"{value} == {self.bind('default', spec.default_factory())}"
         if spec.default is None:
             return f"{value} is None"
-        # None is let through where a newer version allows it: an older one has no way to say more.
         return f"{value} == {spec.default!r}"
 
     # -- reading ----------------------------------------------------------------------------
@@ -143,7 +156,7 @@ class _Compiler:
         for position, field in enumerate(tagged):
             out.append(f"  {'elif' if position else 'if'} t == {field.spec.tag}:")
             out += ["   " + line for line in self.read(field, tagged=True)]
-            out.append(f"   if o != te: short({field.name!r}, o, te)")
+            out.append(f"   if o != te: wrong_end({field.name!r}, o - te)")
         out.append("  o = te")
         return out
 
@@ -174,22 +187,40 @@ class _Compiler:
         ]
         return out
 
+    def element_size(self, field: FieldLayout) -> int:
+        """The least number of bytes that one element of an array, or the field itself, takes."""
+        if field.struct is not None:
+            return self.least_size(struct_layout(self.message, field.struct, self.version))
+        if field.kind in STRUCT_CODES:
+            return struct.calcsize(">" + STRUCT_CODES[field.kind])
+        return 1 if field.compact else 2 if field.kind == "string" else 4
+
+    def least_size(self, layout: StructLayout) -> int:
+        size = 1 if layout.flexible else 0
+        for field in layout.inline:
+            if field.array:
+                size += 1 if field.compact else 4
+            elif field.struct is not None and field.nullable:
+                size += 1
+            else:
+                size += self.element_size(field)
+        return size
+
     def read_array(self, field: FieldLayout, target: str) -> list[str]:
         out = _read_length(field.compact, 4)
         null = f" {target} = None" if field.nullable else f" short({field.name!r}, n, e - o)"
-        # No element is shorter than a byte, so a count over what is left is a lie.
-        out += ["if n < 0:", null, "else:", f" if n > e - o: short({field.name!r}, n, e - o)"]
+        size = max(self.element_size(field), 1)
+        out += ["if n < 0:", null, "else:"]
+        out += [f" if n * {size} > e - o: short({field.name!r}, n, e - o)"]
         if field.struct is not None:
             inner = self.struct(field.struct)
             out += [f" l = {target} = []", " for _ in range(n):"]
             out += [f"  x, o = decode_{inner}(b, o, e); l.append(x)"]
         elif field.kind == "uuid":
-            out += [" if n * 16 > e - o: short('uuid array', n * 16, e - o)"]
             out += [f" {target} = [bytes(b[i:i + 16]) for i in range(o, o + 16 * n, 16)]"]
             out += [" o += 16 * n"]
         elif field.kind in STRUCT_CODES:
             code = STRUCT_CODES[field.kind]
-            size = struct.calcsize(">" + code)
             out += [f" {target} = list(unpack_from('>%d{code}' % n, b, o)) if n else []"]
             out += [f" o += {size} * n"]
         else:
@@ -255,8 +286,8 @@ class _Compiler:
         if field.array:
             return out + [" " + line for line in self.write_array(field)]
         if field.kind == "string":
-            out.append(" v = v.encode()")
-        return out + [" " + _write_length(field.compact, width), " a(v)"]
+            out += [" " + line for line in _utf8(field)]
+        return [*out, " " + _write_length(field.compact, width), " a(v)"]
 
     def write_array(self, field: FieldLayout) -> list[str]:
         out = [_write_length(field.compact, 4)]
@@ -269,7 +300,7 @@ class _Compiler:
             return [*out, f"if v: a(pack('>%d{STRUCT_CODES[field.kind]}' % len(v), *v))"]
         out.append("for v in v:")
         if field.kind == "string":
-            out.append(" v = v.encode()")
+            out += [" " + line for line in _utf8(field)]
         width = 2 if field.kind == "string" else 4
         return [*out, " " + _write_length(field.compact, width), " a(v)"]
 
@@ -293,6 +324,12 @@ def _read_length(compact: bool, width: int) -> list[str]:
 
 def _write_length(compact: bool, width: int) -> str:
     return "a(uv(len(v) + 1))" if compact else f"a(p{width}(len(v)))"
+
+
+def _utf8(field: FieldLayout) -> list[str]:
+    # The old encoding has no way to write more; brokers hang up on a longer one in the new.
+    check = f"if len(v) > {MAX_STRING}: too_long({field.name!r}, len(v))"
+    return ["v = v.encode()", *([check] if field.compact else [])]
 
 
 def _slice(kind: str) -> str:

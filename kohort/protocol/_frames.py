@@ -79,10 +79,8 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     """The header in front of a request; also of one whose API or version is not known."""
     if len(frame) < 8:
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
-    key, version = _KEY_AND_VERSION.unpack_from(frame)
-    known = APIS.get(key)
-    flexible = known is not None and version >= known.request.flexible.first > 0
-    header, _ = decode_from(RequestHeader, 2 if flexible and known else 1, frame, 0)
+    # The flexible header only appends tagged fields, so the old form reads both.
+    header, _ = decode_from(RequestHeader, 1, frame, 0)
     return header
 
 

@@ -1,9 +1,9 @@
-"""AlterConfigs (API key 33): replace the settings of a resource; IncrementalAlterConfigs is the newer way."""
+"""AlterConfigs (API key 33): replace the settings of a resource, all at once."""
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int8, String
+from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):

@@ -1,9 +1,9 @@
-"""ConsumerGroupDescribe (API key 69): state and members of groups of the newer protocol (KIP-848)."""
+"""ConsumerGroupDescribe (API key 69): state and members of KIP-848 groups."""
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int8, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):

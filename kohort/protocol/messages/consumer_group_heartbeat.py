@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat (API key 68): join, stay in and leave a group of the newer protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat (API key 68): join, stay in and leave a KIP-848 group."""
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):

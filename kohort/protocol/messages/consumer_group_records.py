@@ -1,9 +1,9 @@
-"""Records of ``__consumer_offsets``: groups of the newer protocol (KIP-848, types 3 to 8 and 16)."""
+"""Records of ``__consumer_offsets``: KIP-848 groups (types 3 to 8 and 16)."""
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Message, Struct, field
-from kohort.protocol._types import Bytes, Int32, Int64, Int8, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
 
 
 class ConsumerGroupMetadataKey(Message, api_key=3, versions="0"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int8, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, String, Uuid
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):

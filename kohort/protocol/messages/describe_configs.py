@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int8, String
+from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, String, UInt16, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, UInt16, Uuid
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):

@@ -7,7 +7,7 @@ Version 7 adds fetch sessions (KIP-227), 11 the closest replica (KIP-392), 12 di
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, Int8, Records, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):

@@ -1,12 +1,13 @@
-"""FindCoordinator (API key 10): ask which broker coordinates a group (key type 0) or a transaction (1).
+"""FindCoordinator (API key 10): ask which broker coordinates a group or a transaction.
 
+The key type is 0 for a group, 1 for a transaction, 2 for a share group's partition.
 Version 4 takes several keys at once (KIP-699).
 """
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int8, String
+from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):

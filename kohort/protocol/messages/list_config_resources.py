@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int8, String
+from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):

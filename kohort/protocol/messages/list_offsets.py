@@ -1,13 +1,13 @@
-"""ListOffsets (API key 2): look up offsets by timestamp; negative timestamps name the ends of the log.
+"""ListOffsets (API key 2): look up offsets by timestamp.
 
--1 latest, -2 earliest, -3 that of the largest timestamp (version 7), -4 earliest local
+Negative timestamps name places in the log: -1 latest, -2 earliest, -3 that of the largest timestamp (version 7), -4 earliest local
 (version 8), -5 last tiered (version 9), -6 earliest pending upload (version 11).
 """
 
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, Int8, String
+from kohort.protocol._types import Int8, Int16, Int32, Int64, String
 
 
 class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):

@@ -7,7 +7,7 @@ Version 0 has no way to ask for no topics; from 1 on null means all. 10 adds top
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):

@@ -6,7 +6,7 @@ Version 6 adds leader epochs (KIP-320), 9 member epochs (KIP-848), 10 topic ids.
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
 class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):

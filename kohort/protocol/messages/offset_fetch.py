@@ -7,7 +7,7 @@ Version 7 adds require_stable (KIP-447), 8 several groups in one request, 9 memb
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int64, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, Int64, String, Uuid
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):

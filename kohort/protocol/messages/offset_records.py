@@ -6,7 +6,7 @@ A key is an int16 record type and the key message; a value is an int16 version a
 from __future__ import annotations
 
 from kohort.protocol._struct import Message, field
-from kohort.protocol._types import Int32, Int64, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int32, Int64, String, Uuid
 
 
 class LegacyOffsetCommitKey(Message, api_key=0, versions="0"):

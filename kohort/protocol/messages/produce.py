@@ -6,7 +6,7 @@ Version 9 is flexible; 13 names topics by id (KIP-516). acks=0 has no answer.
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, Int64, Records, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, Records, String, Uuid
 
 
 class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Bool, Int16, Int32, Int64, Int8, Records, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
 class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):

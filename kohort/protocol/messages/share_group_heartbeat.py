@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Request, Response, Struct, field
-from kohort.protocol._types import Int16, Int32, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.protocol._struct import Message, Struct, field
-from kohort.protocol._types import Int32, Int64, Int8, String, Uuid, ZERO_UUID
+from kohort.protocol._types import ZERO_UUID, Int8, Int32, Int64, String, Uuid
 
 
 class ShareGroupMemberMetadataKey(Message, api_key=10, versions="0"):
