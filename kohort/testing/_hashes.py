@@ -1,0 +1,45 @@
+"""Java's hashes that decide where things go: keys to partitions, groups to coordinators."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2 (seed 0x9747b28c) as an unsigned 32-bit number."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for (k,) in struct.iter_unpack("<I", memoryview(data)[:whole]):
+        k = k * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    if rest := data[whole:]:
+        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ (h >> 15)
+
+
+@lru_cache(maxsize=65536)
+def key_partition(key: bytes, partitions: int) -> int:
+    """The partition that Kafka's default partitioner gives a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode``, over UTF-16 code units, as a signed 32-bit number."""
+    h = 0
+    for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
+        h = (31 * h + unit) & _MASK
+    return h - (1 << 32) if h >> 31 else h
+
+
+def coordinator_partition(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that holds a group; abs(MIN_VALUE) counts as 0."""
+    h = java_string_hash(group_id)
+    return 0 if h == -(1 << 31) else abs(h) % partitions

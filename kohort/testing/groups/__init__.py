@@ -1,0 +1,41 @@
+"""The group coordinator: classic groups as a state machine, and what drives it.
+
+A group takes (request, reply, now) and leaves effects: answers and records to append. Deadlines
+are in a table of timers. So a group can be driven without a network and without waiting.
+"""
+
+from __future__ import annotations
+
+from kohort.testing.groups._coordinator import PARTITIONS, GroupCoordinator, Records
+from kohort.testing.groups._environment import (
+    Answer,
+    Append,
+    GroupConfig,
+    GroupEnvironment,
+    TimerKey,
+)
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._join import Caller
+from kohort.testing.groups._loading import load_groups
+from kohort.testing.groups._member import CommittedOffset, Member
+from kohort.testing.groups._offsets import OffsetToCommit
+from kohort.testing.groups._state import TRANSITIONS, GroupState
+
+__all__ = [
+    "PARTITIONS",
+    "TRANSITIONS",
+    "Answer",
+    "Append",
+    "Caller",
+    "ClassicGroup",
+    "CommittedOffset",
+    "GroupConfig",
+    "GroupCoordinator",
+    "GroupEnvironment",
+    "GroupState",
+    "Member",
+    "OffsetToCommit",
+    "Records",
+    "TimerKey",
+    "load_groups",
+]

@@ -1,0 +1,288 @@
+"""The group coordinator of one broker: feeds requests and time to the groups, runs what they ask.
+
+Its only storage is ``__consumer_offsets``: it holds the groups of the partitions that its broker
+leads, read from the log when the leadership comes and forgotten when it goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import anyio
+
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer, Response
+from kohort.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kohort.testing._hashes import coordinator_partition
+from kohort.testing.groups import _requests
+from kohort.testing.groups._environment import Append, GroupEnvironment, TimerKey
+from kohort.testing.groups._group import ClassicGroup, join_error
+from kohort.testing.groups._join import Caller, join
+from kohort.testing.groups._loading import load_groups
+from kohort.testing.groups._offsets import OffsetToCommit, commit, delete_offsets
+from kohort.testing.groups._rebalance import (
+    complete_join,
+    on_initial_delay,
+    on_session_timeout,
+    on_sync_timeout,
+)
+from kohort.testing.groups._records import append_empty_group, group_metadata_key
+from kohort.testing.groups._state import GroupState
+
+PARTITIONS = 50
+"""Of ``__consumer_offsets``."""
+
+Records = list[tuple[bytes, bytes | None]]
+
+
+class _Parked:
+    """A request that is answered now or later."""
+
+    __slots__ = ("_event", "response")
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self._event: anyio.Event | None = None
+
+    def answer(self, response: Response) -> None:
+        self.response = response
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self) -> Response:
+        if self.response is None:
+            self._event = anyio.Event()
+            await self._event.wait()
+        assert self.response is not None
+        return self.response
+
+
+class GroupCoordinator:
+    """``append(partition, records)`` writes to ``__consumer_offsets``, ``changed()`` tells watchers.
+
+    Requests for a group that is not here are answered NOT_COORDINATOR.
+    """
+
+    def __init__(
+        self,
+        env: GroupEnvironment,
+        append: Callable[[int, Records], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.partitions: set[int] = set()
+        self._env = env
+        self._append = append
+        self._changed = changed
+        self._waiting_until = -math.inf
+        self._wake = anyio.Event()
+
+    # Leadership
+
+    def load(self, partition: int, records: Iterable[tuple[Buffer | None, Buffer | None]]) -> None:
+        """Take over a partition with what its log tells."""
+        self.partitions.add(partition)
+        self.groups.update(load_groups(records, self._env, anyio.current_time()))
+        self._settle()
+
+    def unload(self, partition: int) -> None:
+        """Give a partition away: members find the new coordinator and go on there."""
+        self.partitions.discard(partition)
+        for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
+            self._drop(group, ErrorCode.NOT_COORDINATOR)
+        self._settle()
+
+    def _drop(self, group: ClassicGroup, error: ErrorCode) -> None:
+        del self.groups[group.group_id]
+        group.stop_timers()
+        for member in group.members.values():
+            group.answer_join(member, error_code=error, member_id=member.member_id)
+            group.answer_sync(member, error)
+        group.move(GroupState.DEAD, anyio.current_time())
+
+    def check(self, group_id: str) -> ErrorCode:
+        """NONE if this is the coordinator of the group."""
+        here = self._partition(group_id) in self.partitions
+        return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
+
+    def _check_member_request(self, group_id: str) -> ErrorCode:
+        return self.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    @staticmethod
+    def _partition(group_id: str) -> int:
+        return coordinator_partition(group_id, PARTITIONS)
+
+    # Requests of members
+
+    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        """Answers when the rebalance ends."""
+        error = self._check_member_request(request.group_id)
+        config = self._env.config
+        if error is not ErrorCode.NONE:
+            return join_error(error, request.member_id)
+        timeout = request.session_timeout_ms
+        if not config.min_session_timeout_ms <= timeout <= config.max_session_timeout_ms:
+            return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        group = self.groups.get(request.group_id)
+        is_new = group is None
+        if group is None:
+            if request.member_id:
+                return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
+        parked = _Parked()
+        now = anyio.current_time()
+        if is_new:
+            append_empty_group(group, now)
+        join(group, request, caller, parked, now)
+        self._settle()
+        response = await parked.wait()
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """Answers when the leader has sent the assignment."""
+        error = self._check_member_request(request.group_id)
+        if error is not ErrorCode.NONE:
+            return SyncGroupResponse(error_code=error)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        parked = _Parked()
+        _requests.sync(group, request, parked, anyio.current_time())
+        self._settle()
+        response = await parked.wait()
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        error = self._check_member_request(request.group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = _requests.heartbeat(group, request, anyio.current_time())
+        self._settle()
+        return error
+
+    def leave(
+        self, group_id: str, members: Sequence[LeaveGroupRequest.MemberIdentity]
+    ) -> tuple[ErrorCode, list[LeaveGroupResponse.MemberResponse]]:
+        """An error for the whole request, and one for each member."""
+        error = self._check_member_request(group_id)
+        if error is not ErrorCode.NONE:
+            return error, []
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE, [
+                LeaveGroupResponse.MemberResponse(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+                for member in members
+            ]
+        responses = _requests.leave(group, members, anyio.current_time())
+        self._settle()
+        return ErrorCode.NONE, responses
+
+    # Offsets and administration
+
+    def commit(
+        self, request: OffsetCommitRequest, offsets: Sequence[OffsetToCommit], version: int
+    ) -> list[ErrorCode]:
+        """One error code for each of the offsets."""
+        error = self.check(request.group_id)
+        group = self.groups.get(request.group_id)
+        if error is ErrorCode.NONE and group is None:
+            if request.generation_id_or_member_epoch >= 0:
+                newer = version >= 9
+                error = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
+            else:
+                # Not a member of anything: an admin, or a consumer that assigns to itself.
+                group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
+        if group is None or error is not ErrorCode.NONE:
+            return [error] * len(offsets)
+        errors = commit(group, request, offsets, anyio.current_time())
+        self._settle()
+        return errors
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        error = self.check(group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        delete_offsets(group, list(group.offsets))
+        self._env.append(group_id, group_metadata_key(group_id), None)
+        self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._settle()
+        return ErrorCode.NONE
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is deleted: nobody has an offset in it any more."""
+        for group in list(self.groups.values()):
+            delete_offsets(group, [place for place in group.offsets if place[0] == topic])
+        self._settle()
+
+    # Time
+
+    async def run(self) -> None:
+        """Wait for the groups' deadlines; ends by cancellation."""
+        while True:
+            deadline = self._env.timers.next_deadline()
+            self._waiting_until = math.inf if deadline is None else deadline
+            self._wake = anyio.Event()
+            with anyio.CancelScope(deadline=self._waiting_until):
+                await self._wake.wait()
+            self._waiting_until = -math.inf
+            self._settle()
+
+    def _settle(self) -> None:
+        """Run due timers and then whatever the groups ask for, in order."""
+        now = anyio.current_time()
+        for key in self._env.timers.pop_due(now):
+            self._expire(key, now)
+        effects = self._env.effects
+        if effects:
+            self._env.effects = []
+            appends: dict[int, Records] = {}
+            for effect in effects:
+                if isinstance(effect, Append):
+                    where = self._partition(effect.group_id)
+                    appends.setdefault(where, []).append((effect.key, effect.value))
+            for where, records in appends.items():
+                self._append(where, records)
+            for effect in effects:
+                if not isinstance(effect, Append) and isinstance(effect.reply, _Parked):
+                    effect.reply.answer(effect.response)
+            self._changed()
+        deadline = self._env.timers.next_deadline()
+        if deadline is not None and deadline < self._waiting_until:
+            self._wake.set()
+
+    def _expire(self, key: TimerKey, now: float) -> None:
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return
+        if key.kind == "session":
+            on_session_timeout(group, key.member_id, now)
+        elif key.kind == "initial":
+            on_initial_delay(group, now)
+        elif key.kind == "join":
+            complete_join(group, now)
+        else:
+            on_sync_timeout(group, now)

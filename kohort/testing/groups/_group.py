@@ -1,0 +1,247 @@
+"""A classic group: who is in it, who leads it, which protocol it speaks. No requests, no time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
+from kohort.testing.groups._environment import GroupEnvironment, TimerKey
+from kohort.testing.groups._member import CommittedOffset, Member, Protocols
+from kohort.testing.groups._state import TRANSITIONS, GroupState
+
+
+class ClassicGroup:
+    """The group's data and the operations that keep it consistent.
+
+    What a request does to a group is told by the functions of the modules beside this one.
+    """
+
+    type_name = "classic"
+
+    def __init__(
+        self, group_id: str, env: GroupEnvironment, state: GroupState = GroupState.EMPTY
+    ) -> None:
+        self.group_id = group_id
+        self.env = env
+        self.state = state
+        self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        """group.instance.id -> member id"""
+        self.pending_joins: set[str] = set()
+        """Member ids handed out with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
+        self.pending_syncs: set[str] = set()
+        """Members of this generation that have not sent SyncGroup yet."""
+        self.offsets: dict[tuple[str, int], CommittedOffset] = {}
+        """(topic, partition) -> what is committed"""
+        self.new_member_added = False
+        self.initial_delay_ms = 0
+        self.initial_remaining_ms = 0
+        self._supported: Counter[str] = Counter()
+
+    def move(self, state: GroupState, now: float) -> None:
+        """The only way a state changes."""
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"group {self.group_id!r}: {self.state} -> {state}")
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = self.env.wall_ms(now)
+
+    # Timers
+
+    def schedule(self, kind: str, now: float, delay_ms: int, member_id: str = "") -> None:
+        key = TimerKey(self.group_id, kind, member_id)
+        self.env.timers.schedule(key, now + delay_ms / 1000)
+
+    def cancel(self, kind: str, member_id: str = "") -> None:
+        self.env.timers.cancel(TimerKey(self.group_id, kind, member_id))
+
+    def expect_heartbeat(self, member: Member, now: float) -> None:
+        """Start the member's session anew."""
+        self.schedule("session", now, member.session_timeout_ms, member.member_id)
+
+    def stop_timers(self) -> None:
+        """The group is deleted, or another broker's now."""
+        for kind in ("initial", "join", "sync"):
+            self.cancel(kind)
+        for member_id in (*self.members, *self.pending_joins):
+            self.cancel("session", member_id)
+
+    # Members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members'; 0 when there are none."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def joined(self) -> int:
+        """How many members have a JoinGroup parked."""
+        return sum(m.join_reply is not None for m in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_joins and all(
+            m.join_reply is not None for m in self.members.values()
+        )
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE, FENCED_INSTANCE_ID (another one took the instance over) or UNKNOWN_MEMBER_ID."""
+        if instance_id is not None:
+            owner = self.static_members.get(instance_id)
+            if owner is not None and owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def add(self, member: Member, reply: object | None) -> None:
+        """``reply``: its parked JoinGroup; None for a member that was read from the log."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self.pending_joins.discard(member.member_id)
+        self._supported.update(name for name, _ in member.protocols)
+        member.join_reply = reply
+
+    def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
+        """``timeouts``: rebalance and session timeout, in ms."""
+        self._supported.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
+        self._supported.update(name for name, _ in protocols)
+
+    def park_join(self, member: Member, reply: object) -> None:
+        """An earlier JoinGroup of the member is let go: its sender has given it up."""
+        if member.join_reply is not None:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+            self.answer_join(member, member_id=member.member_id, error_code=error)
+        member.join_reply = reply
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, or a pending id, and answer what it has parked."""
+        self.cancel("session", member_id)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._supported.subtract(name for name, _ in member.protocols)
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.answer_join(member, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        self.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def replace_static(self, instance_id: str, new_id: str) -> Member:
+        """Give a static member's place to a new member id; the old one is fenced (KIP-345)."""
+        old_id = self.static_members[instance_id]
+        old = self.members[old_id]
+        self.cancel("session", old_id)
+        self.pending_syncs.discard(old_id)
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self.answer_join(old, member_id=old_id, error_code=fenced)
+        self.answer_sync(old, fenced)
+        old.member_id = new_id
+        self.members = {m.member_id: m for m in self.members.values()}
+        self.static_members[instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return old
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has joined, else take the first member that has; False if none."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_reply is not None:
+            return True
+        joined = (m.member_id for m in self.members.values() if m.join_reply is not None)
+        elected = next(joined, None)
+        if elected is not None:
+            self.leader = elected
+        return elected is not None
+
+    # Protocols
+
+    def accepts(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols has one in common with all members."""
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        return self.protocol_type == protocol_type and any(
+            self._supported[name] == len(self.members) for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """The vote: each member for the first of its own that all support; most votes win."""
+        everybody = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == everybody}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def joined_members(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+        """All members with their metadata: what the leader gets to assign by."""
+        protocol = self.protocol or ""
+        return [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(protocol),
+            )
+            for member in self.members.values()
+        ]
+
+    # Answers
+
+    def generation_response(self, member: Member, *, with_members: bool) -> JoinGroupResponse:
+        """The current generation, as a JoinGroup answer."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member.member_id,
+            members=self.joined_members() if with_members else [],
+        )
+
+    def complete_join(self, member: Member, response: JoinGroupResponse) -> None:
+        reply, member.join_reply = member.join_reply, None
+        if reply is not None:
+            self.env.answer(reply, response)
+
+    def answer_join(self, member: Member, *, error_code: int, member_id: str = "") -> None:
+        """Answer the member's parked JoinGroup, if there is one, with an error."""
+        self.complete_join(member, join_error(error_code, member_id))
+
+    def answer_sync(self, member: Member, error: int = ErrorCode.NONE) -> bool:
+        """Answer the member's parked SyncGroup; False if there is none."""
+        reply, member.sync_reply = member.sync_reply, None
+        if reply is None:
+            return False
+        self.env.answer(reply, self.sync_response(member, error))
+        return True
+
+    def sync_response(self, member: Member, error: int = ErrorCode.NONE) -> SyncGroupResponse:
+        if error != ErrorCode.NONE:
+            return SyncGroupResponse(error_code=error)
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=member.assignment,
+        )
+
+
+def join_error(error_code: int, member_id: str = "") -> JoinGroupResponse:
+    """What Kafka answers beside an error: the member id where it is known, and nothing else."""
+    return JoinGroupResponse(error_code=error_code, member_id=member_id, protocol_name=None)

@@ -1,0 +1,168 @@
+"""JoinGroup: who comes in, under which member id, and whether that starts a rebalance."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from kohort.testing.groups._group import ClassicGroup, join_error
+from kohort.testing.groups._member import Member, Protocols
+from kohort.testing.groups._rebalance import (
+    maybe_complete_join,
+    prepare_or_complete,
+    prepare_rebalance,
+)
+from kohort.testing.groups._records import append_group_metadata
+from kohort.testing.groups._state import GroupState
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, in which version of its API."""
+
+    client_id: str
+    client_host: str
+    version: int
+
+
+@dataclass(slots=True)
+class _Join:
+    """One JoinGroup request while it is being looked at."""
+
+    request: JoinGroupRequest
+    caller: Caller
+    reply: object
+    protocols: Protocols
+    now: float
+
+    @property
+    def timeouts(self) -> tuple[int, int]:
+        """Rebalance and session timeout; version 0 has one for both."""
+        session = self.request.session_timeout_ms
+        rebalance = self.request.rebalance_timeout_ms
+        return (session if self.caller.version == 0 else rebalance), session
+
+
+def join(
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, reply: object, now: float
+) -> None:
+    """Answer ``reply`` now, or park it in the group until the rebalance ends."""
+    protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
+    this = _Join(request, caller, reply, list(protocols.items()), now)
+    refusal = _join(group, this)
+    if refusal is not None:
+        group.env.answer(reply, refusal)
+
+
+def _join(group: ClassicGroup, this: _Join) -> JoinGroupResponse | None:
+    request = this.request
+    member_id = request.member_id
+    if not _has_room(group, member_id):
+        group.remove(member_id)
+        return join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if group.state is GroupState.DEAD:
+        return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+    if not group.accepts(request.protocol_type, this.protocols):
+        return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    if not member_id:
+        return _join_new(group, this)
+    if member_id in group.pending_joins:
+        _add(group, this, member_id)
+        return None
+    error = group.validate_member(member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return join_error(error, member_id)
+    return _rejoin(group, this, group.members[member_id])
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """A member is let in again; a new one up to the largest size of a group."""
+    member = group.members.get(member_id)
+    limit = group.env.config.max_size
+    if group.state is GroupState.PREPARING_REBALANCE:
+        # Members that have not rejoined may be gone: those who did are counted.
+        return (member is not None and member.join_reply is not None) or group.joined < limit
+    if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        return member is not None or len(group.members) < limit
+    return True
+
+
+def _join_new(group: ClassicGroup, this: _Join) -> JoinGroupResponse | None:
+    instance_id = this.request.group_instance_id
+    prefix = this.caller.client_id if instance_id is None else instance_id
+    unique = uuid.UUID(int=group.env.rng.getrandbits(128), version=4)
+    member_id = f"{prefix}-{unique}"
+    if instance_id is not None:
+        if instance_id in group.static_members:
+            return _replace_static(group, this, instance_id, member_id)
+    elif this.caller.version >= 4:
+        group.pending_joins.add(member_id)
+        group.schedule("session", this.now, this.request.session_timeout_ms, member_id)
+        return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    _add(group, this, member_id)
+    return None
+
+
+def _add(group: ClassicGroup, this: _Join, member_id: str) -> None:
+    rebalance_ms, session_ms = this.timeouts
+    member = Member(
+        member_id=member_id,
+        group_instance_id=this.request.group_instance_id,
+        client_id=this.caller.client_id,
+        client_host=this.caller.client_host,
+        rebalance_timeout_ms=rebalance_ms,
+        session_timeout_ms=session_ms,
+        protocol_type=this.request.protocol_type,
+        protocols=this.protocols,
+        is_new=True,
+    )
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    group.add(member, this.reply)
+    # It cannot send heartbeats while parked, but if its client is gone it must go some time.
+    group.schedule("session", this.now, group.env.config.new_member_join_timeout_ms, member_id)
+    prepare_or_complete(group, this.now)
+
+
+def _rejoin(group: ClassicGroup, this: _Join, member: Member) -> JoinGroupResponse | None:
+    same = list(member.protocols) == list(this.protocols)
+    leads = member.member_id == group.leader
+    if group.state is GroupState.COMPLETING_REBALANCE and same:
+        return group.generation_response(member, with_members=leads)
+    if group.state is GroupState.STABLE and same and not leads:
+        return group.generation_response(member, with_members=False)
+    group.update(member, this.protocols, this.timeouts)
+    group.park_join(member, this.reply)
+    prepare_or_complete(group, this.now)
+    return None
+
+
+def _replace_static(
+    group: ClassicGroup, this: _Join, instance_id: str, new_id: str
+) -> JoinGroupResponse | None:
+    """A static member is back: in a stable group it takes its place without a rebalance."""
+    old_leader = group.leader or ""
+    member = group.replace_static(instance_id, new_id)
+    group.update(member, this.protocols, this.timeouts)
+    group.expect_heartbeat(member, this.now)
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+        assignments = {m.member_id: m.assignment for m in group.members.values()}
+        append_group_metadata(group, assignments)
+        if this.caller.version < 9:
+            # It must not take itself for the leader, or it would assign anew (KIP-814).
+            response = group.generation_response(member, with_members=False)
+            response.leader = old_leader
+            return response
+        leads = member.member_id == group.leader
+        response = group.generation_response(member, with_members=leads)
+        response.skip_assignment = leads
+        return response
+    group.park_join(member, this.reply)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        maybe_complete_join(group, this.now)
+    else:
+        # Also in CompletingRebalance: the leader may be assigning to the old member id.
+        prepare_rebalance(group, this.now)
+    return None

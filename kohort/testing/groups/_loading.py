@@ -1,0 +1,95 @@
+"""Groups and offsets out of the records of ``__consumer_offsets``, as another broker left them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from kohort.errors import MessageDecodeError
+from kohort.protocol import Buffer, Message
+from kohort.protocol.messages import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from kohort.testing.groups._environment import GroupEnvironment
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._member import CommittedOffset, Member
+from kohort.testing.groups._records import read_key, read_value
+from kohort.testing.groups._state import GroupState
+
+
+def load_groups(
+    records: Iterable[tuple[Buffer | None, Buffer | None]], env: GroupEnvironment, now: float
+) -> dict[str, ClassicGroup]:
+    """The groups that (key, value) records tell of, in order; their sessions start now.
+
+    Record types of other kinds of groups are left out, and so is what does not decode.
+    """
+    groups: dict[str, ClassicGroup] = {}
+    for raw_key, raw_value in records:
+        if raw_key is None:
+            continue
+        try:
+            key = read_key(raw_key)
+            value = None if key is None or raw_value is None else read_value(key, raw_value)
+        except (MessageDecodeError, struct.error):
+            continue
+        if key is not None:
+            _replay(groups, env, key, value)
+    for group in groups.values():
+        for member in group.members.values():
+            group.expect_heartbeat(member, now)
+    return groups
+
+
+def _replay(
+    groups: dict[str, ClassicGroup], env: GroupEnvironment, key: Message, value: Message | None
+) -> None:
+    if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+        place = key.topic, key.partition
+        if isinstance(value, OffsetCommitValue):
+            if key.group not in groups:
+                groups[key.group] = ClassicGroup(key.group, env)
+            groups[key.group].offsets[place] = CommittedOffset(
+                offset=value.offset,
+                leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                commit_timestamp_ms=value.commit_timestamp,
+                topic_id=bytes(value.topic_id),
+            )
+        elif key.group in groups:
+            groups[key.group].offsets.pop(place, None)
+    elif isinstance(key, GroupMetadataKey):
+        before = groups.pop(key.group, None)
+        if isinstance(value, GroupMetadataValue):
+            group = groups[key.group] = _restore(key.group, env, value)
+            if before is not None:
+                group.offsets = before.offsets
+
+
+def _restore(group_id: str, env: GroupEnvironment, value: GroupMetadataValue) -> ClassicGroup:
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
+    group = ClassicGroup(group_id, env, state)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol = value.protocol
+    group.leader = value.leader
+    group.state_timestamp_ms = value.current_state_timestamp
+    for stored in value.members:
+        rebalance_ms = stored.rebalance_timeout
+        member = Member(
+            member_id=stored.member_id,
+            group_instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=stored.session_timeout if rebalance_ms == -1 else rebalance_ms,
+            session_timeout_ms=stored.session_timeout,
+            protocol_type=value.protocol_type,
+            protocols=[(value.protocol or "", bytes(stored.subscription))],
+            assignment=bytes(stored.assignment),
+        )
+        group.add(member, None)
+    return group

@@ -1,0 +1,55 @@
+"""The values that a group is made of: its members and what it has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Protocols: TypeAlias = Sequence[tuple[str, bytes]]
+"""(name, metadata) pairs, the member's favourite first."""
+
+
+@dataclass(slots=True)
+class Member:
+    """``join_reply`` and ``sync_reply`` are set while that request of the member is parked."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    join_reply: object | None = None
+    sync_reply: object | None = None
+    is_new: bool = False
+
+    def supports(self, name: str) -> bool:
+        return any(name == mine for mine, _ in self.protocols)
+
+    def metadata(self, name: str) -> bytes:
+        """Its metadata for a protocol; empty if it does not know the protocol."""
+        return next((metadata for mine, metadata in self.protocols if mine == name), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of its own protocols that is a candidate."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    @property
+    def outlives_session(self) -> bool:
+        """A parked member cannot send heartbeats; one that was never answered may be gone."""
+        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group has committed for a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    topic_id: bytes

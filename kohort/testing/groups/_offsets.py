@@ -1,0 +1,86 @@
+"""OffsetCommit: who may commit, and what is stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import OffsetCommitRequest
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._member import CommittedOffset
+from kohort.testing.groups._records import offset_commit_key, offset_commit_value
+from kohort.testing.groups._state import GroupState
+
+
+class OffsetToCommit(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
+    """Whether this caller may commit now.
+
+    Without generation and member it is an admin or a consumer outside of group management, which
+    only an empty group lets in.
+    """
+    generation = request.generation_id_or_member_epoch
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # It knows the new generation, so it must not yet say how far it got in the old one.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def commit(
+    group: ClassicGroup,
+    request: OffsetCommitRequest,
+    offsets: Sequence[OffsetToCommit],
+    now: float,
+) -> list[ErrorCode]:
+    """Store the offsets; one error code each, in order."""
+    error = validate_commit(group, request)
+    if error is not ErrorCode.NONE:
+        return [error] * len(offsets)
+    member = group.members.get(request.member_id)
+    if member is not None:
+        group.expect_heartbeat(member, now)
+    return [_store(group, offset, now) for offset in offsets]
+
+
+def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
+    if len(new.metadata.encode()) > group.env.config.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    committed = CommittedOffset(
+        offset=new.offset,
+        leader_epoch=new.leader_epoch,
+        metadata=new.metadata,
+        commit_timestamp_ms=group.env.wall_ms(now),
+        topic_id=new.topic_id,
+    )
+    group.offsets[new.topic, new.partition] = committed
+    key = offset_commit_key(group.group_id, new.topic, new.partition)
+    group.env.append(group.group_id, key, offset_commit_value(committed))
+    return ErrorCode.NONE
+
+
+def delete_offsets(group: ClassicGroup, partitions: Sequence[tuple[str, int]]) -> None:
+    """Forget what is committed for the partitions."""
+    for topic, partition in partitions:
+        if group.offsets.pop((topic, partition), None) is not None:
+            key = offset_commit_key(group.group_id, topic, partition)
+            group.env.append(group.group_id, key, None)

@@ -1,0 +1,136 @@
+"""The rebalance: the barrier that parks JoinGroup requests, and the generation that comes of it.
+
+The way of a rebalance::
+
+    prepare ---- Empty before? ---> wait the initial delay, longer while members come
+       |                                          |
+       +--> everybody joined, or the rebalance timeout passed
+                              |
+                       complete_join: members that did not come are dropped, the leader is
+                       kept or replaced, the vote, generation + 1, JoinGroup is answered
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._records import append_group_metadata
+from kohort.testing.groups._state import GroupState
+
+
+def prepare_or_complete(group: ClassicGroup, now: float) -> None:
+    """A member came, changed or went: start a rebalance, or see whether the one under way ends."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        maybe_complete_join(group, now)
+    else:
+        prepare_rebalance(group, now)
+
+
+def prepare_rebalance(group: ClassicGroup, now: float) -> None:
+    """Park JoinGroup requests from now on; members that wait for an assignment rejoin."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+            if group.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
+                group.expect_heartbeat(member, now)
+    group.cancel("sync")
+    initial = group.state is GroupState.EMPTY
+    group.move(GroupState.PREPARING_REBALANCE, now)
+    if initial:
+        delay = group.env.config.initial_rebalance_delay_ms
+        group.new_member_added = False
+        group.initial_delay_ms = delay
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
+        group.schedule("initial", now, delay)
+    elif group.all_joined:
+        complete_join(group, now)
+    else:
+        group.schedule("join", now, group.rebalance_timeout_ms)
+
+
+def on_initial_delay(group: ClassicGroup, now: float) -> None:
+    """The initial delay is over: wait on if a member came meanwhile and there is time left."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    if group.new_member_added and group.initial_remaining_ms:
+        group.new_member_added = False
+        delay = min(group.env.config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay
+        group.schedule("initial", now, delay)
+    else:
+        complete_join(group, now)
+
+
+def maybe_complete_join(group: ClassicGroup, now: float) -> None:
+    """End the barrier if everybody is there; the initial delay is always waited out."""
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and group.previous_state is not GroupState.EMPTY
+        and group.all_joined
+    ):
+        complete_join(group, now)
+
+
+def complete_join(group: ClassicGroup, now: float) -> None:
+    """End the barrier with those who came."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    group.cancel("join")
+    absent = [
+        member.member_id
+        for member in group.members.values()
+        if member.join_reply is None and member.group_instance_id is None
+    ]
+    for member_id in absent:
+        group.remove(member_id)
+    if not group.elect_joined_leader() and group.members:
+        # Only static members are left and none has rejoined: their sessions decide.
+        group.schedule("join", now, group.rebalance_timeout_ms)
+        return
+    group.generation += 1
+    group.pending_syncs.clear()
+    if not group.members:
+        group.protocol = None
+        group.move(GroupState.EMPTY, now)
+        append_group_metadata(group, {})
+        return
+    group.protocol = group.select_protocol()
+    group.move(GroupState.COMPLETING_REBALANCE, now)
+    for member in group.members.values():
+        leads = member.member_id == group.leader
+        group.complete_join(member, group.generation_response(member, with_members=leads))
+        group.expect_heartbeat(member, now)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+    group.schedule("sync", now, group.rebalance_timeout_ms)
+
+
+def on_sync_timeout(group: ClassicGroup, now: float) -> None:
+    """Members that never asked for their assignment are dropped."""
+    if not group.pending_syncs or group.state not in (
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.STABLE,
+    ):
+        return
+    for member_id in list(group.pending_syncs):
+        group.remove(member_id)
+    prepare_rebalance(group, now)
+
+
+def on_session_timeout(group: ClassicGroup, member_id: str, now: float) -> None:
+    """A member, or a pending member id, was not heard of for its session timeout."""
+    if member_id in group.pending_joins:
+        group.pending_joins.discard(member_id)
+        maybe_complete_join(group, now)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.outlives_session:
+        return
+    group.remove(member_id)
+    if group.state in (
+        GroupState.STABLE,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.PREPARING_REBALANCE,
+    ):
+        prepare_or_complete(group, now)

@@ -1,0 +1,46 @@
+"""The states of a classic group and the moves between them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class GroupState(Enum):
+    """What a group is doing; the values are Kafka's own words, as DescribeGroups shows them.
+
+    ``EMPTY``: no members; there may be committed offsets. The first join starts a rebalance.
+
+    ``PREPARING_REBALANCE``: JoinGroup requests are parked until every known member has sent one,
+    or the largest rebalance timeout of the members has passed.
+
+    ``COMPLETING_REBALANCE``: a new generation is out and everybody waits for the assignment in the
+    leader's SyncGroup.
+
+    ``STABLE``: the members have their assignments.
+
+    ``DEAD``: deleted; whoever still has hold of the group is told to look for it again.
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_E, _P, _C, _S, _D = (
+    GroupState.EMPTY,
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.STABLE,
+    GroupState.DEAD,
+)
+
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
+    _E: frozenset({_P, _D}),
+    _P: frozenset({_E, _C, _D}),
+    _C: frozenset({_S, _P, _D}),
+    _S: frozenset({_P, _D}),
+    _D: frozenset(),
+}
+"""State -> the states that may follow it."""

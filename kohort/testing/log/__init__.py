@@ -1,0 +1,8 @@
+"""The log of one partition: batches kept as they came, found by offset and by time."""
+
+from __future__ import annotations
+
+from kohort.testing.log._log import AppendError, AppendResult, PartitionLog, TimestampedOffset
+from kohort.testing.log._segment import Segment
+
+__all__ = ["AppendError", "AppendResult", "PartitionLog", "Segment", "TimestampedOffset"]

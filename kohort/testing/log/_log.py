@@ -1,0 +1,198 @@
+"""The log of a partition."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kohort.errors import CorruptBatchError, ErrorCode
+from kohort.protocol import Buffer
+from kohort.records import RecordBatch, read_header, rewrite_header
+from kohort.testing.log._epochs import EpochCache
+from kohort.testing.log._producers import ProducerStates
+from kohort.testing.log._segment import FIRST_CAPACITY, LARGEST_CAPACITY, Segment
+
+EMPTY = memoryview(b"")
+
+
+class AppendError(Exception):
+    """A batch that the log does not take."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AppendResult(NamedTuple):
+    """``timestamp``: the time of appending where the topic keeps that, else -1."""
+
+    base_offset: int
+    timestamp: int
+
+
+class TimestampedOffset(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class PartitionLog:
+    """Batches as they came, but for the base offset and epoch (and time) that the broker gives.
+
+    There is one log to a partition however many replicas it is said to have, so the high
+    watermark is the end of the log.
+    """
+
+    def __init__(self) -> None:
+        self.start_offset = 0
+        self.end_offset = 0
+        self.epochs = EpochCache()
+        self.producers = ProducerStates()
+        self.watchers: set[Callable[[], None]] = set()
+        """Called after each append and each move of the log's start or leader."""
+        self._segments: list[Segment] = []
+
+    @property
+    def high_watermark(self) -> int:
+        return self.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def notify(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    # Writing
+
+    def append(self, batch: RecordBatch, leader_epoch: int, now_ms: int | None) -> AppendResult:
+        """Append a batch of a producer; ``now_ms`` makes it the time of all its records.
+
+        Raises AppendError. A duplicate of an idempotent producer's batch is not appended again.
+        """
+        header = batch.header
+        idempotent = header.producer_id >= 0
+        if idempotent:
+            if (before := self.producers.duplicate(header)) is not None:
+                stamp = -1 if now_ms is None else before.timestamp
+                return AppendResult(before.base_offset, stamp)
+            error = self.producers.check(header)
+            if error is not ErrorCode.NONE:
+                raise AppendError(
+                    error,
+                    f"producer {header.producer_id}, epoch {header.producer_epoch}: "
+                    f"sequence {header.base_sequence} is not the next one",
+                )
+        base_offset = self.end_offset
+        self._store(rewrite_header(batch.raw, base_offset, leader_epoch, now_ms))
+        if idempotent:
+            header.base_offset = base_offset
+            self.producers.appended(header)
+        self.notify()
+        return AppendResult(base_offset, -1 if now_ms is None else now_ms)
+
+    def _store(self, raw: bytes) -> None:
+        header = read_header(raw)
+        size = len(raw)
+        segments = self._segments
+        if not segments or not segments[-1].has_room(size):
+            grown = min(segments[-1].capacity * 4, LARGEST_CAPACITY) if segments else FIRST_CAPACITY
+            segments.append(Segment(max(grown, size)))
+        segments[-1].append(raw, header)
+        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self.end_offset = header.next_offset
+
+    def advance_start(self, offset: int) -> None:
+        """Records below the offset are gone; segments of which nothing is left are dropped."""
+        self.start_offset = max(self.start_offset, min(offset, self.end_offset))
+        while self._segments and self._segments[0].last_offsets[-1] < self.start_offset:
+            del self._segments[0]
+        self.notify()
+
+    # Reading
+
+    def _locate(self, offset: int) -> tuple[int, int] | None:
+        """(segment, batch) that hold the first record at or behind the offset."""
+        segments = self._segments
+        number = bisect_left(segments, offset, key=lambda segment: segment.last_offsets[-1])
+        if number == len(segments):
+            return None
+        return number, segments[number].index_of(offset)
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> memoryview:
+        """Whole batches from that of the offset on, of one segment, at most ``max_bytes``.
+
+        ``at_least_one``: a first batch that is larger is returned all the same.
+        """
+        place = self._locate(offset)
+        if place is None:
+            return EMPTY
+        number, index = place
+        return self._segments[number].read(index, max_bytes, at_least_one=at_least_one)
+
+    def available(self, offset: int, limit: int) -> int:
+        """Bytes from the batch of the offset to the end of the log, counted up to ``limit``."""
+        place = self._locate(offset)
+        if place is None:
+            return 0
+        number, index = place
+        segments = self._segments
+        total = segments[number].size - segments[number].start_of(index)
+        while total < limit and (number := number + 1) < len(segments):
+            total += segments[number].size
+        return min(total, limit)
+
+    def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
+        """Every batch from that of the offset on."""
+        place = self._locate(max(offset, self.start_offset))
+        if place is None:
+            return
+        number, index = place
+        for segment in self._segments[number:]:
+            for position in range(index, len(segment.ends)):
+                yield RecordBatch.of(segment.batch(position))
+            index = 0
+
+    # Looking up by time
+
+    def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record from the log's start on that is not older than the timestamp."""
+        for segment in self._segments:
+            if segment.max_timestamps[-1] < timestamp:
+                continue
+            for index in range(bisect_left(segment.max_timestamps, timestamp), len(segment.ends)):
+                found = self._first_record(segment.batch(index), timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the largest timestamp of the log."""
+        batches = self.batches(self.start_offset)
+        largest = max((batch.header.max_timestamp for batch in batches), default=None)
+        return None if largest is None else self.offset_for_time(largest)
+
+    def _first_record(self, raw: Buffer, timestamp: int) -> TimestampedOffset | None:
+        batch = RecordBatch.of(raw)
+        header = batch.header
+        if header.max_timestamp < timestamp:
+            return None
+        try:
+            records = batch.records()
+        except CorruptBatchError:
+            # As near as it can be told without reading the records.
+            return TimestampedOffset(
+                header.base_offset, header.max_timestamp, header.partition_leader_epoch
+            )
+        for record in records:
+            if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                epoch = header.partition_leader_epoch
+                return TimestampedOffset(record.offset, record.timestamp, epoch)
+        return None
