@@ -1,0 +1,54 @@
+# Each target makes what it needs from a bare clone: a virtual environment of pinned versions, once.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PINS := constraints/pins.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
+PACKAGING := $(PINS) pyproject.toml setup.py $(wildcard kohort/records/_batch_c.pxd)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test interop lint bench clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members that join, leave and die.
+	$(BIN)/kohort demo
+
+test: $(VENV)/.dev ## Run all tests but the full matrices.
+	$(BIN)/python -m pytest $(ARGS)
+
+interop: $(VENV)/.dev ## Run the full matrices: other clients on our cluster, our client on Apache Kafka and Spark.
+	$(BIN)/python -m pytest -m "interop or real_kafka or spark" $(ARGS)
+
+lint: $(VENV)/.dev ## Check style, format and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev ## Measure the hot paths.
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove the environment, the caches and what was built.
+	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "kohort needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "Python cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+# Built without isolation, so that the build tools too are the pinned ones.
+$(VENV)/.tools: $(PINS) | $(BIN)/python
+	$(PIP) pip setuptools
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
+	$(PIP) --no-build-isolation --editable '.[spark,demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
+	$(PIP) cython
+	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,dev]'
+	@touch $@
