@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from kohort.config._kinds import Kind
 from kohort.errors import ConfigurationError, InvalidOptionError
 
 _METADATA = "kohort.option"
+_USER_INFO = re.compile(r"[^\s'\"/,]+@")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -50,9 +52,10 @@ class Option:
 
 
 def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOptionError:
-    """The error for a wrong value; long values are cut."""
+    """The error for a wrong value; long values are cut, and what may be a password in a URL."""
+    shown = _USER_INFO.sub("***@", _REPR.repr(value))
     return InvalidOptionError(
-        f"{name}={_REPR.repr(value)}: expected {expected}" + (f" ({detail})" if detail else "")
+        f"{name}={shown}: expected {expected}" + (f" ({detail})" if detail else "")
     )
 
 

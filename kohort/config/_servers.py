@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.config._kinds import Kind
@@ -25,7 +25,7 @@ class Servers(Kind):
 
 
 def _entries(value: Any) -> list[Any]:
-    if isinstance(value, bytes) or not isinstance(value, Iterable):
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         raise TypeError("neither a str nor a list")
     entries = list(value)
     if len(entries) == 2 and isinstance(entries[0], str) and isinstance(entries[1], int):
@@ -68,7 +68,7 @@ def parse_server(text: str) -> tuple[str, int]:
 
 def _host(host: str, given: Any) -> str:
     if not host or any(char.isspace() or char in "/@?#[]" for char in host):
-        raise ValueError(f"{given!r} has no valid host")
+        raise ValueError("no valid host")
     return host
 
 

@@ -1,0 +1,28 @@
+"""docs/configuration.md is true, because its tables are made from the options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kohort.config import OPTIONS, UNSUPPORTED, describe_options, replace_tables
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_has_the_tables_of_the_options() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == replace_tables(page), "run: python -m kohort.config docs/configuration.md"
+
+
+def test_every_option_stands_in_the_tables_once() -> None:
+    tables = describe_options()
+    for name in (*OPTIONS, *UNSUPPORTED):
+        assert tables.count(f"\n| `{name}` |") == 1, name
+
+
+def test_a_page_without_tables_gets_them_at_its_marker() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    head, _, rest = page.partition("<!-- tables")
+    comment, _, _ = rest.partition("-->")
+    bare = f"{head}<!-- tables{comment}-->\n<!-- end of tables -->\n"
+    assert replace_tables(bare) == page

@@ -1,0 +1,365 @@
+"""ConsumerConfig from keyword arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import selectors
+import socket
+from typing import Any
+
+import pytest
+
+from kohort.config import OPTIONS, UNSUPPORTED, ClientConfig, ConsumerConfig, GroupConfig
+from kohort.errors import (
+    ConfigurationError,
+    InvalidOptionError,
+    UnknownOptionError,
+    UnsupportedOptionError,
+)
+
+
+class Assignor:
+    name = "mine"
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        return {}
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    config = ConsumerConfig.from_kwargs()
+    assert config == ConsumerConfig()
+    assert config.client.bootstrap_servers == (("localhost", 9092),)
+    assert config.group.session_timeout_ms == 45_000
+    assert config.group.heartbeat_interval_ms == 3_000
+    assert config.group.max_poll_interval_ms == 300_000
+    assert config.group.rebalance_timeout_ms == 300_000
+    assert config.fetch.auto_offset_reset == "latest"
+    assert config.fetch.max_poll_records == 500
+    assert config.client.reconnect_backoff_ms == 50
+    assert config.client.reconnect_backoff_max_ms == 1_000
+    assert config.consumer_timeout_ms == math.inf
+
+
+def test_each_section_gets_its_options() -> None:
+    config = ConsumerConfig.from_kwargs(
+        client_id="me", group_id="g", fetch_min_bytes=7, consumer_timeout_ms=250
+    )
+    assert config.client.client_id == "me"
+    assert config.group.group_id == "g"
+    assert config.fetch.fetch_min_bytes == 7
+    assert config.consumer_timeout_ms == 250.0
+
+
+def test_options_of_requests_reach_every_section() -> None:
+    config = ConsumerConfig.from_kwargs(request_timeout_ms=7_000, retry_backoff_ms=5)
+    for section in (config.client, config.group, config.fetch):
+        assert section.request_timeout_ms == 7_000
+        assert section.retry_backoff_ms == 5
+
+
+def test_configuration_is_frozen() -> None:
+    config = ConsumerConfig()
+    for section, name in ((config, "metrics_enabled"), (config.client, "client_id")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(section, name, "x")
+
+
+def test_a_section_is_checked_however_it_is_made() -> None:
+    with pytest.raises(InvalidOptionError, match="request_timeout_ms=-1"):
+        ClientConfig(request_timeout_ms=-1)
+    with pytest.raises(InvalidOptionError, match="heartbeat_interval_ms"):
+        dataclasses.replace(GroupConfig(), heartbeat_interval_ms=60_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "servers"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("kafka:1234", [("kafka", 1234)]),
+        ("a:1, b:2 ,c", [("a", 1), ("b", 2), ("c", 9092)]),
+        (["a:1", "b:2,c:3"], [("a", 1), ("b", 2), ("c", 3)]),
+        (("a:1", "a:1"), [("a", 1)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[2001:db8::7]", [("2001:db8::7", 9092)]),
+        ("2001:db8::7", [("2001:db8::7", 9092)]),
+        ("PLAINTEXT://kafka:9092", [("kafka", 9092)]),
+        (("kafka", 9092), [("kafka", 9092)]),
+        ([("a", 1), ("b", 2)], [("a", 1), ("b", 2)]),
+    ],
+)
+def test_bootstrap_servers_take_every_usual_form(given: Any, servers: Any) -> None:
+    config = ConsumerConfig.from_kwargs(bootstrap_servers=given)
+    assert list(config.client.bootstrap_servers) == servers
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        [],
+        ",",
+        "a:1,,b:2",
+        "host:",
+        "host:x",
+        "host:0",
+        "host:65536",
+        "host:-1",
+        "host:٣",
+        ":9092",
+        "[::1",
+        "[::1]9092",
+        "[]:1",
+        "SSL://host:9093",
+        "http://host/path",
+        "user:secret@host:9092",
+        b"host:9092",
+        9092,
+        None,
+        {"host": 9092},
+        [9092],
+        [("host", "9092")],
+        [("host", True)],
+    ],
+)
+def test_malformed_bootstrap_servers_are_refused(given: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"bootstrap_servers=.*expected \"host:port\""):
+        ConsumerConfig.from_kwargs(bootstrap_servers=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("session_timeout_ms", "45000", "an int of at least 1"),
+        ("session_timeout_ms", 0, "an int of at least 1"),
+        ("session_timeout_ms", 2**31, "an int of at least 1"),
+        ("session_timeout_ms", True, "an int"),
+        ("session_timeout_ms", 1.5, "an int"),
+        ("session_timeout_ms", math.nan, "an int"),
+        ("session_timeout_ms", math.inf, "an int"),
+        ("session_timeout_ms", None, "an int"),
+        ("fetch_min_bytes", -1, "an int of at least 0"),
+        ("fetch_max_bytes", [1], "an int"),
+        ("max_poll_records", 0, "an int of at least 1, or None"),
+        ("enable_auto_commit", "false", "True or False"),
+        ("enable_auto_commit", 1, "True or False"),
+        ("group_id", "", "a non-empty str, or None"),
+        ("group_id", b"g", "a non-empty str, or None"),
+        ("group_id", "x" * 40_000, "a non-empty str, or None"),
+        ("client_id", 5, "a str"),
+        ("auto_offset_reset", "first", '"earliest", "latest", "none"'),
+        ("auto_offset_reset", None, '"earliest", "latest", "none"'),
+        ("isolation_level", "committed", "read_committed"),
+        ("consumer_timeout_ms", "1000", "a number of milliseconds"),
+        ("consumer_timeout_ms", math.nan, "a number of milliseconds"),
+        ("consumer_timeout_ms", True, "a number of milliseconds"),
+        ("socket_options", "TCP_NODELAY", "socket.setsockopt"),
+        ("socket_options", [(1, 2)], "socket.setsockopt"),
+        ("socket_options", [(1, 2, "on")], "socket.setsockopt"),
+        ("socket_options", 3, "socket.setsockopt"),
+        ("default_offset_commit_callback", "print", "a callable"),
+        ("receive_buffer_bytes", -5, "an int above 0, or None"),
+        ("connections_max_idle_ms", -5, "an int above 0, or None"),
+        ("partition_assignment_strategy", "rnge", '"range", "roundrobin"'),
+        ("partition_assignment_strategy", [], '"range", "roundrobin"'),
+        ("partition_assignment_strategy", [object()], "assignor classes or instances"),
+        ("partition_assignment_strategy", 3, "a list"),
+        ("key_deserializer", "utf-8", "a callable that takes bytes"),
+        ("value_deserializer", lambda: None, "a callable that takes bytes"),
+        ("decompression_max_bytes", 0, "an int of at least 1"),
+    ],
+)
+def test_a_wrong_value_names_the_option_the_value_and_what_is_expected(
+    name: str, value: Any, expected: str
+) -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        ConsumerConfig.from_kwargs(**{name: value})
+    message = str(raised.value)
+    assert message.startswith(f"{name}=")
+    assert expected in message
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        ConsumerConfig.from_kwargs(bootstrap_servers=["a:1", "user:hunter2@host:9092"])
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_long_wrong_value_is_cut_in_the_message() -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        ConsumerConfig.from_kwargs(session_timeout_ms="9" * 10_000)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        (
+            {"session_timeout_ms": 3_000},
+            r"heartbeat_interval_ms=3000: expected less than session_timeout_ms \(3000\)",
+        ),
+        ({"fetch_min_bytes": 10, "fetch_max_bytes": 9}, r"fetch_min_bytes=10: .*fetch_max_bytes"),
+        (
+            {"fetch_max_wait_ms": 5_000, "request_timeout_ms": 5_000},
+            r"fetch_max_wait_ms=5000: expected less than request_timeout_ms \(5000\)",
+        ),
+        ({"group_instance_id": "one"}, r"group_instance_id='one': expected a group_id"),
+        (
+            {"retry_backoff_ms": 9, "retry_backoff_max_ms": 8},
+            r"retry_backoff_ms=9: expected at most retry_backoff_max_ms \(8\)",
+        ),
+        (
+            {"reconnect_backoff_ms": 9, "reconnect_backoff_max_ms": 8},
+            r"reconnect_backoff_ms=9: expected at most reconnect_backoff_max_ms \(8\)",
+        ),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(
+    kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        ConsumerConfig.from_kwargs(**kwargs)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
+def test_a_group_instance_id_has_the_characters_kafka_allows(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="group_instance_id"):
+        ConsumerConfig.from_kwargs(group_id="g", group_instance_id=name)
+    config = ConsumerConfig.from_kwargs(group_id="g", group_instance_id="Pod_1.eu-west")
+    assert config.group.group_instance_id == "Pod_1.eu-west"
+
+
+def test_a_longer_first_pause_alone_raises_the_longest_one() -> None:
+    config = ConsumerConfig.from_kwargs(retry_backoff_ms=5_000, reconnect_backoff_ms=2_000)
+    assert config.group.retry_backoff_max_ms == 5_000
+    assert config.client.reconnect_backoff_max_ms == 2_000
+
+
+def test_the_frame_bound_has_room_for_the_largest_answer() -> None:
+    config = ConsumerConfig.from_kwargs(fetch_max_bytes=200_000_000, max_partition_fetch_bytes=7)
+    assert config.client.receive_message_max_bytes == 200_000_007
+    assert ConsumerConfig().client.receive_message_max_bytes == 100_000_000
+
+
+def test_special_values_of_other_clients_have_one_normal_form() -> None:
+    config = ConsumerConfig.from_kwargs(
+        max_poll_records=None,
+        connections_max_idle_ms=-1,
+        receive_buffer_bytes=-1,
+        consumer_timeout_ms=-1,
+        client_rack=None,
+        rebalance_timeout_ms=None,
+        auto_offset_reset="smallest",
+        session_timeout_ms=6_000.0,
+    )
+    assert config.fetch.max_poll_records == 2**31 - 1
+    assert config.client.connections_max_idle_ms is None
+    assert config.client.receive_buffer_bytes is None
+    assert config.consumer_timeout_ms == math.inf
+    assert config.fetch.client_rack == ""
+    assert config.fetch.auto_offset_reset == "earliest"
+    assert config.group.session_timeout_ms == 6_000
+    assert isinstance(config.group.session_timeout_ms, int)
+
+
+def test_assignors_are_kept_as_they_were_given() -> None:
+    instance = Assignor()
+    config = ConsumerConfig.from_kwargs(
+        partition_assignment_strategy=["RoundRobin", Assignor, instance]
+    )
+    assert config.group.partition_assignment_strategy == ("roundrobin", Assignor, instance)
+    one = ConsumerConfig.from_kwargs(partition_assignment_strategy=Assignor)
+    assert one.group.partition_assignment_strategy == (Assignor,)
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+def test_an_assignor_of_kafka_that_is_not_built_says_so(name: str) -> None:
+    with pytest.raises(UnsupportedOptionError, match=f"{name} is not built yet: use range"):
+        ConsumerConfig.from_kwargs(partition_assignment_strategy=["range", name])
+
+
+def test_socket_options_are_kept_as_tuples() -> None:
+    wanted = [[socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1], (1, 2, b"x")]
+    config = ConsumerConfig.from_kwargs(socket_options=wanted)
+    assert config.client.socket_options == (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (1, 2, b"x"),
+    )
+
+
+def test_automatic_commit_needs_a_group() -> None:
+    assert not ConsumerConfig.from_kwargs(enable_auto_commit=True).group.auto_commit
+    assert ConsumerConfig.from_kwargs(group_id="g").group.auto_commit
+    assert not ConsumerConfig.from_kwargs(group_id="g", enable_auto_commit=False).group.auto_commit
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("groupid", "did you mean group_id?"),
+        ("auto_ofset_reset", "did you mean auto_offset_reset?"),
+        ("security_protocl", "did you mean security_protocol?"),
+        ("group.id", "write group_id, or use from_properties()"),
+        ("zzz", "see docs/configuration.md"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UnknownOptionError) as raised:
+        ConsumerConfig.from_kwargs(**{name: "a secret, perhaps"})
+    assert repr(name) in str(raised.value)
+    assert hint in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert isinstance(raised.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("security_protocol", "SASL_SSL"),
+        ("security_protocol", "SSL"),
+        ("sasl_mechanism", "SCRAM-SHA-256"),
+        ("sasl_plain_password", "hunter2"),
+        ("sasl_oauth_token_provider", object()),
+        ("ssl_context", object()),
+        ("ssl_check_hostname", False),
+        ("ssl_password", "hunter2"),
+        ("group_protocol", "consumer"),
+        ("proxy_url", "socks5://user:hunter2@host"),
+        ("socks5_proxy", "host:1"),
+        ("api_version", (2, 8)),
+        ("metric_reporters", [object]),
+        ("metrics_num_samples", 3),
+        ("metrics_num_samples", True),
+        ("selector", selectors.SelectSelector),
+        ("kafka_client", object),
+        ("loop", object()),
+        ("client_dns_lookup", "resolve_canonical_bootstrap_servers_only"),
+    ],
+)
+def test_a_known_option_that_is_not_built_is_never_ignored(name: str, value: Any) -> None:
+    with pytest.raises(UnsupportedOptionError, match=f"^{name} is not supported: ") as raised:
+        ConsumerConfig.from_kwargs(**{name: value})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_an_option_that_is_not_built_may_have_a_value_that_changes_nothing() -> None:
+    for name, unsupported in UNSUPPORTED.items():
+        for value in (None, *unsupported.harmless):
+            assert ConsumerConfig.from_kwargs(**{name: value}) == ConsumerConfig()
+
+
+def test_no_name_is_both_supported_and_not() -> None:
+    assert not OPTIONS.keys() & UNSUPPORTED.keys()
+
+
+def test_all_errors_of_configuration_have_one_root() -> None:
+    for name, value in (("x", 1), ("group_id", ""), ("security_protocol", "SSL")):
+        with pytest.raises(ConfigurationError):
+            ConsumerConfig.from_kwargs(**{name: value})
+
+
+def test_consumer_timeout_has_no_meaning_for_the_asynchronous_consumer() -> None:
+    ConsumerConfig.from_kwargs().check_async()
+    ConsumerConfig.from_kwargs(consumer_timeout_ms=200).check_async()
+    with pytest.raises(UnsupportedOptionError, match="getmany"):
+        ConsumerConfig.from_kwargs(consumer_timeout_ms=1_000).check_async()

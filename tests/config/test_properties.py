@@ -1,0 +1,242 @@
+"""ConsumerConfig from the dotted names of Java and librdkafka."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from typing import Any
+
+import pytest
+
+from kohort.config import ConsumerConfig
+from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
+
+
+def read(**properties: Any) -> ConsumerConfig:
+    return ConsumerConfig.from_properties(
+        {name.replace("_", "."): value for name, value in properties.items()}
+    )
+
+
+def test_text_is_read_as_java_reads_it() -> None:
+    config = ConsumerConfig.from_properties(
+        {
+            "bootstrap.servers": "a:1,b:2",
+            "group.id": "billing",
+            "enable.auto.commit": " FALSE ",
+            "session.timeout.ms": " 6000 ",
+            "fetch.max.wait.ms": "250",
+            "max.poll.records": "10",
+            "isolation.level": "READ_COMMITTED",
+        }
+    )
+    assert config.client.bootstrap_servers == (("a", 1), ("b", 2))
+    assert config.group.group_id == "billing"
+    assert config.group.enable_auto_commit is False
+    assert config.group.session_timeout_ms == 6_000
+    assert config.fetch.fetch_max_wait_ms == 250
+    assert config.fetch.max_poll_records == 10
+    assert config.fetch.isolation_level == "read_committed"
+
+
+def test_python_values_are_taken_and_none_counts_as_not_given() -> None:
+    config = ConsumerConfig.from_properties(
+        {"enable.auto.commit": False, "session.timeout.ms": 6000, "group.id": None, "no.such": None}
+    )
+    assert config.group.enable_auto_commit is False
+    assert config.group.session_timeout_ms == 6_000
+    assert config.group.group_id is None
+
+
+def test_an_empty_mapping_gives_the_defaults() -> None:
+    assert ConsumerConfig.from_properties({}) == ConsumerConfig()
+
+
+def test_names_of_librdkafka_mean_the_same() -> None:
+    config = ConsumerConfig.from_properties(
+        {
+            "metadata.broker.list": "a:1",
+            "fetch.wait.max.ms": "1",
+            "fetch.message.max.bytes": "2",
+            "socket.timeout.ms": "3000",
+            "socket.receive.buffer.bytes": "0",
+            "socket.send.buffer.bytes": "4096",
+            "topic.metadata.refresh.interval.ms": "5",
+            "max.in.flight": "6",
+            "auto.commit.enable": "0",
+        }
+    )
+    assert config.client.bootstrap_servers == (("a", 1),)
+    assert config.fetch.fetch_max_wait_ms == 1
+    assert config.fetch.max_partition_fetch_bytes == 2
+    assert config.client.request_timeout_ms == 3_000
+    assert config.client.receive_buffer_bytes is None
+    assert config.client.send_buffer_bytes == 4_096
+    assert config.client.metadata_max_age_ms == 5
+    assert config.client.max_in_flight_requests_per_connection == 6
+    assert config.group.enable_auto_commit is False
+
+
+@pytest.mark.parametrize(
+    ("word", "policy"),
+    [
+        ("earliest", "earliest"),
+        ("smallest", "earliest"),
+        ("beginning", "earliest"),
+        ("latest", "latest"),
+        ("largest", "latest"),
+        ("end", "latest"),
+        ("none", "none"),
+        ("error", "none"),
+        ("Earliest", "earliest"),
+    ],
+)
+def test_auto_offset_reset_takes_the_words_of_every_client(word: str, policy: str) -> None:
+    config = ConsumerConfig.from_properties({"auto.offset.reset": word})
+    assert config.fetch.auto_offset_reset == policy
+
+
+def test_java_assignors_are_known_by_class_name() -> None:
+    config = ConsumerConfig.from_properties(
+        {
+            "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor, "
+            "org.apache.kafka.clients.consumer.RoundRobinAssignor"
+        }
+    )
+    assert config.group.partition_assignment_strategy == ("range", "roundrobin")
+    with pytest.raises(UnsupportedOptionError, match="cooperative-sticky is not built"):
+        ConsumerConfig.from_properties(
+            {
+                "partition.assignment.strategy": [
+                    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+                ]
+            }
+        )
+    with pytest.raises(InvalidOptionError, match=r"com\.example"):
+        ConsumerConfig.from_properties({"partition.assignment.strategy": "com.example.Mine"})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "value"),
+    [
+        ("StringDeserializer", b"gr\xc3\xbcn", "grün"),
+        ("IntegerDeserializer", b"\xff\xff\xff\xfe", -2),
+        ("LongDeserializer", b"\0\0\0\0\0\0\1\0", 256),
+        ("ShortDeserializer", b"\0\7", 7),
+        ("DoubleDeserializer", b"\x3f\xf8\0\0\0\0\0\0", 1.5),
+        ("FloatDeserializer", b"\x3f\xc0\0\0", 1.5),
+        ("BooleanDeserializer", b"\1", True),
+        ("UUIDDeserializer", b"12345678-1234-5678-1234-567812345678", uuid.UUID(int=0)),
+    ],
+)
+def test_java_deserializers_are_known_by_class_name(name: str, data: bytes, value: Any) -> None:
+    config = ConsumerConfig.from_properties(
+        {"value.deserializer": f"org.apache.kafka.common.serialization.{name}"}
+    )
+    deserialize = config.deserialize_value
+    assert deserialize is not None
+    result = deserialize("t", [], data)
+    assert result == (uuid.UUID(data.decode()) if isinstance(value, uuid.UUID) else value)
+    assert deserialize("t", [], None) is None
+
+
+def test_bytes_stay_bytes_by_javas_byte_deserializers() -> None:
+    config = read(
+        key_deserializer="org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        value_deserializer="org.apache.kafka.common.serialization.BytesDeserializer",
+    )
+    assert config.deserialize_key is None
+    assert config.deserialize_value is None
+
+
+def test_an_unknown_java_deserializer_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"value\.deserializer='com\.example\.Avro'"):
+        read(value_deserializer="com.example.Avro")
+
+
+def test_python_deserializers_are_given_beside_the_properties() -> None:
+    config = ConsumerConfig.from_properties({"group.id": "g"}, value_deserializer=json.loads)
+    assert config.value_deserializer is json.loads
+
+
+def test_errors_use_the_names_as_they_were_given() -> None:
+    with pytest.raises(InvalidOptionError, match=r"^fetch\.wait\.max\.ms='soon': expected an int"):
+        ConsumerConfig.from_properties({"fetch.wait.max.ms": "soon"})
+    with pytest.raises(InvalidOptionError, match=r"^enable\.auto\.commit='maybe': expected True"):
+        ConsumerConfig.from_properties({"enable.auto.commit": "maybe"})
+    with pytest.raises(InvalidOptionError, match=r"^session\.timeout\.ms=-1: expected an int"):
+        ConsumerConfig.from_properties({"session.timeout.ms": -1})
+
+
+def test_two_names_of_one_option_must_agree() -> None:
+    both = {"fetch.wait.max.ms": "5", "fetch.max.wait.ms": 5}
+    assert ConsumerConfig.from_properties(both).fetch.fetch_max_wait_ms == 5
+    with pytest.raises(InvalidOptionError, match=r"the same as fetch\.wait\.max\.ms"):
+        ConsumerConfig.from_properties({"fetch.wait.max.ms": "5", "fetch.max.wait.ms": "6"})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("bootstrap.server", "did you mean bootstrap.servers?"),
+        ("bootstrap_servers", "did you mean bootstrap.servers?"),
+        ("enable.auto.ofset.store", "did you mean enable.auto.offset.store?"),
+        ("linger.ms", "option"),
+    ],
+)
+def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(UnknownOptionError, match=f"^no option is called '{name}'") as raised:
+        ConsumerConfig.from_properties({name: "x"})
+    assert hint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("security.protocol", "SSL"),
+        ("sasl.mechanisms", "PLAIN-ISH"),
+        ("sasl.password", "hunter2"),
+        ("sasl.jaas.config", "hunter2"),
+        ("ssl.keystore.password", "hunter2"),
+        ("ssl.endpoint.identification.algorithm", "https"),
+        ("group.protocol", "consumer"),
+        ("enable.auto.offset.store", "false"),
+        ("enable.auto.offset.store", False),
+        ("enable.partition.eof", "true"),
+        ("statistics.interval.ms", "1000"),
+        ("interceptor.classes", "com.example.Tap"),
+        ("default.api.timeout.ms", "1"),
+        ("debug", "all"),
+        ("stats_cb", print),
+        ("queued.min.messages", 5),
+    ],
+)
+def test_a_known_property_that_is_not_built_is_never_ignored(name: str, value: Any) -> None:
+    with pytest.raises(UnsupportedOptionError) as raised:
+        ConsumerConfig.from_properties({name: value})
+    assert str(raised.value).startswith(f"{name} is not supported: ")
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("security.protocol", "plaintext"),
+        ("group.protocol", "classic"),
+        ("enable.auto.offset.store", "true"),
+        ("enable.auto.offset.store", True),
+        ("statistics.interval.ms", "0"),
+        ("default.api.timeout.ms", "60000"),
+        ("client.dns.lookup", "use_all_dns_ips"),
+        ("sasl.mechanism", "GSSAPI"),
+    ],
+)
+def test_a_property_that_is_not_built_may_have_its_default(name: str, value: Any) -> None:
+    assert ConsumerConfig.from_properties({name: value}) == ConsumerConfig()
+
+
+def test_options_without_a_dotted_name_are_not_properties() -> None:
+    with pytest.raises(UnknownOptionError):
+        ConsumerConfig.from_properties({"consumer.timeout.ms": "5"})
+    assert ConsumerConfig.from_properties({}).consumer_timeout_ms == math.inf
