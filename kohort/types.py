@@ -30,3 +30,13 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who a consumer is in its group (KIP-447); the defaults stand for "not a member"."""
+
+    group_id: str | None = None
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    state: str = "<unjoined>"
