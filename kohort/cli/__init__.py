@@ -1,0 +1,25 @@
+"""The ``kohort`` command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from kohort.cli import _broker
+from kohort.cli.demo import _arguments as demo
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="kohort", description="Kafka consumer groups: a cluster to try them on, and a demo."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _broker.add_to(commands)
+    demo.add_to(commands)
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+__all__ = ["main"]

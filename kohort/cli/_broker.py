@@ -1,0 +1,81 @@
+"""``kohort broker``: the in-process cluster, run from a shell until it is interrupted."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "broker",
+        help="run a Kafka-compatible cluster in this process, for trying and testing",
+        description="Run a Kafka-compatible cluster, all in memory, until interrupted. The first "
+        "broker listens on --port, the others on the ports behind it.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--port", type=_port, default=9092, help="the first broker's port (%(default)s); 0: any"
+    )
+    parser.add_argument(
+        "--advertised-host", metavar="HOST", help="the host name that clients are told (--host)"
+    )
+    parser.add_argument("--brokers", type=_positive, default=1, help="how many (%(default)s)")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        type=_topic,
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="a topic to begin with; may be repeated",
+    )
+    parser.add_argument(
+        "--default-partitions",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="partitions of topics that are created on first use (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-auto-create", action="store_true", help="do not create topics on first use"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    from kohort.testing import serve  # the cluster is not loaded for other commands
+
+    topics: dict[str, int | None] = dict(options.topic)
+    return serve(
+        host=options.host,
+        port=options.port,
+        brokers=options.brokers,
+        topics={name: count or options.default_partitions for name, count in topics.items()},
+        default_partitions=options.default_partitions,
+        advertised_host=options.advertised_host,
+        auto_create_topics=not options.no_auto_create,
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
+    return int(text)
+
+
+def _topic(text: str) -> tuple[str, int | None]:
+    name, colon, count = text.partition(":")
+    if not name:
+        raise argparse.ArgumentTypeError("a topic needs a name")
+    return name, _positive(count) if colon else None

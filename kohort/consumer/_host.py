@@ -1,0 +1,89 @@
+"""What the group asks of the consumer: the engine's side of GroupHost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kohort.consumer._work import AssignorWork, ListenerWork, Mailbox, PollWork
+from kohort.subscription import SubscriptionState
+from kohort.types import TopicPartition
+
+Partitions = frozenset[TopicPartition]
+
+
+class Host:
+    """Carries the group's decisions to the subscription, and its questions to the caller.
+
+    Revocation always waits for the caller, listener or not: only inside ``poll()`` is it sure that
+    the records handed out before are done with, so that their positions may be committed.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        subscription: SubscriptionState,
+        *,
+        has_listener: Callable[[], bool],
+        on_assignment: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._mailbox = mailbox
+        self._subscription = subscription
+        self._has_listener = has_listener
+        self._on_assignment = on_assignment
+        self._on_failure = on_failure
+        self.assigning = False
+        """An assignment was taken and its callback has not returned: no positions, no fetches."""
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        """Commit, call the listener, and give the partitions up, when the caller polls next."""
+        work = ListenerWork(self._mailbox.core, "on_partitions_revoked", partitions)
+        await self._mailbox.perform(work)
+
+    async def on_lost(self, partitions: Partitions) -> None:
+        """The partitions are somebody else's: deliver no more, and tell the listener."""
+        self._subscription.mark_pending_revocation(partitions)
+        work = ListenerWork(self._mailbox.core, "on_partitions_lost", partitions)
+        await self._mailbox.perform(work)
+
+    async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
+        """Take the assignment, call the listener, and only then look for positions."""
+        self.assigning = True
+        try:
+            self._subscription.assign_from_group(assignment)
+            if self._has_listener():
+                work = ListenerWork(self._mailbox.core, "on_partitions_assigned", added)
+                await self._mailbox.perform(work)
+        finally:
+            self.assigning = False
+        self._on_assignment()
+        self._mailbox.notify()
+
+    async def assign(
+        self, assignor: Any, cluster: Any, subscriptions: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
+
+        def run() -> Any:
+            return assignor.assign(cluster, subscriptions)
+
+        if type(assignor).__module__.startswith("kohort."):
+            result = run()
+        else:
+            result = await self._mailbox.perform(AssignorWork(self._mailbox.core, run))
+        assert isinstance(result, Mapping)
+        return result
+
+    async def wait_for_poll(self) -> None:
+        """Return when the caller is inside poll()."""
+        await self._mailbox.perform(PollWork(self._mailbox.core))
+
+    def last_poll(self) -> float:
+        """When the caller was last inside poll(); now, if it never was: it has not begun yet."""
+        last = self._mailbox.last_poll()
+        return self._mailbox.clock() if last is None else last
+
+    def group_failed(self, error: Exception) -> None:
+        """Nothing goes on without the caller: raise this from its next call."""
+        self._on_failure(error)

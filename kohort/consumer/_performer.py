@@ -1,0 +1,165 @@
+"""What the caller does for the core: listeners, assignors, commits before revocation.
+
+Written once, as coroutines. On the synchronous face nothing in them ever suspends (calls into the
+core block the thread instead), so :func:`run_inline` runs them to their end in one step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from kohort.consumer._engine import Engine
+from kohort.consumer._work import AssignorWork, CommitCallbackWork, ListenerWork, Work
+from kohort.errors import KafkaError, RebalanceListenerError
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.consumer")
+
+T = TypeVar("T")
+
+REVOKED, LOST = "on_partitions_revoked", "on_partitions_lost"
+
+
+class Call(Protocol):
+    """Await something in the core's event loop, from the caller's thread or task."""
+
+    async def __call__(self, function: Callable[[], Awaitable[T]]) -> T: ...
+
+
+class Invoke(Protocol):
+    """Call a method of a listener; what it raises is returned."""
+
+    async def __call__(
+        self, listener: Any, callback: str, partitions: frozenset[TopicPartition]
+    ) -> RebalanceListenerError | None: ...
+
+
+def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine of the synchronous face suspended")
+
+
+class Performer:
+    """Performs the work that the core leaves in the mailbox, one piece after the other."""
+
+    def __init__(self, engine: Engine, call: Call, invoke: Invoke, clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._call = call
+        self._invoke = invoke
+        self._clock = clock
+        self._listener_error: RebalanceListenerError | None = None
+        self._rebalance_ended = False
+
+    async def perform_all(self) -> None:
+        """Perform everything that is there."""
+        work = self._engine.mailbox.work
+        while work:
+            await self._perform(work.popleft())
+
+    def raise_errors(self, *, over: bool) -> None:
+        """Raise what the core reported, and the first error of a listener.
+
+        The latter waits for the rebalance to end, or the time of this poll to be ``over``: one
+        rebalance raises once.
+        """
+        if self._listener_error is not None and (over or self._rebalance_ended):
+            error, self._listener_error = self._listener_error, None
+            raise error
+        errors = self._engine.mailbox.errors
+        if errors:
+            raise errors.popleft()
+
+    async def _perform(self, work: Work) -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            match work:
+                case ListenerWork(callback=callback, partitions=partitions):
+                    await self.listen(callback, partitions)
+                case AssignorWork(assign=assign):
+                    result = assign()
+                case CommitCallbackWork():
+                    self._commit_callback(work)
+        except Exception as raised:
+            error = raised
+        except BaseException as raised:  # Ctrl-C: the core goes on, and so does the exception
+            error = KafkaError(f"interrupted by {raised!r}")
+            if isinstance(work, ListenerWork):
+                error = None
+            raise
+        finally:
+            work.finish(result, error)
+
+    async def listen(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+        """Call the listener, with the commit before and the revocation after it."""
+        subscription = self._engine.subscription
+        leaving = callback in (REVOKED, LOST)
+        self._rebalance_ended = False
+        try:
+            if callback == REVOKED:
+                subscription.mark_pending_revocation(partitions)
+                await self.auto_commit()
+            listener = self._engine.listener
+            if listener is not None:
+                error = await self._invoke(listener, callback, partitions)
+                if error is not None:
+                    self._note(error)
+        finally:
+            self._rebalance_ended = callback != REVOKED
+            if leaving:
+                subscription.revoke(partitions)
+
+    def _note(self, error: RebalanceListenerError) -> None:
+        if self._listener_error is None:
+            self._listener_error = error
+        else:
+            logger.error("%s; the one before is raised", error, exc_info=error)
+
+    def _commit_callback(self, work: CommitCallbackWork) -> None:
+        try:
+            work.callback(work.offsets, work.response)
+        except Exception:
+            logger.exception("the callback of a commit raised")
+
+    async def auto_commit(self, timeout: float | None = None) -> None:
+        """Commit the positions, if that is automatic; a failure is only logged."""
+        engine = self._engine
+        if not engine.config.group.auto_commit:
+            return
+        offsets = engine.subscription.positions_for_commit()
+        try:
+            await self._call(lambda: engine.commit(offsets, timeout))
+        except KafkaError as error:
+            logger.warning("automatic commit failed: %s", error)
+
+    async def leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+        """Commit, call the listener for what is assigned, leave the group."""
+        engine = self._engine
+        await self.perform_all()
+        assigned = engine.subscription.assigned()
+        if autocommit and assigned:
+            await self.auto_commit(max(0.1, (deadline - self._clock()) / 2))
+        if assigned and engine.subscribed:
+            lost = engine.membership_lost()
+            engine.subscription.mark_pending_revocation(assigned)
+            if engine.listener is not None:
+                error = await self._invoke(engine.listener, LOST if lost else REVOKED, assigned)
+                if error is not None:
+                    self._note(error)
+            engine.subscription.revoke(assigned)
+        await self._call(lambda: engine.leave(reason, max(0.1, deadline - self._clock())))
+        await self.perform_all()
+        error, self._listener_error = self._listener_error, None
+        return error
+
+    def abandon(self) -> None:
+        """The core has ended: nobody waits for what is left."""
+        self._engine.mailbox.work.clear()

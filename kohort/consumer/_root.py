@@ -1,0 +1,101 @@
+"""The one task that an asynchronous consumer owns, on asyncio and on trio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+
+from kohort.errors import ConsumerClosedError, IllegalStateError
+
+Run = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class Root(Protocol):
+    """A task that runs the core."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    async def start(self, run: Run) -> None:
+        """Start the task, and wait until the core takes calls."""
+
+    async def stop(self) -> None:
+        """Cancel the task and wait for its end; never raises what it ended with."""
+
+
+class _TaskRoot:
+    """On asyncio a task of its own, so that start() and stop() may be called from any task."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def start(self, run: Run) -> None:
+        started = anyio.Event()
+
+        async def main() -> None:
+            await run(started.set)
+
+        self._task = asyncio.create_task(main(), name="kohort")
+        self._task.add_done_callback(lambda _: started.set())
+        await started.wait()
+        if self._task.done():
+            raise ConsumerClosedError("the consumer ended while it started") from (
+                None if self._task.cancelled() else self._task.exception()
+            )
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class _BlockRoot:
+    """On trio a child of the ``async with`` block that the consumer is."""
+
+    def __init__(self) -> None:
+        self._group = anyio.create_task_group()
+        self._running = False
+
+    @property
+    def alive(self) -> bool:
+        return self._running
+
+    async def start(self, run: Run) -> None:
+        await self._group.__aenter__()
+        started = anyio.Event()
+
+        async def main() -> None:
+            self._running = True
+            try:
+                await run(started.set)
+            finally:
+                self._running = False
+                started.set()
+
+        self._group.start_soon(main)
+        await started.wait()
+
+    async def stop(self) -> None:
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+
+
+def make_root(*, in_block: bool) -> Root:
+    """The root for the event loop that is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        if not in_block:
+            raise IllegalStateError(
+                "on trio use 'async with AsyncKafkaConsumer(...) as consumer': a task of trio's "
+                "lives in a block, so start() and stop() cannot stand alone"
+            ) from None
+        return _BlockRoot()
+    return _TaskRoot()

@@ -1,0 +1,152 @@
+"""From what is subscribed to, to topics and partitions: the consumer's eye on the metadata."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from kohort.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, broker_error
+from kohort.subscription import SubscriptionMode
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer._engine import Engine
+
+logger = logging.getLogger("kohort.consumer")
+
+UNKNOWN_TOPIC_REFRESHES = 3
+"""So many answers in a row must call a topic unknown: one that is just being created is, too."""
+
+
+class TopicWatch:
+    """Keeps the cluster client, the group and a groupless subscription in line with the topics."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._woken = anyio.Event()
+        self._subscribed: frozenset[str] | None = None
+        self._unknown: dict[str, int] = {}
+        self._reported: set[str] = set()
+
+    def wake(self) -> None:
+        """The subscription or the metadata changed."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Run until cancelled; never raises."""
+        engine = self._engine
+        engine.cluster.on_metadata_change(lambda old, new: self._on_metadata())
+        tasks = anyio.create_task_group()
+        async with tasks:
+            tasks.start_soon(self._bootstrap)
+            while True:
+                self._woken = anyio.Event()
+                try:
+                    await self._follow()
+                except KafkaError as error:
+                    engine.mailbox.report(error)
+                await self._woken.wait()
+
+    async def _bootstrap(self) -> None:
+        """Have the caller told when no broker can be reached; each time anew."""
+        while True:
+            try:
+                await self._engine.cluster.wait_bootstrapped()
+            except KafkaError as error:
+                self._engine.mailbox.report(error)
+            else:
+                self._engine.mailbox.notify()
+                return
+
+    async def _follow(self) -> None:
+        engine = self._engine
+        subscription = engine.subscription
+        mode = subscription.mode
+        if mode is SubscriptionMode.PATTERN:
+            engine.cluster.want_topics(None)
+            self._match()
+        else:
+            engine.cluster.want_topics(subscription.topics())
+        topics = subscription.topics()
+        if mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
+            if engine.coordinator is None:
+                self._assign_all(topics)
+            elif topics != self._subscribed:
+                self._subscribed = topics
+                if topics or mode is SubscriptionMode.TOPICS:
+                    engine.coordinator.subscribe(topics)
+        else:
+            self._subscribed = None
+
+    def _match(self) -> None:
+        known = self._engine.cluster.metadata.topics
+        hide = self._engine.config.exclude_internal_topics
+        names = [name for name, topic in known.items() if not (hide and topic.is_internal)]
+        self._engine.subscription.match_topics(names)
+
+    def _assign_all(self, topics: frozenset[str]) -> None:
+        """Without a group, a subscription is all partitions of its topics."""
+        metadata = self._engine.cluster.metadata
+        wanted = {
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in metadata.partitions_for(topic)
+        }
+        if wanted != self._engine.subscription.assigned():
+            self._engine.subscription.assign_from_group(wanted)
+            self._engine.subscription_changed()
+
+    def _on_metadata(self) -> None:
+        engine = self._engine
+        if engine.coordinator is not None:
+            engine.coordinator.metadata_changed(engine.cluster.metadata)
+        self._check_topics()
+        self.wake()
+        engine.fetcher.wake()
+
+    def _check_topics(self) -> None:
+        """Tell the caller of topics that are not there, once each."""
+        metadata = self._engine.cluster.metadata
+        wanted = self._engine.subscription.topics()
+        for topic in wanted:
+            known = metadata.topics.get(topic)
+            code = known.error if known is not None else 0
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown[topic] = self._unknown.get(topic, 0) + 1
+                if self._unknown[topic] == UNKNOWN_TOPIC_REFRESHES:
+                    self._report(topic, _unknown_topic(topic))
+            elif code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+                self._report(topic, broker_error(code, f"topic {topic!r}: {broker_error(code)}"))
+            else:
+                self._unknown.pop(topic, None)
+                self._reported.discard(topic)
+        self._reported &= wanted
+
+    def _report(self, topic: str, error: KafkaError) -> None:
+        if topic not in self._reported:
+            self._reported.add(topic)
+            self._engine.mailbox.report(error)
+
+    async def partitions_of(self, topic: str) -> frozenset[int]:
+        """Partitions of a topic, asked for if it is not known."""
+        cluster = self._engine.cluster
+        if topic not in cluster.metadata.topics:
+            await cluster.fetch_topics([topic])
+        return frozenset(cluster.metadata.partitions_for(topic))
+
+    async def all_topics(self) -> frozenset[str]:
+        """All topics of the cluster, asked for anew."""
+        metadata = await self._engine.cluster.fetch_topics(None)
+        hide = self._engine.config.exclude_internal_topics
+        return frozenset(
+            name for name, topic in metadata.topics.items() if not (hide and topic.is_internal)
+        )
+
+
+def _unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
+    return UnknownTopicOrPartitionError(
+        f"topic {topic!r} does not exist, and the cluster does not create it by itself: create "
+        "it, or correct the name. Going on to poll waits for it to appear"
+    )
