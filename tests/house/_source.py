@@ -1,0 +1,63 @@
+"""kohort's own source, read as syntax trees: which module imports what."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+    lines: int
+
+    @property
+    def part(self) -> str:
+        """The package or module directly under kohort that it belongs to; "" for kohort itself."""
+        return self.name.partition(".")[2].partition(".")[0]
+
+    def imports(self) -> Iterator[tuple[str, int]]:
+        """Every absolute dotted name that is imported anywhere in the module, with its line.
+
+        Imports inside functions and under TYPE_CHECKING count: they are dependencies too.
+        """
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield alias.name, node.lineno
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                for alias in node.names:
+                    yield f"{base}.{alias.name}", node.lineno
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        """The absolute name that ``from ... import`` starts at."""
+        if not node.level:
+            return node.module or ""
+        package = self.name.split(".")
+        if self.path.name != "__init__.py":
+            package.pop()
+        package = package[: len(package) - (node.level - 1)]
+        return ".".join([*package, *filter(None, [node.module])])
+
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    """All modules of the package, ordered by name."""
+    found = []
+    for path in sorted((ROOT / "kohort").rglob("*.py")):
+        names = path.relative_to(ROOT).with_suffix("").parts
+        if names[-1] == "__init__":
+            names = names[:-1]
+        text = path.read_text()
+        found.append(Module(".".join(names), path, ast.parse(text), len(text.splitlines())))
+    return tuple(found)

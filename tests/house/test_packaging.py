@@ -1,0 +1,40 @@
+"""The project's own papers agree with each other."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from itertools import chain
+
+from tests.house._source import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = (ROOT / "constraints" / "pins.txt").read_text()
+
+
+def normal(requirement: str) -> str:
+    """The name of the distribution that a requirement or a pin is about, in its comparable form."""
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_one_version_everywhere() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == PROJECT["version"] == importlib.metadata.version("kohort")
+
+
+def test_every_dependency_is_pinned_to_one_version_without_an_address() -> None:
+    wanted = [
+        *PROJECT["dependencies"],
+        *chain.from_iterable(PROJECT["optional-dependencies"].values()),
+    ]
+    lines = [line for line in PINS.splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    assert {normal(name) for name in wanted} <= {normal(line) for line in lines}
+
+
+def test_the_licence_is_shipped() -> None:
+    for name in PROJECT["license-files"]:
+        assert (ROOT / name).stat().st_size > 0

@@ -1,0 +1,72 @@
+"""What kohort offers is listed, documented and told about in the README."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import kohort
+import kohort.errors
+import kohort.testing
+from tests.house._source import ROOT
+
+PROMISED = {
+    "AsyncKafkaConsumer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "KafkaConsumer",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+}
+
+
+def public() -> Iterator[tuple[str, object]]:
+    """Every public name of kohort, its errors and its in-process cluster."""
+    for module in (kohort, kohort.errors, kohort.testing):
+        for name in module.__all__:
+            yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def methods(name: str, thing: type) -> Iterator[tuple[str, object]]:
+    """The public methods and properties that a class of kohort adds."""
+    for attribute, value in inspect.getmembers_static(thing):
+        plain = value.fget if isinstance(value, property) else inspect.unwrap(value)
+        plain = getattr(plain, "__func__", plain)
+        own = getattr(plain, "__module__", "").partition(".")[0] == "kohort"
+        if own and inspect.isfunction(plain) and not attribute.startswith("_"):
+            yield f"{name}.{attribute}", plain
+
+
+def test_the_promised_names_are_there() -> None:
+    errors = {name for name in kohort.__all__ if name in kohort.errors.__all__}
+    assert set(kohort.__all__) - errors - {"__version__"} == PROMISED
+
+
+def test_every_error_descends_from_the_root() -> None:
+    classes = [thing for name, thing in public() if name.startswith("kohort.errors.")]
+    errors = [
+        thing for thing in classes if isinstance(thing, type) and issubclass(thing, Exception)
+    ]
+    assert errors
+    assert all(issubclass(error, kohort.errors.KafkaError) for error in errors)
+
+
+def test_every_public_name_and_method_has_a_docstring() -> None:
+    named: list[tuple[str, object]] = []
+    for name, thing in public():
+        if isinstance(thing, type):
+            named += [(name, thing), *methods(name, thing)]
+        elif inspect.isfunction(thing):
+            named.append((name, thing))
+    assert [label for label, thing in named if not inspect.getdoc(thing)] == []
+
+
+def test_nothing_private_is_public() -> None:
+    assert [name for name, _ in public() if re.search(r"\._(?!_version__)", name)] == []
+
+
+def test_the_readme_names_every_public_class() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in PROMISED if f"`{name}`" not in readme] == []

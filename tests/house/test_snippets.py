@@ -1,0 +1,46 @@
+"""What the pages and the examples show, runs: offline, each in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.house._source import ROOT
+from tests.support.snippets import python_blocks, run_python
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(code, id=f"{page.name}:{line}")
+    for page in PAGES
+    for line, code in python_blocks(page)
+    if page.name not in ("architecture.md",)  # fragments of signatures, not programs
+]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def marks(example: Path) -> list[pytest.MarkDecorator]:
+    """What an example needs beyond kohort, read from what it imports."""
+    return [pytest.mark.spark] if "pyspark" in example.read_text() else []
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_a_block_of_a_page_runs(code: str, tmp_path: Path) -> None:
+    run_python(code, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(path, id=path.name, marks=marks(path)) for path in EXAMPLES]
+)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    run_python(example.read_text(), tmp_path)
+
+
+def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(
+    tmp_path: Path,
+) -> None:
+    readme = (ROOT / "README.md").read_text()
+    _, code = next(python_blocks(ROOT / "README.md"))
+    assert len(code.splitlines()) <= 20
+    shown = readme.partition(code)[2].partition("```text\n")[2].partition("```")[0]
+    assert run_python(code, tmp_path) == shown

@@ -1,0 +1,39 @@
+"""Code blocks of Markdown pages, taken out and run as a reader would: pasted into a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NOT_RUN = "# not run"
+FENCED = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
+    """The line and the text of every ``python`` block that is not marked ``# not run``."""
+    text = page.read_text()
+    for match in FENCED.finditer(text):
+        if not match[1].startswith(NOT_RUN):
+            yield text.count("\n", 0, match.start(1)) + 1, match[1]
+
+
+def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
+    """Run code as a script of its own in ``folder``; what it printed. Fails with its traceback."""
+    script = folder / "snippet.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
