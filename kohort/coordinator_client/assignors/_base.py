@@ -92,6 +92,7 @@ class PartitionAssignor(ABC):
 
     def on_assignment(self, assigned: Collection[TopicPartition], generation: int) -> None:
         """Told what this member was given, before the rebalance listener is."""
+        return
 
 
 def java_order(name: str) -> bytes:

@@ -21,7 +21,7 @@ class RangeAssignor(PartitionAssignor):
 
     Partitions of the same number go to the same member where topics have the same number of
     partitions and the same subscribers. Where members tell their racks, a member gets partitions
-    with a replica in its rack as far as that keeps the runs' lengths; what is left is dealt in runs.
+    with a replica in its rack as far as the runs' lengths allow; what is left is dealt in runs.
     """
 
     name: ClassVar[str] = "range"

@@ -1,0 +1,145 @@
+"""What a membership machine asks of its driver.
+
+A command with a token takes its time and is answered by one event with the same token; it goes on
+beside others until then. :class:`Cancel` takes it back: no event is wanted any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kohort.coordinator_client.assignors import Subscription
+from kohort.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Join, or join again: Answered with a JoinGroupResponse, or Failed."""
+
+    token: int
+    member_id: str
+    generation: int
+    """The one that ``owned`` is from."""
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """Hand in the assignments (none from a follower) and get one's own: Answered or Failed."""
+
+    token: int
+    member_id: str
+    generation: int
+    protocol: str
+    assignments: Mapping[str, tuple[TopicPartition, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Answered or Failed."""
+
+    token: int
+    member_id: str
+    generation: int
+    timeout: float
+    """Seconds. A heartbeat not answered by then costs the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Answered or Failed."""
+
+    token: int
+    member_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPoll:
+    """Wait until the caller is inside poll(): PollEntered."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallRevoked:
+    """Tell the host what the member is about to give up: CallbackDone."""
+
+    token: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CallLost:
+    """Tell the host what belongs to others already: CallbackDone."""
+
+    token: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CallAssigned:
+    """Tell the host what is new, and the whole of it: CallbackDone."""
+
+    token: int
+    added: frozenset[TopicPartition]
+    assignment: frozenset[TopicPartition]
+    protocol: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAssignment:
+    """Run the assignor over the members: AssignmentMade or Failed."""
+
+    token: int
+    protocol: str
+    members: Mapping[str, Subscription]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Take back a command."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropCoordinator:
+    """What is known of the coordinator is wrong: look it up anew before the next request."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTopics:
+    """As the leader, watch these topics for changes (TopicsChanged); none: stop watching."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFailure:
+    """Hand an error to the caller's poll()."""
+
+    error: Exception
+
+
+Command = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | AwaitPoll
+    | CallRevoked
+    | CallLost
+    | CallAssigned
+    | MakeAssignment
+    | Cancel
+    | DropCoordinator
+    | WatchTopics
+    | ReportFailure
+)

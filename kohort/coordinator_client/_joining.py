@@ -1,0 +1,213 @@
+"""The way into a generation: wait for poll(), give up what must be given up, JoinGroup."""
+
+from __future__ import annotations
+
+import logging
+import random
+from abc import ABC, abstractmethod
+
+from kohort.coordinator_client._answers import Action, action_for, failure
+from kohort.coordinator_client._commands import (
+    AwaitPoll,
+    CallLost,
+    CallRevoked,
+    DropCoordinator,
+    JoinGroup,
+    LeaveGroup,
+    ReportFailure,
+)
+from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
+from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client._text import describe, escaped
+from kohort.errors import FencedInstanceIdError, GroupError, KafkaError, error_name
+from kohort.protocol import ApiKey
+from kohort.protocol.messages import JoinGroupResponse
+from kohort.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Joining(Member, ABC):
+    """From "a rebalance is due" to the answer of JoinGroup, and what throws a member back there."""
+
+    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
+        super().__init__(settings, rng)
+        self.heartbeats = Heartbeats(self)
+        self.retry_at: float | None = None
+        """When JoinGroup is sent again."""
+        self.joined_topics: frozenset[str] = frozenset()
+        """The subscription that the last JoinGroup carried."""
+        self.due_at = 0.0
+        self.began_at: float | None = None
+        self.before: frozenset[TopicPartition] = frozenset()
+        """What was owned when the rebalance began."""
+        self.join_reason = ""
+        self.owned_after: frozenset[TopicPartition] = frozenset()
+        """What is owned once the callback in progress has ended."""
+        self.failure: Exception | None = None
+        """An error to report as soon as the partitions are accounted for."""
+        self.fenced = False
+        self.failed_at = 0.0
+        self.retry_failed_at = 0.0
+        self.failures = 0
+        self._attempts = 0
+
+    # --- a rebalance is due ---------------------------------------------------------------------
+
+    def rejoin(self, reason: str, now: float) -> None:
+        """A rebalance is due; it begins when the caller is inside poll()."""
+        self.join_reason, self.due_at = reason, now
+        self.move(MemberState.JOIN_PENDING, reason)
+        self.await_poll()
+
+    def await_poll(self) -> None:
+        if not self.waits_for(Role.POLL):
+            self.emit(AwaitPoll(self.start(Role.POLL)))
+
+    def prepare(self, now: float) -> None:
+        """The caller is inside poll(): run the callback that is due before JoinGroup, else join."""
+        if self.began_at is None:
+            self.began_at, self.before = now, self.owned
+        partitions = self._to_give_up()
+        if partitions:
+            lost = not self.in_generation
+            self.move(MemberState.REVOKING, "lost" if lost else "revoked")
+            token = self.start(Role.CALLBACK)
+            self.owned_after = self.owned - partitions
+            self.emit(CallLost(token, partitions) if lost else CallRevoked(token, partitions))
+        elif self.failure is not None:
+            self._enter_failed(now)
+        else:
+            self.move(MemberState.JOINING, self.join_reason)
+            self.send_join()
+
+    def _to_give_up(self) -> frozenset[TopicPartition]:
+        """What the callback before JoinGroup is about; empty: no callback."""
+        if not self.in_generation or not self.settings.cooperative:
+            return self.owned
+        wanted = self.topics or frozenset()
+        return frozenset(tp for tp in self.owned if tp.topic not in wanted)
+
+    # --- JoinGroup ------------------------------------------------------------------------------
+
+    def send_join(self) -> None:
+        self.retry_at = None
+        self.joined_topics = self.topics or frozenset()
+        self.emit(
+            JoinGroup(
+                token=self.start(Role.JOIN),
+                member_id=self.member_id,
+                generation=self.generation,
+                topics=self.joined_topics,
+                owned=self.owned,
+                reason=self.join_reason,
+            )
+        )
+
+    def join_again(self, now: float, *, wait: bool = False) -> None:
+        """The first repetition may go out at once; a broker that keeps refusing is not flooded."""
+        self.forget(Role.JOIN)
+        self._attempts += 1
+        if self._attempts == 1 and not wait:
+            self.send_join()
+        else:
+            self.retry_at = now + self.backoff(self._attempts - 1)
+
+    def join_answered(self, response: JoinGroupResponse, now: float) -> None:
+        code = response.error_code
+        match action_for(ApiKey.JOIN_GROUP, code):
+            case Action.PROCEED:
+                self.joined(response, now)
+            case Action.TAKE_MEMBER_ID if response.member_id:
+                self.member_id = response.member_id
+                self.join_again(now)
+            case Action.REDISCOVER:
+                self.emit(DropCoordinator(f"JoinGroup was answered {error_name(code)}"))
+                self.join_again(now, wait=True)
+            case Action.LOSE_MEMBER:
+                self.lose(f"JoinGroup was answered {error_name(code)}", now)
+            case Action.LOSE_GENERATION:
+                self.lose(f"JoinGroup was answered {error_name(code)}", now, keep_member_id=True)
+            case Action.FENCED | Action.FAIL:
+                self.fail(failure(ApiKey.JOIN_GROUP, code), now)
+            case _:
+                self.join_again(now, wait=True)
+
+    @abstractmethod
+    def joined(self, response: JoinGroupResponse, now: float) -> None:
+        """JoinGroup succeeded."""
+
+    @abstractmethod
+    def stop_leading(self) -> None:
+        """This member leads no generation any more."""
+
+    # --- thrown back ----------------------------------------------------------------------------
+
+    def restart(self, reason: str, now: float, *, wait: bool = False) -> None:
+        """Join again in the midst of a rebalance: at once, where no callback has to come first."""
+        self.forget(Role.JOIN, Role.ASSIGN, Role.SYNC)
+        self.retry_at = None
+        self.join_reason = reason
+        if self._to_give_up():
+            self.move(MemberState.JOIN_PENDING, reason)
+            self.await_poll()
+        elif self.failure is not None:
+            self._enter_failed(now)
+        else:
+            if self.state is not MemberState.JOINING:
+                self.move(MemberState.JOINING, reason)
+            self.join_again(now, wait=wait)
+
+    def lose(self, reason: str, now: float, *, keep_member_id: bool = False) -> None:
+        """The coordinator went on without this member; what it owned may be others' already."""
+        group = self.settings.group_id
+        if self.owned:
+            logger.warning(
+                "[%s] membership lost (%s), and with it %s",
+                group,
+                escaped(reason),
+                describe(self.owned),
+            )
+        else:
+            logger.debug("[%s] membership reset: %s", group, escaped(reason))
+        self.generation, self.protocol = NO_GENERATION, None
+        if not keep_member_id:
+            self.member_id = ""
+        self.heartbeats.stop()
+        self.stop_leading()
+        match self.state:
+            case MemberState.STABLE:
+                self.rejoin(reason, now)
+            case MemberState.JOINING | MemberState.ASSIGNING | MemberState.SYNCING:
+                self.restart(reason, now)
+            case MemberState.RECONCILING if not self.waits_for(Role.CALLBACK):
+                self.rejoin(reason, now)
+            case _:
+                self.join_reason = reason  # a callback runs or poll() is awaited; it goes on there
+
+    def fail(self, error: Exception, now: float, *, leave: bool = False) -> None:
+        """Give the membership up; the error is reported once the partitions are accounted for.
+
+        ``leave``: the coordinator still counts on this member, and the others should not wait.
+        """
+        if leave and self.member_id and not self.settings.static:
+            self.emit(LeaveGroup(self.new_token(), self.member_id, f"failed: {error}"))
+        self.failure = error
+        self.fenced = isinstance(error, FencedInstanceIdError)
+        self.lose(str(error), now)
+
+    def _enter_failed(self, now: float) -> None:
+        error = self.failure or GroupError("the membership failed")
+        self.failure = None
+        self.failures += 1
+        self.failed_at = now
+        self.retry_failed_at = now + self.backoff(self.failures)
+        self.began_at = None
+        self.move(MemberState.FAILED, str(error))
+        self.emit(ReportFailure(error if isinstance(error, KafkaError) else GroupError(str(error))))
+
+    def settled(self) -> None:
+        """A rebalance is complete: whatever went wrong before it is over."""
+        self._attempts = self.failures = 0
+        self.began_at = None

@@ -1,0 +1,305 @@
+"""The machine of the classic protocol: events in, commands out. No I/O, no clock, no threads."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Protocol
+
+from kohort.coordinator_client._answers import Action, action_for, failure
+from kohort.coordinator_client._commands import (
+    Command,
+    DropCoordinator,
+    LeaveGroup,
+)
+from kohort.coordinator_client._events import (
+    Answered,
+    AssignmentMade,
+    CallbackDone,
+    CommitRefused,
+    Event,
+    Failed,
+    LeaveRequested,
+    PollEntered,
+    RejoinRequested,
+    Subscribed,
+    Tick,
+    TopicsChanged,
+)
+from kohort.coordinator_client._leaving import Leaving
+from kohort.coordinator_client._member import MemberSettings, Role
+from kohort.coordinator_client._state import MemberState
+from kohort.errors import (
+    AssignorError,
+    BrokerResponseError,
+    KafkaError,
+    MessageEncodeError,
+    ProtocolError,
+    UnsupportedVersionError,
+    error_name,
+)
+from kohort.protocol import ApiKey, Response
+from kohort.protocol.messages import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from kohort.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+FAILED_CHECK = 0.5
+"""Seconds between looks, after an error, whether the caller polls again."""
+
+
+class Membership(Protocol):
+    """What the driver and the offsets need of a machine, whichever protocol it speaks."""
+
+    @property
+    def state(self) -> MemberState: ...
+    @property
+    def topics(self) -> frozenset[str] | None: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def protocol(self) -> str | None: ...
+    @property
+    def owned(self) -> frozenset[TopicPartition]: ...
+
+    def handle(self, event: Event, now: float) -> list[Command]: ...
+    def next_deadline(self) -> float | None: ...
+
+
+class ClassicMembership(Leaving):
+    """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+    Never raises for anything that others send or fail to send; every command with a token must be
+    answered by an event with that token.
+    """
+
+    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
+        super().__init__(settings, rng)
+        self._last_poll = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take an event, return what is to be done. The time must not run backwards."""
+        match event:
+            case Subscribed(topics):
+                self._subscribed(topics, now)
+            case LeaveRequested():
+                self.leave_requested(event, now)
+            case RejoinRequested(reason):
+                self.want_rebalance(reason, now)
+            case TopicsChanged(topics):
+                self.topics_changed(topics, now)
+            case CommitRefused():
+                self._commit_refused(event, now)
+            case Tick(last_poll):
+                self._tick(last_poll, now)
+            case _:
+                role = self.finish(event.token)
+                if role is not None:
+                    self._done(role, event, now)
+        return self.take_commands()
+
+    def next_deadline(self) -> float | None:
+        """When the machine wants a :class:`Tick`; None: not until something happens."""
+        times = [self.heartbeats.deadline(), self.retry_at, self.leaving_deadline()]
+        if self._must_poll():
+            times.append(self._last_poll + self.settings.max_poll_interval)
+        if self.state is MemberState.FAILED and not self.fenced:
+            times.append(self.retry_failed_at)
+        return min((time for time in times if time is not None), default=None)
+
+    # --- what the caller wants ------------------------------------------------------------------
+
+    def _subscribed(self, topics: frozenset[str], now: float) -> None:
+        changed, self.topics = topics != self.topics, topics
+        match self.state:
+            case MemberState.UNSUBSCRIBED | MemberState.FAILED:
+                self.fenced = False
+                self.rejoin("subscribed", now)
+            case MemberState.STABLE if changed:
+                self.rejoin("the subscription changed", now)
+            case _:
+                pass  # the rebalance under way notices, or the subscription counts after leaving
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def _done(self, role: Role, event: Event, now: float) -> None:
+        match event:
+            case PollEntered():
+                self._last_poll = now
+                if self.state is MemberState.RECONCILING:
+                    self.reconcile(now)
+                elif self.state is MemberState.JOIN_PENDING:
+                    self.prepare(now)
+            case CallbackDone():
+                self.owned = self.owned_after
+                self._called_back(now)
+            case Answered(_, response):
+                self._answered(role, response, now)
+            case AssignmentMade():
+                self.assignment_made(event)
+            case Failed(_, error):
+                self._failed(role, error, now)
+
+    def _called_back(self, now: float) -> None:
+        if self.state is MemberState.LEAVING and self.leave is not None:
+            self.send_leave(self.leave, now)
+        elif self.leave is not None:
+            self.start_leaving(now)
+        elif self.state is MemberState.REVOKING:
+            self.prepare(now)
+        elif self.state is MemberState.RECONCILING:
+            self.reconciled(now)
+
+    def _answered(self, role: Role, response: Response, now: float) -> None:
+        match response:
+            case JoinGroupResponse():
+                self.join_answered(response, now)
+            case SyncGroupResponse():
+                self.sync_answered(response, now)
+            case HeartbeatResponse():
+                self._heartbeat_answered(response.error_code, now)
+            case LeaveGroupResponse():
+                self.leave_answered(response, now)
+            case _:
+                self._failed(role, TypeError(f"unexpected answer {response!r}"), now)
+
+    def _heartbeat_answered(self, code: int, now: float) -> None:
+        self.heartbeats.answered()
+        if self.state in (MemberState.JOINING, MemberState.LEAVING) and code not in (0, 82):
+            return  # JoinGroup's own answer tells, or it does not matter any more
+        words = f"Heartbeat was answered {error_name(code)}"
+        match action_for(ApiKey.HEARTBEAT, code):
+            case Action.PROCEED:
+                pass
+            case Action.REJOIN:
+                if self.state in (MemberState.STABLE, MemberState.RECONCILING):
+                    self.want_rebalance("the group rebalances", now)
+            case Action.REDISCOVER:
+                self.emit(DropCoordinator(words))
+                self.heartbeats.retry(now, at_once=True)
+            case Action.LOSE_MEMBER:
+                self.lose(words, now)
+            case Action.LOSE_GENERATION:
+                self.lose(words, now, keep_member_id=True)
+            case Action.FENCED | Action.FAIL:
+                self.fail(failure(ApiKey.HEARTBEAT, code), now)
+            case _:
+                self.heartbeats.retry(now)
+
+    def _failed(self, role: Role, error: Exception, now: float) -> None:
+        """A command came to nothing: retry what the network spoilt, report what no retry mends."""
+        if role is Role.CALLBACK or role is Role.POLL:
+            self._done(role, CallbackDone(0) if role is Role.CALLBACK else PollEntered(0), now)
+        elif role is Role.LEAVE:
+            self.leave_failed(_is_final(error), now)
+        elif role is Role.ASSIGN:
+            if not isinstance(error, AssignorError) and not _is_final(error):
+                self.restart(f"the topics to assign are not known: {error}", now, wait=True)
+            else:
+                self.fail(error, now, leave=True)
+        elif _is_final(error):
+            self.fail(error, now)
+        elif role is Role.HEARTBEAT:
+            self.heartbeats.retry(now)
+        elif isinstance(error, ProtocolError):
+            self.fail(error, now)
+        elif role is Role.JOIN:
+            self.join_again(now, wait=True)
+        else:
+            self.restart(f"SyncGroup failed: {error}", now, wait=True)
+
+    def _commit_refused(self, event: CommitRefused, now: float) -> None:
+        """A commit learns first that the membership is over, or that a rebalance is on."""
+        same = (event.generation, event.member_id) == (self.generation, self.member_id)
+        if not same or self.state in (
+            MemberState.UNSUBSCRIBED,
+            MemberState.JOINING,
+            MemberState.LEAVING,
+            MemberState.FAILED,
+        ):
+            return
+        words = f"OffsetCommit was answered {error_name(event.code)}"
+        match action_for(ApiKey.OFFSET_COMMIT, event.code):
+            case Action.REJOIN:
+                self.want_rebalance(words, now)
+            case Action.LOSE_MEMBER:
+                self.lose(words, now)
+            case Action.LOSE_GENERATION:
+                self.lose(words, now, keep_member_id=True)
+            case Action.FENCED:
+                self.fail(failure(ApiKey.OFFSET_COMMIT, event.code), now)
+            case _:
+                pass
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _must_poll(self) -> bool:
+        """The coordinator counts on this member, so its caller has to poll."""
+        match self.state:
+            case MemberState.UNSUBSCRIBED | MemberState.LEAVING | MemberState.FAILED:
+                return False
+            case MemberState.JOINING | MemberState.ASSIGNING | MemberState.SYNCING:
+                return True
+            case _:
+                return self.in_generation
+
+    def _tick(self, last_poll: float, now: float) -> None:
+        self._last_poll = max(self._last_poll, last_poll)
+        if self._must_poll() and now >= self._last_poll + self.settings.max_poll_interval:
+            self._poll_overdue(now)
+        self.tick_leaving(now)
+        if self.heartbeats.tick(now) and self.state in (MemberState.JOINING, MemberState.SYNCING):
+            if self.retry_at is None:
+                self.restart("the coordinator fell silent", now)
+        if self.retry_at is not None and now >= self.retry_at:
+            self.send_join()
+        if self.state is MemberState.FAILED and not self.fenced:
+            self._tick_failed(now)
+
+    def _poll_overdue(self, now: float) -> None:
+        spent = now - self._last_poll
+        logger.warning(
+            "[%s] poll() was not called for %.1f s, longer than max_poll_interval_ms (%d): leaving "
+            "the group. Process less per poll (max_poll_records), or raise max_poll_interval_ms",
+            self.settings.group_id,
+            spent,
+            round(self.settings.max_poll_interval * 1000),
+        )
+        reason = f"poll() was not called for {spent:.1f} s"
+        if self.member_id and not self.settings.static:
+            self.emit(LeaveGroup(self.new_token(), self.member_id, reason))
+        in_exchange = self.state in (
+            MemberState.JOINING,
+            MemberState.ASSIGNING,
+            MemberState.SYNCING,
+        )
+        if in_exchange:  # unlike after an error, nothing is sent before the caller is back
+            self.forget(Role.JOIN, Role.ASSIGN, Role.SYNC)
+            self.retry_at = None
+            self.rejoin(reason, now)
+        self.lose(reason, now)
+
+    def _tick_failed(self, now: float) -> None:
+        """Try again when the caller polled after the error was reported, and not too often."""
+        if now < self.retry_failed_at:
+            return
+        if self._last_poll > self.failed_at:
+            self.rejoin("polled again after an error", now)
+        else:
+            self.retry_failed_at = now + FAILED_CHECK
+
+
+def _is_final(error: Exception) -> bool:
+    """No repetition will mend it."""
+    if isinstance(error, MessageEncodeError | UnsupportedVersionError):
+        return True
+    if isinstance(error, BrokerResponseError):
+        return not error.retriable
+    return not isinstance(error, KafkaError | OSError)

@@ -1,0 +1,275 @@
+"""From JoinGroup's answer to a settled assignment: deal (leader), SyncGroup, the callbacks."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from kohort.coordinator_client._answers import Action, action_for, failure
+from kohort.coordinator_client._commands import (
+    CallAssigned,
+    CallRevoked,
+    DropCoordinator,
+    MakeAssignment,
+    SyncGroup,
+    WatchTopics,
+)
+from kohort.coordinator_client._consumer_protocol import (
+    PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+)
+from kohort.coordinator_client._events import AssignmentMade
+from kohort.coordinator_client._joining import Joining
+from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
+from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client._text import describe, escaped
+from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.errors import ErrorCode, InconsistentGroupProtocolError, MessageDecodeError, error_name
+from kohort.protocol import ApiKey
+from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
+from kohort.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Syncing(Joining):
+    """What a generation brings."""
+
+    def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
+        super().__init__(settings, rng)
+        self.leading = False
+        """This member is the leader of its generation, and watches the group's topics."""
+        self.again: str | None = None
+        """Why another rebalance is due as soon as this one is complete."""
+        self._dealt: ClusterTopics | None = None
+        self._target: frozenset[TopicPartition] = frozenset()
+        self._revoked: frozenset[TopicPartition] = frozenset()
+        self._adopting = False
+
+    # --- JoinGroup succeeded --------------------------------------------------------------------
+
+    def joined(self, response: JoinGroupResponse, now: float) -> None:
+        self.member_id, self.generation = response.member_id, response.generation_id
+        self.heartbeats.start(now)
+        self.again = None
+        self.stop_leading()
+        kind, protocol = response.protocol_type, response.protocol_name
+        if kind not in (None, PROTOCOL_TYPE) or protocol not in self.settings.protocols:
+            self._disagree(f"the group runs {kind or PROTOCOL_TYPE}/{protocol}", now)
+            return
+        self.protocol = protocol
+        if response.leader != response.member_id:
+            self._send_sync({})
+            return
+        members = self._read_members(response)
+        self.leading = True
+        topics = frozenset(topic for said in members.values() for topic in said.topics)
+        self.emit(WatchTopics(topics))
+        if response.skip_assignment:  # a static leader came back; its group goes on (KIP-814)
+            self._send_sync({})
+            return
+        self.move(MemberState.ASSIGNING, f"leader of generation {self.generation}")
+        self.emit(MakeAssignment(self.start(Role.ASSIGN), protocol, members))
+
+    def _disagree(self, why: str, now: float) -> None:
+        offered = ", ".join(self.settings.protocols)
+        error = InconsistentGroupProtocolError(
+            f"{escaped(why)}, and this member offers {offered}: give all members of the group an "
+            "assignor in common in partition_assignment_strategy"
+        )
+        self.fail(error, now, leave=True)
+
+    def _read_members(self, response: JoinGroupResponse) -> dict[str, Subscription]:
+        """A member whose metadata cannot be read gets nothing, and the others go on."""
+        members = {}
+        for member in response.members:
+            try:
+                said = read_subscription(member.metadata, member.group_instance_id)
+            except MessageDecodeError as error:
+                logger.warning(
+                    "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
+                    self.settings.group_id,
+                    escaped(member.member_id),
+                    error,
+                )
+                said = Subscription(topics=(), group_instance_id=member.group_instance_id)
+            members[member.member_id] = said
+        return members
+
+    def stop_leading(self) -> None:
+        if self.leading:
+            self.leading = False
+            self._dealt = None
+            self.emit(WatchTopics(frozenset()))
+
+    def assignment_made(self, event: AssignmentMade) -> None:
+        self._dealt = event.topics
+        self._send_sync(dict(event.assignments))
+
+    def topics_changed(self, topics: ClusterTopics, now: float) -> None:
+        """The leader deals anew when the group's topics are not what it dealt."""
+        if not self.leading:
+            return
+        dealt, self._dealt = self._dealt, topics
+        if dealt is None or dealt == topics:
+            return
+        names = dealt.partitions.keys() | topics.partitions.keys()
+        changes = [
+            f"{escaped(name)} {dealt.partitions.get(name, 0)} -> {topics.partitions.get(name, 0)}"
+            for name in sorted(names)
+            if dealt.partitions.get(name, 0) != topics.partitions.get(name, 0)
+        ]
+        self.want_rebalance(f"partitions changed: {', '.join(changes[:20]) or 'racks'}", now)
+
+    def want_rebalance(self, reason: str, now: float) -> None:
+        """Something other than the coordinator asks for a rebalance."""
+        match self.state:
+            case MemberState.STABLE:
+                self.rejoin(reason, now)
+            case MemberState.ASSIGNING | MemberState.SYNCING | MemberState.RECONCILING:
+                self.again = reason
+            case _:
+                pass  # one is under way, or there is no membership
+
+    # --- SyncGroup ------------------------------------------------------------------------------
+
+    def _send_sync(self, assignments: dict[str, tuple[TopicPartition, ...]]) -> None:
+        self.move(MemberState.SYNCING, f"generation {self.generation}")
+        self.emit(
+            SyncGroup(
+                token=self.start(Role.SYNC),
+                member_id=self.member_id,
+                generation=self.generation,
+                protocol=self.protocol or "",
+                assignments=assignments,
+            )
+        )
+
+    def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
+        code = response.error_code
+        words = f"SyncGroup was answered {error_name(code)}"
+        match action_for(ApiKey.SYNC_GROUP, code):
+            case Action.PROCEED:
+                self._synced(response, now)
+            case Action.REJOIN:
+                self.restart("the group began another rebalance", now)
+            case Action.REDISCOVER:
+                self.emit(DropCoordinator(words))
+                self.restart(words, now, wait=True)
+            case Action.LOSE_MEMBER:
+                self.lose(words, now)
+            case Action.LOSE_GENERATION:
+                self.lose(words, now, keep_member_id=True)
+            case Action.FENCED | Action.FAIL:
+                inconsistent = code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                self.fail(failure(ApiKey.SYNC_GROUP, code), now, leave=inconsistent)
+            case _:
+                self.restart(words, now, wait=True)
+
+    def _synced(self, response: SyncGroupResponse, now: float) -> None:
+        kind, protocol = response.protocol_type, response.protocol_name
+        if kind not in (None, PROTOCOL_TYPE) or protocol not in (None, self.protocol):
+            self._disagree(f"the group runs {kind}/{protocol}", now)
+            return
+        try:
+            assigned, _ = read_assignment(response.assignment)
+        except MessageDecodeError as error:
+            self.fail(error, now, leave=True)
+            return
+        wanted = self.topics or frozenset()
+        strange = frozenset(tp for tp in assigned if tp.topic not in wanted)
+        if strange and wanted != self.joined_topics:
+            self.restart("the subscription changed during the rebalance", now)
+            return
+        if strange:
+            logger.warning(
+                "[%s] the leader assigned topics that are not subscribed to, ignored: %s",
+                self.settings.group_id,
+                describe(strange),
+            )
+        self._target = frozenset(assigned) - strange
+        self._revoked = frozenset()
+        self.move(MemberState.RECONCILING, f"assigned {describe(self._target)}")
+        self.await_poll()
+
+    # --- the callbacks --------------------------------------------------------------------------
+
+    def reconcile(self, now: float) -> None:
+        """The caller is inside poll(): take away first, then give."""
+        if self.began_at is None:
+            self.began_at, self.before = now, self.owned
+        self._adopting = False
+        self._revoked = self.owned - self._target
+        if self._revoked:
+            self.owned_after = self.owned - self._revoked
+            self.emit(CallRevoked(self.start(Role.CALLBACK), self._revoked))
+        else:
+            self._adopt()
+
+    def _adopt(self) -> None:
+        self._adopting = True
+        added = self._target - self.owned
+        self.owned = self.owned_after = self._target
+        self.emit(
+            CallAssigned(
+                token=self.start(Role.CALLBACK),
+                added=added,
+                assignment=self._target,
+                protocol=self.protocol or "",
+                generation=self.generation,
+            )
+        )
+
+    def reconciled(self, now: float) -> None:
+        """A callback after SyncGroup has ended."""
+        if not self.in_generation:
+            self.rejoin(self.join_reason, now)
+            return
+        if not self._adopting:
+            self._adopt()
+            return
+        self._record(now)
+        if self._revoked:
+            # What was given up is dealt in a second round, which nobody has to poll for.
+            self.due_at = self.began_at = now
+            self.before = self.owned
+            self.restart(f"gave up {describe(self._revoked)}", now)
+            return
+        again, self.again = self.again, None
+        self.move(MemberState.STABLE, f"generation {self.generation}")
+        if self.topics != self.joined_topics:
+            again = "the subscription changed"
+        if again is not None:
+            self.rejoin(again, now)
+
+    def _record(self, now: float) -> None:
+        """Log the rebalance, once, and remember it."""
+        began = now if self.began_at is None else self.began_at
+        record = RebalanceRecord(
+            at=now,
+            reason=self.join_reason,
+            generation=self.generation,
+            protocol=self.protocol or "",
+            gained=self.owned - self.before,
+            lost=self.before - self.owned,
+            assignment=self.owned,
+            seconds=now - began,
+            waited=max(0.0, began - self.due_at),
+        )
+        self.history.append(record)
+        self.settled()
+        logger.info(
+            "[%s] rebalanced in %.3f s%s: generation %d, %s%s, gained %s, lost %s, now %d "
+            "partitions; reason: %s",
+            self.settings.group_id,
+            record.seconds,
+            f" ({record.waited:.3f} s after it was due)" if record.waited >= 0.001 else "",
+            record.generation,
+            record.protocol,
+            ", leader" if self.leading else "",
+            describe(record.gained),
+            describe(record.lost),
+            len(record.assignment),
+            escaped(record.reason),
+        )

@@ -1,0 +1,40 @@
+"""Partitions and names in words, safe to log: what comes from others is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.types import TopicPartition
+
+_MANY = 20
+
+
+def escaped(text: str) -> str:
+    """Without control characters, so that a name cannot forge a line of the log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def describe(partitions: Iterable[TopicPartition]) -> str:
+    """Such as ``"orders 0-3, 5; flights 1"``; ``"none"`` when there are none."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    if not topics:
+        return "none"
+    shown = [
+        f"{escaped(topic)} {', '.join(_runs(numbers))}"
+        for topic, numbers in list(topics.items())[:_MANY]
+    ]
+    if len(topics) > _MANY:
+        shown.append(f"{len(topics) - _MANY} more topics")
+    return "; ".join(shown)
+
+
+def _runs(numbers: list[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in runs]

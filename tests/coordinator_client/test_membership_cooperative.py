@@ -1,0 +1,124 @@
+"""The machine of the classic protocol, cooperative rebalances (KIP-429)."""
+
+from __future__ import annotations
+
+from kohort.coordinator_client._commands import CallAssigned, CallLost, CallRevoked, JoinGroup
+from kohort.coordinator_client._state import MemberState
+from tests.coordinator_client.scripts import Script, parts
+
+
+def _stable(*numbers: int) -> Script:
+    script = Script(cooperative=True, protocols=("cooperative-sticky",))
+    script.subscribe()
+    script.poll()
+    script.join_answer(protocol="cooperative-sticky")
+    script.sync_answer(parts(*numbers))
+    script.poll()
+    script.called_back(CallAssigned)
+    return script
+
+
+def test_a_cooperative_member_joins_again_with_what_it_owns() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    assert script.state is MemberState.JOINING
+    assert not script.has(CallRevoked)
+    join = script.take(JoinGroup)
+    assert (join.owned, join.generation) == (parts(0, 1), 1)
+    assert script.machine.owned == parts(0, 1)
+
+
+def test_only_what_moves_is_revoked_after_sync_and_a_second_round_follows_at_once() -> None:
+    script = _stable(0, 1, 2)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.sync_answer(parts(0, 1))
+    assert script.machine.owned == parts(0, 1, 2)
+    script.poll()
+    assert script.machine.owned == parts(0, 1, 2), "the old assignment is visible in the callback"
+    assert script.called_back(CallRevoked) == parts(2)
+    assert script.called_back(CallAssigned) == frozenset()
+    assert script.state is MemberState.JOINING, "nobody has to poll for the second round"
+    join = script.take(JoinGroup)
+    assert (join.owned, join.generation) == (parts(0, 1), 2)
+    script.commands.append(join)
+    script.join_answer(generation=3, protocol="cooperative-sticky")
+    script.sync_answer(parts(0, 1))
+    script.poll()
+    assert script.called_back(CallAssigned) == frozenset()
+    assert script.state is MemberState.STABLE
+    assert [(r.gained, r.lost) for r in script.machine.history] == [
+        (parts(0, 1, 2), frozenset()),
+        (frozenset(), parts(2)),
+        (frozenset(), frozenset()),
+    ]
+
+
+def test_only_what_is_new_is_assigned() -> None:
+    script = _stable(0)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.sync_answer(parts(0, 5))
+    script.poll()
+    assert script.called_back(CallAssigned) == parts(5)
+    assert script.machine.owned == parts(0, 5)
+    assert script.state is MemberState.STABLE
+
+
+def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
+    script = _stable(0, 1)
+    script.machine.owned |= parts(0, topic="u")
+    script.subscribe("u")
+    script.poll()
+    assert script.state is MemberState.REVOKING
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    assert script.take(JoinGroup).owned == parts(0, topic="u")
+
+
+def test_a_membership_lost_while_joining_is_lost_at_the_next_poll() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(25)
+    assert script.state is MemberState.JOIN_PENDING
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert script.take(JoinGroup).owned == frozenset()
+
+
+def test_a_sync_that_another_rebalance_overtakes_keeps_the_partitions() -> None:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.sync_answer(error_code=27)
+    join = script.take(JoinGroup)
+    assert (join.owned, join.generation) == (parts(0, 1), 2)
+
+
+def test_heartbeats_show_a_joining_member_that_its_coordinator_is_there() -> None:
+    script = _stable(0)
+    script.beat(27)
+    script.poll()
+    assert script.state is MemberState.JOINING
+    for code in (27, 22, 25):
+        script.beat(code)
+        assert script.state is MemberState.JOINING
+    assert script.machine.generation == 1
+
+
+def test_a_membership_lost_during_the_revoked_callback_loses_the_rest() -> None:
+    script = _stable(0, 1, 2)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.sync_answer(parts(0, 1))
+    script.poll()
+    script.beat(25)
+    assert script.called_back(CallRevoked) == parts(2)
+    assert script.machine.owned == parts(0, 1)
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)

@@ -1,0 +1,388 @@
+"""The machine of the classic protocol, eager rebalances: joining, leading, following."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kohort.coordinator_client._commands import (
+    AwaitPoll,
+    CallAssigned,
+    CallLost,
+    CallRevoked,
+    Cancel,
+    Heartbeat,
+    JoinGroup,
+    MakeAssignment,
+    SyncGroup,
+    WatchTopics,
+)
+from kohort.coordinator_client._events import RejoinRequested, TopicsChanged
+from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from tests.coordinator_client.scripts import Script, parts
+
+
+def test_nothing_is_sent_before_the_caller_polls() -> None:
+    script = Script()
+    script.subscribe()
+    assert script.state is MemberState.JOIN_PENDING
+    assert [type(command) for command in script.commands] == [AwaitPoll]
+    assert script.machine.next_deadline() is None
+    script.poll()
+    join = script.take(JoinGroup)
+    assert (join.member_id, join.generation, join.topics, join.owned) == (
+        "",
+        -1,
+        frozenset({"t"}),
+        frozenset(),
+    )
+
+
+def test_the_member_id_handshake_joins_again_at_once_with_the_id_given() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(79, member_id="given")
+    assert script.take(JoinGroup).member_id == "given"
+    assert script.state is MemberState.JOINING
+
+
+def test_a_follower_syncs_with_nothing_and_owns_what_it_gets() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(generation=7)
+    sync = script.take(SyncGroup)
+    assert (sync.generation, sync.member_id, sync.protocol, sync.assignments) == (
+        7,
+        "me",
+        "range",
+        {},
+    )
+    script.commands.append(sync)
+    script.sync_answer(parts(0, 1))
+    assert script.state is MemberState.RECONCILING
+    assert script.machine.owned == frozenset()
+    script.poll()
+    assigned = script.take(CallAssigned)
+    assert (assigned.added, assigned.assignment) == (parts(0, 1), parts(0, 1))
+    assert script.machine.owned == parts(0, 1), "the listener sees the new assignment"
+
+
+def test_the_leader_deals_what_the_members_said_and_hands_it_in() -> None:
+    script = Script()
+    script.to_joining()
+    members = {"me": Subscription(("t",)), "other": Subscription(("t", "u"))}
+    script.join_answer(leader="me", members=members)
+    assert script.state is MemberState.ASSIGNING
+    assert script.take(WatchTopics).topics == {"t", "u"}
+    make = script.take(MakeAssignment)
+    assert make.members == members
+    script.commands.append(make)
+    script.deal({"me": parts(0), "other": parts(1)})
+    assert script.state is MemberState.SYNCING
+    assert script.take(SyncGroup).assignments == {
+        "me": tuple(parts(0)),
+        "other": tuple(parts(1)),
+    }
+
+
+def test_a_static_leader_that_came_back_does_not_deal() -> None:
+    script = Script(static=True)
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))}, skip_assignment=True)
+    assert script.state is MemberState.SYNCING
+    assert script.take(SyncGroup).assignments == {}
+    assert script.machine.leading
+
+
+def test_assigned_is_called_even_when_nothing_is() -> None:
+    script = Script()
+    script.to_syncing()
+    script.sync_answer()
+    script.poll()
+    assert script.called_back(CallAssigned) == frozenset()
+    assert script.state is MemberState.STABLE
+
+
+def test_a_rebalance_is_flagged_and_waits_for_the_caller() -> None:
+    script = Script()
+    script.to_stable()
+    assert not script.machine.rebalance_flagged
+    script.beat(27)
+    assert script.state is MemberState.JOIN_PENDING
+    assert script.machine.rebalance_flagged
+    assert script.machine.owned == parts(0, 1)
+    script.beat(27)
+    script.beat(27)
+    assert [type(command) for command in script.commands] == [AwaitPoll]
+
+
+def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(27)
+    script.poll()
+    assert script.state is MemberState.REVOKING
+    assert script.machine.owned == parts(0, 1), "commits still count in the callback"
+    script.beat(27)
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    join = script.take(JoinGroup)
+    assert (join.member_id, join.owned) == ("me", frozenset())
+    script.commands.append(join)
+    script.join_answer(generation=2)
+    script.sync_answer(parts(1, 2))
+    script.poll()
+    assert script.called_back(CallAssigned) == parts(1, 2)
+    record = script.machine.history[-1]
+    assert (record.gained, record.lost, record.generation) == (parts(2), parts(0), 2)
+
+
+def test_revoked_is_not_called_with_nothing() -> None:
+    script = Script()
+    script.to_syncing()
+    script.sync_answer()
+    script.poll()
+    script.called_back(CallAssigned)
+    script.beat(27)
+    script.poll()
+    assert script.state is MemberState.JOINING
+    assert not script.has(CallRevoked)
+
+
+def test_join_and_sync_go_on_when_the_caller_has_left_poll() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer()
+    script.sync_answer(error_code=27)
+    assert script.state is MemberState.JOINING
+    script.join_answer(generation=2)
+    script.sync_answer(parts(3))
+    assert script.state is MemberState.RECONCILING
+    assert not script.has(CallAssigned), "callbacks wait for the next poll"
+    script.poll()
+    assert script.called_back(CallAssigned) == parts(3)
+
+
+def test_heartbeats_go_on_between_join_and_sync_and_in_the_callbacks() -> None:
+    script = Script()
+    script.to_syncing()
+    script.beat()
+    script.sync_answer(parts(0))
+    script.beat()
+    script.poll()
+    script.beat()
+    script.called_back(CallAssigned)
+    script.beat()
+    assert script.state is MemberState.STABLE
+
+
+def test_a_heartbeat_of_an_earlier_generation_says_nothing_of_this_one() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(27)
+    script.wait(3)
+    stale = script.take(Heartbeat)
+    script.poll()
+    script.called_back(CallRevoked)
+    script.join_answer(generation=2)
+    script.commands.append(stale)
+    script.heartbeat_answer(22)
+    assert script.state is MemberState.SYNCING
+    assert script.machine.generation == 2
+
+
+def test_a_rebalance_asked_for_in_the_callback_follows_at_once() -> None:
+    script = Script()
+    script.to_reconciling()
+    script.poll()
+    script.feed(RejoinRequested("an extra round"))
+    script.called_back(CallAssigned)
+    assert script.state is MemberState.JOIN_PENDING
+    assert script.machine.join_reason == "an extra round"
+
+
+def test_a_new_subscription_rebalances() -> None:
+    script = Script()
+    script.to_stable()
+    script.subscribe("t", "u")
+    assert script.state is MemberState.JOIN_PENDING
+    script.poll()
+    script.called_back(CallRevoked)
+    assert script.take(JoinGroup).topics == {"t", "u"}
+
+
+def test_the_same_subscription_again_changes_nothing() -> None:
+    script = Script()
+    script.to_stable()
+    script.subscribe("t")
+    assert script.state is MemberState.STABLE
+
+
+def test_a_subscription_changed_after_joining_is_joined_with_afterwards() -> None:
+    script = Script()
+    script.to_joining()
+    script.subscribe("t", "u")
+    script.join_answer()
+    script.sync_answer(parts(0))
+    script.poll()
+    script.called_back(CallAssigned)
+    assert script.state is MemberState.JOIN_PENDING
+    assert script.machine.join_reason == "the subscription changed"
+
+
+def test_an_assignment_for_an_outdated_subscription_is_not_taken() -> None:
+    script = Script()
+    script.to_joining()
+    script.subscribe("u")
+    script.join_answer()
+    script.sync_answer(parts(0))
+    assert script.state is MemberState.JOINING
+    assert script.take(JoinGroup).topics == {"u"}
+
+
+def test_topics_never_subscribed_to_are_not_taken_from_a_leader(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script()
+    script.to_syncing()
+    script.sync_answer(parts(0) | parts(1, topic="x\ny"))
+    assert "x\\ny 1" in caplog.text
+    script.poll()
+    assert script.called_back(CallAssigned) == parts(0)
+
+
+def test_the_leader_deals_again_when_partitions_are_added() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    script.deal({"me": parts(0, 1, 2, 3)})
+    script.sync_answer(parts(0, 1, 2, 3))
+    script.poll()
+    script.called_back(CallAssigned)
+    script.feed(TopicsChanged(ClusterTopics({"t": 4})))
+    assert script.state is MemberState.STABLE
+    script.feed(TopicsChanged(ClusterTopics({"t": 6})))
+    assert script.state is MemberState.JOIN_PENDING
+    assert script.machine.join_reason == "partitions changed: t 4 -> 6"
+
+
+def test_a_follower_leaves_watching_to_the_leader() -> None:
+    script = Script()
+    script.to_stable()
+    script.feed(TopicsChanged(ClusterTopics({"t": 9})))
+    assert script.state is MemberState.STABLE
+
+
+def test_a_member_with_an_unreadable_subscription_gets_nothing_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script()
+    script.to_joining()
+    members = {"me": Subscription(("t",)), "odd": Subscription(("t",))}
+    command = script.take(JoinGroup)
+    script.commands.append(command)
+    from kohort.protocol.messages import JoinGroupResponse
+
+    Member = JoinGroupResponse.JoinGroupResponseMember
+    script.take(JoinGroup)
+    script.answer(
+        command,
+        JoinGroupResponse(
+            generation_id=1,
+            protocol_name="range",
+            leader="me",
+            member_id="me",
+            members=[
+                Member(
+                    member_id="me", metadata=b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+                ),
+                Member(member_id="odd", metadata=b"\x00"),
+            ],
+        ),
+    )
+    made = script.take(MakeAssignment)
+    assert made.members.keys() == members.keys()
+    assert made.members["odd"].topics == ()
+    assert "odd" in caplog.text
+
+
+def test_each_rebalance_is_logged_once_with_what_it_brought(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    script = Script()
+    script.to_stable(0, 1, 2)
+    script.beat(27)
+    script.now += 0.5
+    script.poll()
+    script.now += 0.25
+    script.called_back(CallRevoked)
+    script.join_answer(generation=2)
+    script.sync_answer(parts(2, 3))
+    script.poll()
+    script.called_back(CallAssigned)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert len(lines) == 2
+    assert lines[1] == (
+        "[g] rebalanced in 0.250 s (0.500 s after it was due): generation 2, range, gained t 3, "
+        "lost t 0-1, now 2 partitions; reason: the group rebalances"
+    )
+
+
+def test_a_lost_membership_calls_lost_at_the_next_poll_and_joins_anew() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(25)
+    assert script.state is MemberState.JOIN_PENDING
+    assert (script.machine.generation, script.machine.member_id) == (-1, "")
+    assert script.machine.next_deadline() is None, "no heartbeats without a membership"
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert script.machine.owned == frozenset()
+    assert script.take(JoinGroup).member_id == ""
+
+
+def test_an_old_generation_keeps_its_member_id() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(22)
+    script.poll()
+    script.called_back(CallLost)
+    assert script.take(JoinGroup).member_id == "me"
+
+
+def test_a_membership_lost_during_the_revoked_callback_joins_anew_after_it() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(27)
+    script.poll()
+    script.beat(25)
+    assert script.state is MemberState.REVOKING
+    script.called_back(CallRevoked)
+    assert script.take(JoinGroup).member_id == ""
+
+
+def test_a_membership_lost_during_the_assigned_callback_is_lost_after_it() -> None:
+    script = Script()
+    script.to_reconciling()
+    script.poll()
+    script.beat(25)
+    script.called_back(CallAssigned)
+    assert script.state is MemberState.JOIN_PENDING
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+
+
+def test_a_membership_lost_while_the_assignor_runs_makes_its_result_stale() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    made = script.take(MakeAssignment)
+    script.beat(25)
+    assert script.take(Cancel).token == made.token
+    assert script.state is MemberState.JOINING
+    script.commands.append(made)
+    script.deal({"me": parts(0)})
+    assert script.state is MemberState.JOINING
+    assert not script.has(SyncGroup)

@@ -1,0 +1,38 @@
+"""The table of states."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.coordinator_client._state import TRANSITIONS, MemberState, StateCell
+
+
+def test_every_state_is_in_the_table_and_has_its_paragraph() -> None:
+    assert set(TRANSITIONS) == set(MemberState)
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached = {MemberState.UNSUBSCRIBED}
+    todo = [MemberState.UNSUBSCRIBED]
+    while todo:
+        for follower in TRANSITIONS[todo.pop()] - reached:
+            reached.add(follower)
+            todo.append(follower)
+    assert reached == set(MemberState)
+    assert all(TRANSITIONS[state] for state in MemberState)
+
+
+def test_every_state_of_a_member_leads_out_of_the_group() -> None:
+    for state in MemberState:
+        if state in (MemberState.UNSUBSCRIBED, MemberState.FAILED):
+            continue
+        assert state is MemberState.LEAVING or MemberState.LEAVING in TRANSITIONS[state]
+
+
+def test_a_transition_outside_the_table_is_refused_and_changes_nothing() -> None:
+    cell = StateCell("g")
+    with pytest.raises(RuntimeError, match="UNSUBSCRIBED to STABLE"):
+        cell.move(MemberState.STABLE, "a mistake")
+    assert cell.state is MemberState.UNSUBSCRIBED
+    cell.move(MemberState.JOIN_PENDING, "subscribed")
+    assert cell.state is MemberState.JOIN_PENDING
