@@ -201,7 +201,7 @@ class Response(Message):
     __slots__ = ()
 
 
-ResponseT = TypeVar("ResponseT", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response, covariant=True)
 
 
 class Request(Message, Generic[ResponseT]):

@@ -1,7 +1,8 @@
 """ListOffsets (API key 2): look up offsets by timestamp.
 
-Negative timestamps name places in the log: -1 latest, -2 earliest, -3 that of the largest timestamp (version 7), -4 earliest local
-(version 8), -5 last tiered (version 9), -6 earliest pending upload (version 11).
+Negative timestamps name places in the log: -1 latest, -2 earliest, -3 that of the largest
+timestamp (version 7), -4 earliest local (version 8), -5 last tiered (version 9), -6 earliest
+pending upload (version 11).
 """
 
 from __future__ import annotations

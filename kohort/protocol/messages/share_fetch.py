@@ -57,7 +57,6 @@ class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2",
 
     class FetchPartition(Struct):
         partition_index: Int32 = field(default=0)
-        partition_max_bytes: Int32 = field("1-0", default=0)
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field(
             default_factory=list
         )

@@ -1,0 +1,49 @@
+"""The golden files of the protocol, read once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+class Golden(NamedTuple):
+    """One frame that went between a client and Apache Kafka, without its length prefix."""
+
+    name: str
+    api_key: int
+    version: int
+    is_request: bool
+    frame: bytes
+    json: dict[str, Any]
+    header: dict[str, Any]
+
+
+@cache
+def load(name: str) -> Any:
+    """A JSON file of ``tests/data``."""
+    return json.loads((DATA / name).read_text())
+
+
+@cache
+def golden_frames() -> list[Golden]:
+    """Every captured request and response."""
+    found = []
+    for number, entry in enumerate(load("wire_frames.json")["frames"]):
+        for kind, version in (("req", entry["ver"]), ("resp", entry["resp_ver"])):
+            found.append(
+                Golden(
+                    f"{entry['client']}-{entry['api']}-v{version}-{kind}-{number}",
+                    entry["key"],
+                    version,
+                    kind == "req",
+                    base64.b64decode(entry[kind]),
+                    entry[f"{kind}_json"],
+                    entry["req_header"],
+                )
+            )
+    return found

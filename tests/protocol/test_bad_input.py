@@ -1,0 +1,156 @@
+"""Lengths that lie and frames that were mutated: a typed error, and nothing allocated for them."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+
+import pytest
+
+from kohort.errors import MessageDecodeError
+from kohort.protocol import api, decode, decode_request, decode_response, encode
+from kohort.protocol.messages import (
+    FetchResponse,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from tests.protocol._data import Golden, golden_frames
+
+LIES = [
+    *(struct.pack(">i", n) for n in (0x7FFFFFFF, -1, -0x80000000, 0x7FFF, 0x00FFFFFF, 1_000_000)),
+    b"\x7f\xff",
+    *(b"\x80\x80\x04", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01"),  # varints
+]
+
+ALLOWED = 64
+"""Bytes of objects that one byte of a frame may become; an empty structure is the worst case."""
+
+
+def _decode(golden: Golden, frame: bytes) -> None:
+    if golden.is_request:
+        decode_request(frame)
+    else:
+        decode_response(api(golden.api_key).response, golden.version, frame)
+
+
+def _some_frames() -> list[Golden]:
+    """One request and one response of each API that a consumer lives on."""
+    chosen = {}
+    for golden in golden_frames():
+        if golden.api_key in (0, 1, 3, 8, 9, 11, 14, 18, 68) and len(golden.frame) < 2000:
+            # ApiVersions' answers are long, and one is like the other.
+            chosen[golden.api_key, golden.is_request, golden.api_key != 18 and golden.version] = (
+                golden
+            )
+    return list(chosen.values())
+
+
+@pytest.mark.parametrize("golden", _some_frames(), ids=lambda golden: str(golden[0]))
+def test_a_length_that_lies_costs_no_memory(golden: Golden) -> None:
+    _decode(golden, golden.frame)  # compiles the codec
+    start = 8 if golden.is_request else 4
+    refused = 0
+    tracemalloc.start()
+    try:
+        for at in range(start, len(golden.frame)):
+            for lie in LIES:
+                frame = golden.frame[:at] + lie + golden.frame[at + len(lie) :]
+                tracemalloc.reset_peak()
+                before, _ = tracemalloc.get_traced_memory()
+                try:
+                    _decode(golden, frame)
+                except MessageDecodeError:
+                    refused += 1
+                _, peak = tracemalloc.get_traced_memory()
+                assert peak - before < 20_000 + ALLOWED * len(frame)
+    finally:
+        tracemalloc.stop()
+    assert refused > 0
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_count_is_held_against_the_least_size_of_its_elements(version: int) -> None:
+    topics = [MetadataRequest.MetadataRequestTopic(name="") for _ in range(1000)]
+    data = bytearray(encode(MetadataRequest(topics=topics), version))
+    count = b"\x00\x00\x03\xe8" if version == 4 else b"\xe9\x07"
+    lie = b"\x00\x00\x07\xff" if version == 4 else b"\xff\x0f"
+    assert data.startswith(count)
+    data[: len(count)] = lie
+    with pytest.raises(MessageDecodeError, match=r"topics: a length of 204\d where"):
+        decode(MetadataRequest, version, data)
+
+
+@pytest.mark.parametrize("cut", range(60))
+def test_a_frame_that_ends_early_is_an_error(cut: int) -> None:
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="localhost", port=9092)
+    for version in (0, 5, 9, 13):
+        data = encode(MetadataResponse(brokers=[broker]), version)
+        if cut < len(data):
+            with pytest.raises(MessageDecodeError):
+                decode(MetadataResponse, version, data[:cut])
+
+
+def test_records_that_would_reach_beyond_the_frame_are_an_error() -> None:
+    part = FetchResponse.PartitionData(records=b"r" * 10)
+    message = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[part])])
+    data = encode(message, 11)
+    assert data.count(b"\x00\x00\x00\x0arrrrrrrrrr") == 1
+    for length in (11, 0x7FFFFFFF):
+        lie = data.replace(b"\x00\x00\x00\x0arr", struct.pack(">i", length) + b"rr")
+        with pytest.raises(MessageDecodeError, match=f"records: a length of {length} where 10"):
+            decode(FetchResponse, 11, lie)
+
+
+@pytest.mark.parametrize("varint", [b"\x80" * 5 + b"\x01", b"\xff\xff\xff\xff\x7f", b"\x80" * 200])
+def test_a_varint_of_more_than_32_bits_is_an_error(varint: bytes) -> None:
+    with pytest.raises(MessageDecodeError, match="a varint of more than 32 bits"):
+        decode(FindCoordinatorRequest, 3, varint)
+
+
+def _mutate(frame: bytes, rng: random.Random) -> bytes:
+    data = bytearray(frame)
+    for _ in range(rng.choice((1, 1, 1, 2, 4, 8))):
+        at = rng.randrange(len(data)) if data else 0
+        match rng.randrange(6):
+            case 0 if data:
+                data[at] ^= 1 << rng.randrange(8)
+            case 1 if data:
+                data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            case 2:
+                del data[at:]
+            case 3:
+                del data[at : at + rng.randrange(1, 9)]
+            case 4:
+                data[at:at] = rng.randbytes(rng.randrange(1, 9))
+            case _:
+                lie = rng.choice(LIES)
+                data[at : at + len(lie)] = lie
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mutated_frame_decodes_or_is_a_decode_error(seed: int) -> None:
+    rng = random.Random(seed)
+    frames = golden_frames()
+    refused = 0
+    for _ in range(500):
+        golden = rng.choice(frames)
+        frame = _mutate(golden.frame, rng)
+        try:
+            _decode(golden, frame)
+        except MessageDecodeError:
+            refused += 1
+    assert refused > 200
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_is_a_decode_error(seed: int) -> None:
+    rng = random.Random(seed)
+    for golden in golden_frames()[:: rng.randrange(3, 7)]:
+        noise = golden.frame[:8] + rng.randbytes(rng.randrange(200))
+        try:
+            _decode(golden, noise)
+        except MessageDecodeError:
+            continue
