@@ -56,12 +56,14 @@ class PartitionState:
     """The latest error of a fetch or look-up; None again after the next success."""
 
     @property
-    def positioned(self) -> bool:
-        return self.position is not None
+    def deliverable(self) -> bool:
+        """What is there of it may be handed to the caller."""
+        return not self.paused and not self.pending_revocation
 
     @property
     def fetchable(self) -> bool:
-        return self.position is not None and not self.paused and not self.pending_revocation
+        """More of it may be asked for."""
+        return self.position is not None and self.deliverable
 
     def move_to(self, offset: int, leader_epoch: int) -> None:
         """Start anew at an offset, with nothing fetched beyond it."""

@@ -216,7 +216,7 @@ class SubscriptionState:
         """
         with self.lock:
             state = self.current(tp, epoch)
-            if state is None or state.positioned:
+            if state is None or state.position is not None:
                 return False
             state.move_to(offset, leader_epoch)
             state.last_error = None

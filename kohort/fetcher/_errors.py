@@ -1,0 +1,71 @@
+"""What an error code in the answer about one partition means for that partition."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from kohort.errors import (
+    CorruptBatchError,
+    ErrorCode,
+    KafkaError,
+    OffsetOutOfRangeError,
+    broker_error,
+)
+from kohort.types import TopicPartition
+
+
+class Then(Enum):
+    """What happens after a failure."""
+
+    RETRY = "retry"
+    """It passes by itself: tried again after a pause, and nobody is told."""
+    RAISE = "raise"
+    """Tried again after a pause as well, but the caller is told each time."""
+    STAND = "stand"
+    """Only the caller can go on from here: raised until the partition is sought elsewhere."""
+
+
+class Failure(NamedTuple):
+    """What went wrong with one partition."""
+
+    error: KafkaError
+    then: Then
+    refresh: bool = False
+    """The metadata is stale."""
+
+
+def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
+    """For an error code in a fetch response."""
+    where = f"fetching {tp.topic}-{tp.partition} at offset {offset}"
+    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Failure(
+            OffsetOutOfRangeError(
+                f"{where}: the log does not reach there, before its start or behind its end. "
+                f'auto_offset_reset "earliest" or "latest" would go on by itself; '
+                f"seek() or seek_to_beginning() does now"
+            ),
+            Then.STAND,
+        )
+    if code == ErrorCode.CORRUPT_MESSAGE:
+        # The broker's own log is broken; another replica may become leader and have it whole.
+        error = CorruptBatchError(
+            f"{where}: the broker finds the batch in its log corrupt. It is asked again; "
+            f"seek({tp}, ...) to a later offset passes over it",
+            topic_partition=tp,
+            offset=offset,
+        )
+        return Failure(error, Then.RAISE)
+    return _by_class(code, where)
+
+
+def lookup_failure(code: int, tp: TopicPartition) -> Failure:
+    """For an error code in an answer to ListOffsets."""
+    return _by_class(code, f"looking up an offset of {tp.topic}-{tp.partition}")
+
+
+def _by_class(code: int, where: str) -> Failure:
+    error = broker_error(code)
+    error = broker_error(code, f"{where}: {error}")
+    then = Then.RETRY if error.retriable else Then.RAISE
+    return Failure(error, then, error.refresh_metadata)

@@ -1,0 +1,299 @@
+"""The fetcher: keeps the buffer filled from all brokers, ahead of the caller."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.config import Deserialize, FetchConfig
+from kohort.errors import KafkaError, broker_error
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._completed import CompletedFetch, DecodeOptions, FailedFetch
+from kohort.fetcher._counters import FetchCounters
+from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._lanes import Lane, NodeLanes
+from kohort.fetcher._lease import SharedLease
+from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._request import (
+    MAX_VERSION,
+    Answer,
+    Ask,
+    TooSmall,
+    fetch_request,
+    read_answers,
+)
+from kohort.fetcher._resets import Resets
+from kohort.fetcher._retries import Retries
+from kohort.protocol.messages import FetchResponse
+from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.types import OffsetAndTimestamp, TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+MAX_THROTTLE = 60.0
+"""Seconds. A broker that asks for more silence than that is not believed."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Fetcher:
+    """Fetches for every partition that may be fetched, until its share of the buffer is full.
+
+    :meth:`run` does the work; :meth:`wake` has it look again and is called, in its event loop,
+    whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
+    something to drain. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
+    drains, when the fetcher waits for room: it has to see to a wake().
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        config: FetchConfig,
+        *,
+        on_ready: Callable[[], None] = _nothing,
+        on_room: Callable[[], None] | None = None,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        rng = rng or random.Random()
+        self._cluster = cluster
+        self._subscription = subscription
+        self._config = config
+        self._on_ready = on_ready
+        self._options = DecodeOptions(
+            check_crcs=config.check_crcs,
+            budget=config.decompression_max_bytes,
+            deserialize=record_deserializer(key_deserializer, value_deserializer),
+        )
+        self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
+        self.buffer = FetchBuffer(
+            subscription, max_bytes=config.fetch_max_bytes, on_room=on_room or self.wake
+        )
+        self.offsets = OffsetLookup(cluster, config, rng=rng)
+        backoff = config.retry_backoff_ms, config.retry_backoff_max_ms, rng
+        self._retries: Retries[TopicPartition] = Retries(*backoff)
+        self._node_retries: Retries[int] = Retries(*backoff)
+        self._resets = Resets(
+            cluster,
+            subscription,
+            self.offsets,
+            self.buffer,
+            Retries(*backoff),
+            on_found=self.wake,
+            on_ready=on_ready,
+        )
+        self._nodes: dict[int, NodeLanes] = defaultdict(NodeLanes)
+        self._asked: set[tuple[TopicPartition, int]] = set()
+        self._sizes: dict[TopicPartition, int] = {}
+        self._turns: dict[TopicPartition, int] = {}
+        self._turn = 0
+        self._counters = FetchCounters()
+        self._changes_seen = -1
+        self._wakeup = anyio.Event()
+        self._waiting = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Fetch until cancelled; never raises otherwise."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                self._wakeup = anyio.Event()
+                self._waiting = anyio.CancelScope(deadline=self._look(tasks))
+                with self._waiting:
+                    await self._wakeup.wait()
+
+    def wake(self) -> None:
+        """Look again at what can be fetched. Called in the event loop of :meth:`run`."""
+        self._wakeup.set()
+
+    def close(self) -> None:
+        """Drop what is buffered."""
+        self.buffer.close()
+
+    async def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """See :meth:`OffsetLookup.list_offsets`."""
+        return await self.offsets.list_offsets(timestamps, timeout=timeout)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures since the start, by the Java client's names where it has them."""
+        return self._counters.as_metrics(self.buffer.counters, self.buffer.bytes_held())
+
+    def _forget(self) -> None:
+        """Drop what is remembered of partitions that are not owned any more."""
+        self._changes_seen = self._subscription.changes
+        owned = self._subscription.assigned()
+        self._retries.keep_only(owned)
+        for memory in (self._sizes, self._turns):
+            for tp in [tp for tp in memory if tp not in owned]:
+                del memory[tp]
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _look(self, tasks: TaskGroup) -> float:
+        """Start whatever can be started; returns when to look again."""
+        now = anyio.current_time()
+        if self._changes_seen != self._subscription.changes:
+            self._forget()
+        try:
+            return min(self._resets.start(tasks, now), self._start_fetches(tasks, now))
+        except Exception:
+            # A bug, but a consumer that stops reading without a word would be a worse one.
+            logger.exception("the fetcher failed; it goes on")
+            return now + self._config.retry_backoff_max_ms / 1000
+
+    def _start_fetches(self, tasks: TaskGroup, now: float) -> float:
+        look_again = float("inf")
+        targets: list[FetchTarget] = []
+        for target in self._subscription.fetchable():
+            tp, epoch = target.topic_partition, target.epoch
+            if (tp, epoch) in self._asked:
+                continue
+            not_before = self._retries.not_before(tp, epoch)
+            if not_before > now:
+                look_again = min(look_again, not_before)
+            else:
+                targets.append(target)
+        by_node: dict[int, list[Ask]] = defaultdict(list)
+        for target in self.buffer.with_room(targets):
+            tp = target.topic_partition
+            leader = self._cluster.metadata.leader(tp)
+            if leader is None:
+                self._cluster.request_refresh()
+                look_again = min(look_again, self._retries.failed(tp, now, target.epoch))
+                continue
+            size = self._sizes.get(tp, self._config.max_partition_fetch_bytes)
+            by_node[leader.node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size))
+        max_wait = self._config.fetch_max_wait_ms / 1000
+        for node, asks in by_node.items():
+            lanes = self._nodes[node]
+            choice = lanes.choose(now, max_wait)
+            if choice.lane is None:
+                look_again = min(look_again, choice.ask_again)
+                continue
+            # Who was served last comes last: the answer may be full before it gets there.
+            asks.sort(key=lambda ask: self._turns.get(ask.topic_partition, 0))
+            self._asked.update((ask.topic_partition, ask.epoch) for ask in asks)
+            choice.lane.start(now, choice.max_wait)
+            tasks.start_soon(self._fetch, tasks, node, choice.lane, asks, choice.max_wait)
+        return look_again
+
+    async def _fetch(
+        self, tasks: TaskGroup, node: int, lane: Lane, asks: Sequence[Ask], max_wait: float
+    ) -> None:
+        """One fetch: send, wait, and put what came into the buffer."""
+        max_wait_ms = int(max_wait * 1000)
+        ready = False
+        try:
+            leased = await self._cluster.request_leased(
+                fetch_request(self._config, asks, max_wait_ms),
+                node=node,
+                purpose=lane.purpose,
+                timeout_ms=self._config.request_timeout_ms + max_wait_ms,
+                max_version=MAX_VERSION,
+            )
+            lease = SharedLease(leased)
+            try:
+                ready = self._take(node, lane, asks, leased.response, lease)
+            finally:
+                lease.release()
+        except KafkaError as error:
+            ready = self._node_failed(node, error)
+        except Exception as error:
+            logger.exception("fetching from broker %d failed", node)
+            ready = self._node_failed(node, KafkaError(f"fetching failed: {error!r}"))
+        finally:
+            lane.finish()
+            self._asked.difference_update((ask.topic_partition, ask.epoch) for ask in asks)
+        # The next fetch is on its way before anybody begins to decode what this one brought.
+        self._waiting.deadline = self._look(tasks)
+        if ready:
+            self._on_ready()
+
+    # --- taking what came -----------------------------------------------------------------------
+
+    def _take(
+        self,
+        node: int,
+        lane: Lane,
+        asks: Sequence[Ask],
+        response: FetchResponse,
+        lease: SharedLease,
+    ) -> bool:
+        """Returns True if there is something new to drain."""
+        now = anyio.current_time()
+        self._counters.answered(now - lane.sent_at)
+        if response.error_code:
+            return self._node_failed(node, broker_error(response.error_code))
+        self._node_retries.succeeded(node)
+        by_partition = {ask.topic_partition: ask for ask in asks}
+        answers = read_answers(
+            response, by_partition, options=self._options, lease=lease, largest=self._largest
+        )
+        ready = False
+        for tp, answer in answers.items():
+            ready = self._take_one(by_partition[tp], answer, now) or ready
+        pause = min(response.throttle_time_ms / 1000, MAX_THROTTLE)
+        self._counters.throttle_max = max(self._counters.throttle_max, pause)
+        if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
+            # Nothing, and before its time: such a broker must not be asked in a tight loop.
+            pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
+        lanes = self._nodes[node]
+        lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
+        return ready
+
+    def _take_one(self, ask: Ask, answer: Answer, now: float) -> bool:
+        tp = ask.topic_partition
+        if isinstance(answer, Failure):
+            return self._partition_failed(ask, answer, now)
+        self._retries.succeeded(tp)
+        if isinstance(answer, TooSmall):
+            logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
+            self._sizes[tp] = answer.max_bytes
+            return False
+        brought = not answer.exhausted
+        if brought:
+            self._turn += 1
+            self._turns[tp] = self._turn
+        return self.buffer.append(answer) and brought
+
+    def _partition_failed(self, ask: Ask, failure: Failure, now: float) -> bool:
+        tp, epoch = ask.topic_partition, ask.epoch
+        self._counters.partition_errors += 1
+        if failure.refresh:
+            self._cluster.request_refresh()
+        self._retries.failed(tp, now, epoch)
+        if failure.then is Then.RETRY:
+            logger.info("%s; trying again", failure.error)
+            self.buffer.note_error(tp, epoch, failure.error)
+            return False
+        passing = failure.then is Then.RAISE
+        return self.buffer.append(FailedFetch(tp, epoch, failure.error, passing=passing))
+
+    def _node_failed(self, node: int, error: KafkaError) -> bool:
+        """Returns True if the caller is to be told: it is not just a connection that broke."""
+        self._counters.fetch_errors += 1
+        self._cluster.request_refresh()
+        now = anyio.current_time()
+        self._nodes[node].not_before = self._node_retries.failed(node, now)
+        if error.retriable:
+            logger.info("fetching from broker %d failed: %s; trying again", node, error)
+            return False
+        logger.warning("fetching from broker %d failed: %s", node, error)
+        self.buffer.report(error)
+        return True
+
+
+def _is_empty(answer: Answer) -> bool:
+    return isinstance(answer, Failure) or (isinstance(answer, CompletedFetch) and not answer.size)

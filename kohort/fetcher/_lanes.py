@@ -1,0 +1,77 @@
+"""Which connection to a broker the next fetch goes over, and when.
+
+A broker keeps a fetch that finds nothing for ``fetch_max_wait_ms``, and it takes the requests of
+one connection strictly in order. So a partition that becomes fetchable while a fetch is parked
+(it was assigned, sought, resumed, or its buffer was full) would wait behind partitions that have
+nothing to say. Cancelling would cost the connection. Instead there are two lanes to a broker, each
+a connection with at most one fetch in flight:
+
+* the main lane, which all partitions are fetched over as long as it is free;
+* the side lane, opened the first time it is needed, for partitions that became fetchable while the
+  main lane is parked. Its long poll ends shortly before the main lane's, so that afterwards all
+  partitions meet on the main lane again.
+
+A newly fetchable partition therefore waits for 20 ms at most, unless both lanes are parked (two
+such changes within one ``fetch_max_wait_ms``): then for the rest of that time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PARKED_AFTER = 0.02
+"""Seconds. A fetch that is out for less is probably being answered: not worth a second one."""
+MEET_MARGIN = 0.05
+"""Seconds by which the side lane's long poll ends before the main lane's."""
+
+
+class Lane:
+    """A connection to a broker, with at most one fetch in flight."""
+
+    __slots__ = ("busy", "purpose", "sent_at", "until")
+
+    def __init__(self, purpose: str) -> None:
+        self.purpose = purpose
+        self.busy = False
+        self.sent_at = 0.0
+        self.until = 0.0
+
+    def start(self, now: float, max_wait: float) -> None:
+        """A fetch goes out that the broker may keep for ``max_wait`` seconds."""
+        self.busy, self.sent_at, self.until = True, now, now + max_wait
+
+    def finish(self) -> None:
+        """It was answered, or failed."""
+        self.busy = False
+
+
+class Choice(NamedTuple):
+    """The lane for a fetch and its long poll in seconds; without a lane, when to ask again."""
+
+    lane: Lane | None
+    max_wait: float = 0.0
+    ask_again: float = float("inf")
+
+
+class NodeLanes:
+    """The two lanes to one broker."""
+
+    def __init__(self) -> None:
+        self.main = Lane("fetch")
+        self.side = Lane("fetch-side")
+        self.not_before = 0.0
+        """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
+
+    def choose(self, now: float, max_wait: float) -> Choice:
+        """Where a fetch may go now."""
+        if self.not_before > now:
+            return Choice(None, ask_again=self.not_before)
+        if not self.main.busy:
+            return Choice(self.main, max_wait)
+        if self.side.busy:
+            return Choice(None)
+        parked_at = self.main.sent_at + PARKED_AFTER
+        if now < parked_at:
+            return Choice(None, ask_again=parked_at)
+        side_wait = min(max_wait, self.main.until - now - MEET_MARGIN)
+        return Choice(self.side, side_wait) if side_wait > 0 else Choice(None)

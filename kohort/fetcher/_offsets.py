@@ -1,0 +1,200 @@
+"""Offsets by timestamp, and the ends of logs: ListOffsets, asked of each partition's leader."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import anyio
+
+from kohort.config import FetchConfig
+from kohort.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
+from kohort.fetcher._cluster import Cluster, Leader
+from kohort.fetcher._errors import Failure, Then, lookup_failure
+from kohort.fetcher._retries import Retries
+from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kohort.types import OffsetAndTimestamp, TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+EARLIEST = -2
+"""In place of a timestamp: the first offset of the log."""
+LATEST = -1
+"""In place of a timestamp: the offset behind the last record (read_committed: the last stable)."""
+
+Found: TypeAlias = OffsetAndTimestamp | Failure | None
+
+
+class OffsetLookup:
+    """Asks leaders for offsets."""
+
+    def __init__(self, cluster: Cluster, config: FetchConfig, *, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._rng = rng
+
+    async def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offset at or after each timestamp (ms; or EARLIEST, LATEST); None: no such.
+
+        ``timeout`` in seconds. Retried while the error passes by itself; KafkaTimeoutError when
+        the time is up, any other error at once.
+        """
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        missing = dict(timestamps)
+        failures: dict[TopicPartition, Failure] = {}
+        config = self._config
+        retries: Retries[None] = Retries(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng
+        )
+        with anyio.move_on_after(timeout):
+            while missing:
+                for tp, result in (await self._ask_all(missing)).items():
+                    if not isinstance(result, Failure):
+                        found[tp] = result
+                        del missing[tp]
+                    elif result.then is Then.RETRY:
+                        failures[tp] = result
+                    else:
+                        raise result.error
+                if missing:
+                    now = anyio.current_time()
+                    await anyio.sleep(retries.failed(None, now) - now)
+        if missing:
+            raise _timed_out(missing, failures, timeout)
+        return found
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+        """Partitions by the broker to ask, and those that have no leader at the moment."""
+        metadata = self._cluster.metadata
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+        leaderless: list[TopicPartition] = []
+        for tp in partitions:
+            leader = metadata.leader(tp)
+            if leader is None:
+                leaderless.append(tp)
+            else:
+                by_node[leader.node].append(tp)
+        return by_node, leaderless
+
+    async def ask(
+        self, node: int, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Found]:
+        """One request to one broker; what fails is in the answer, nothing is raised."""
+        committed = self._config.isolation_level == "read_committed"
+        leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
+        try:
+            response = await self._cluster.request(
+                _request(timestamps, leaders, committed),
+                node=node,
+                # Version 1 cannot tell the last stable offset.
+                min_version=2 if committed else None,
+            )
+        except KafkaError as error:
+            self._cluster.request_refresh()
+            then = Then.RETRY if error.retriable else Then.RAISE
+            return {tp: Failure(error, then) for tp in timestamps}
+        results = _results(response, timestamps)
+        if any(isinstance(found, Failure) and found.refresh for found in results.values()):
+            self._cluster.request_refresh()
+        return results
+
+    async def _ask_all(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Found]:
+        results: dict[TopicPartition, Found] = {}
+
+        async def ask(node: int, partitions: list[TopicPartition]) -> None:
+            results.update(await self.ask(node, {tp: timestamps[tp] for tp in partitions}))
+
+        by_node, leaderless = self.by_leader(timestamps)
+        if leaderless:
+            # They may be of topics that nobody has asked the metadata for.
+            try:
+                await self._cluster.fetch_topics({tp.topic for tp in leaderless})
+            except KafkaError as error:
+                logger.debug("no metadata of %s: %s", leaderless, error)
+            else:
+                by_node, leaderless = self.by_leader(timestamps)
+        async with anyio.create_task_group() as tasks:
+            for node, partitions in by_node.items():
+                tasks.start_soon(ask, node, partitions)
+        results.update((tp, no_leader(tp)) for tp in leaderless)
+        return results
+
+
+def no_leader(tp: TopicPartition) -> Failure:
+    """The failure of a partition that nobody leads, or that the metadata does not have (yet)."""
+    return Failure(
+        LeaderNotAvailableError(f"{tp.topic}-{tp.partition} has no leader at the moment"),
+        Then.RETRY,
+        refresh=True,
+    )
+
+
+def _request(
+    timestamps: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, Leader | None],
+    committed: bool,
+) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+    for tp, timestamp in timestamps.items():
+        topic = topics.setdefault(
+            tp.topic, ListOffsetsRequest.ListOffsetsTopic(name=tp.topic, partitions=[])
+        )
+        leader = leaders[tp]
+        topic.partitions.append(
+            ListOffsetsRequest.ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=-1 if leader is None else leader.epoch,
+                timestamp=timestamp,
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=1 if committed else 0, topics=list(topics.values())
+    )
+
+
+def _results(
+    response: ListOffsetsResponse, timestamps: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Found]:
+    results: dict[TopicPartition, Found] = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if tp not in timestamps:
+                continue
+            if partition.error_code:
+                results[tp] = lookup_failure(partition.error_code, tp)
+            elif partition.offset < 0:
+                results[tp] = None
+            else:
+                results[tp] = OffsetAndTimestamp(
+                    partition.offset, partition.timestamp, partition.leader_epoch
+                )
+    for tp in timestamps:
+        if tp not in results:
+            results[tp] = no_leader(tp)  # an answer that leaves a partition out
+    return results
+
+
+def _timed_out(
+    missing: Mapping[TopicPartition, int],
+    failures: Mapping[TopicPartition, Failure],
+    timeout: float,
+) -> KafkaTimeoutError:
+    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(missing)[:5])
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    last = next((failures[tp].error for tp in missing if tp in failures), None)
+    error = KafkaTimeoutError(
+        f"the offsets of {names}{more} did not come within {timeout:g} s"
+        + (f"; the last error was: {last}" if last is not None else "")
+    )
+    error.__cause__ = last
+    return error

@@ -1,0 +1,141 @@
+"""Fetch requests and answers, and what they mean for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from kohort.config import FetchConfig
+from kohort.errors import CorruptBatchError, RecordTooLargeError
+from kohort.fetcher._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher._errors import Failure, Then, fetch_failure
+from kohort.fetcher._lease import SharedLease
+from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.records import RecordBatch, split_batches
+from kohort.types import TopicPartition
+
+MAX_VERSION = 12
+"""From version 13 on topics are told by their ids."""
+
+
+class Ask(NamedTuple):
+    """What is asked for of one partition."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class TooSmall(NamedTuple):
+    """The answer holds only a part of a batch: ask again for so many bytes."""
+
+    max_bytes: int
+
+
+Answer: TypeAlias = CompletedFetch | Failure | TooSmall
+
+
+def fetch_request(config: FetchConfig, asks: Iterable[Ask], max_wait_ms: int) -> FetchRequest:
+    """The request for these partitions, in their order as far as they can be grouped by topic."""
+    topics: dict[str, FetchRequest.FetchTopic] = {}
+    for ask in asks:
+        name, partition = ask.topic_partition
+        topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name, partitions=[]))
+        topic.partitions.append(
+            FetchRequest.FetchPartition(
+                partition=partition,
+                current_leader_epoch=ask.leader_epoch,
+                fetch_offset=ask.offset,
+                partition_max_bytes=ask.max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        isolation_level=1 if config.isolation_level == "read_committed" else 0,
+        session_id=0,
+        session_epoch=-1,
+        topics=list(topics.values()),
+    )
+
+
+def read_answers(
+    response: FetchResponse,
+    asks: Mapping[TopicPartition, Ask],
+    *,
+    options: DecodeOptions,
+    lease: SharedLease,
+    largest: int,
+) -> dict[TopicPartition, Answer]:
+    """What the response says of each partition that was asked for."""
+    answers: dict[TopicPartition, Answer] = {}
+    for topic in response.responses:
+        for data in topic.partitions:
+            ask = asks.get(TopicPartition(topic.topic, data.partition_index))
+            if ask is not None:
+                answers[ask.topic_partition] = _read(data, ask, options, lease, largest)
+    return answers
+
+
+def _read(
+    data: FetchResponse.PartitionData,
+    ask: Ask,
+    options: DecodeOptions,
+    lease: SharedLease,
+    largest: int,
+) -> Answer:
+    tp = ask.topic_partition
+    if data.error_code:
+        return fetch_failure(data.error_code, tp, ask.offset)
+    batches: list[RecordBatch] = []
+    end_error: CorruptBatchError | None = None
+    split = split_batches(data.records if data.records is not None else b"")
+    try:
+        batches.extend(split)
+    except CorruptBatchError as error:
+        end_error = error
+    if split.tail_size and not batches and end_error is None:
+        return _too_small(ask, split.tail_needs, largest)
+    if batches and batches[-1].header.next_offset <= ask.offset:
+        return Failure(
+            CorruptBatchError(
+                f"{tp.topic}-{tp.partition}: asked for offset {ask.offset}, the broker answered "
+                f"with records up to {batches[-1].header.last_offset} only. It is asked again; "
+                "if it goes on so, it is broken",
+                topic_partition=tp,
+                offset=ask.offset,
+            ),
+            Then.RAISE,
+        )
+    return CompletedFetch(
+        tp,
+        ask.epoch,
+        ask.offset,
+        batches,
+        options=options,
+        aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
+        end_error=end_error,
+        lease=lease.share() if batches else None,
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+    )
+
+
+def _too_small(ask: Ask, needs: int | None, largest: int) -> Answer:
+    # Brokers have returned a first batch whole since 0.10.1, whatever its size (KIP-74).
+    tp = ask.topic_partition
+    if ask.max_bytes >= largest:
+        size = f"of {needs} bytes" if needs else "there"
+        return Failure(
+            RecordTooLargeError(
+                f"{tp.topic}-{tp.partition}: the batch {size} at offset {ask.offset} does not "
+                f"come whole in an answer of {largest} bytes: raise fetch_max_bytes and "
+                "max_partition_fetch_bytes, or seek() past it"
+            ),
+            Then.STAND,
+        )
+    return TooSmall(min(largest, max(2 * ask.max_bytes, needs or 0)))

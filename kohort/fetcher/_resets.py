@@ -1,0 +1,122 @@
+"""Positions that a rule gives: looked up while their partitions wait."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.errors import KafkaError, NoOffsetForPartitionError
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
+from kohort.fetcher._retries import Retries
+from kohort.subscription import OffsetReset, PendingReset, SubscriptionState
+from kohort.types import OffsetAndTimestamp, TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+_TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
+
+
+class Resets:
+    """Looks up the positions of the partitions that wait for one, one request per leader."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        offsets: OffsetLookup,
+        buffer: FetchBuffer,
+        retries: Retries[TopicPartition],
+        *,
+        on_found: Callable[[], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._offsets = offsets
+        self._buffer = buffer
+        self._retries = retries
+        self._on_found = on_found
+        self._on_ready = on_ready
+        self._asked: set[tuple[TopicPartition, int]] = set()
+        self._told: dict[TopicPartition, int] = {}
+
+    def start(self, tasks: TaskGroup, now: float) -> float:
+        """Ask for whatever is due; returns when to come again."""
+        due: dict[TopicPartition, PendingReset] = {}
+        come_again = float("inf")
+        for pending in self._subscription.pending_resets():
+            tp, epoch, strategy = pending
+            if strategy is OffsetReset.NONE:
+                self._tell(pending)
+            elif (tp, epoch) not in self._asked:
+                not_before = self._retries.not_before(tp, epoch)
+                if not_before > now:
+                    come_again = min(come_again, not_before)
+                else:
+                    due[tp] = pending
+        by_node, leaderless = self._offsets.by_leader(due)
+        for tp in leaderless:
+            self._cluster.request_refresh()
+            at = self._fail(due[tp], no_leader(tp), now)
+            come_again = min(come_again, at)
+        for node, partitions in by_node.items():
+            asked = {tp: due[tp] for tp in partitions}
+            self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
+            tasks.start_soon(self._look_up, node, asked)
+        return come_again
+
+    async def _look_up(self, node: int, asked: Mapping[TopicPartition, PendingReset]) -> None:
+        try:
+            results = await self._offsets.ask(
+                node, {tp: _TIMESTAMPS[pending.strategy] for tp, pending in asked.items()}
+            )
+        except Exception as error:
+            # A bug, but no reason to take the other partitions down with it.
+            logger.exception("looking up offsets at broker %d failed", node)
+            failure = Failure(KafkaError(f"looking up offsets failed: {error!r}"), Then.RAISE)
+            results = dict.fromkeys(asked, failure)
+        finally:
+            self._asked.difference_update((tp, pending.epoch) for tp, pending in asked.items())
+        now = anyio.current_time()
+        for tp, found in results.items():
+            pending = asked[tp]
+            if isinstance(found, OffsetAndTimestamp):
+                self._found(pending, found)
+            else:
+                self._fail(pending, found or no_leader(tp), now)
+        self._on_found()
+
+    def _found(self, pending: PendingReset, found: OffsetAndTimestamp) -> None:
+        tp, epoch, strategy = pending
+        self._retries.succeeded(tp)
+        if self._subscription.set_position(tp, found.offset, found.leader_epoch, epoch=epoch):
+            logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, strategy.value)
+
+    def _fail(self, pending: PendingReset, failure: Failure, now: float) -> float:
+        tp, epoch, _ = pending
+        if failure.then is not Then.RETRY:
+            failed = FailedFetch(tp, epoch, failure.error, passing=True)
+            if self._buffer.append(failed):
+                self._on_ready()
+        return self._retries.failed(tp, now, epoch)
+
+    def _tell(self, pending: PendingReset) -> None:
+        tp, epoch, _ = pending
+        if self._told.get(tp) == epoch:
+            return
+        self._told[tp] = epoch
+        error = NoOffsetForPartitionError(
+            f"{tp.topic}-{tp.partition} has no committed offset to start at, and "
+            f'auto_offset_reset is "none": seek({tp}, ...), seek_to_beginning({tp}) or '
+            "seek_to_end(...), or commit an offset first",
+            topic_partition=tp,
+        )
+        if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
+            self._on_ready()

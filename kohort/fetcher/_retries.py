@@ -1,0 +1,53 @@
+"""When what failed may be tried again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+
+@dataclass(slots=True)
+class _Retry:
+    epoch: int
+    failures: int
+    at: float
+
+
+class Retries(Generic[Key]):
+    """Exponential back-off with jitter for each of many things, forgotten with its success.
+
+    A failure counts for one epoch of the thing only: what was sought elsewhere is tried at once.
+    """
+
+    def __init__(self, first_ms: int, longest_ms: int, rng: random.Random) -> None:
+        self._first = first_ms / 1000
+        self._longest = longest_ms / 1000
+        self._rng = rng
+        self._retries: dict[Key, _Retry] = {}
+
+    def failed(self, key: Key, now: float, epoch: int = 0) -> float:
+        """Note a failure; returns when to try again."""
+        retry = self._retries.get(key)
+        failures = retry.failures + 1 if retry is not None and retry.epoch == epoch else 1
+        pause = min(self._longest, self._first * 2.0 ** min(failures - 1, 32))
+        at = now + pause * self._rng.uniform(0.8, 1.2)
+        self._retries[key] = _Retry(epoch, failures, at)
+        return at
+
+    def not_before(self, key: Key, epoch: int = 0) -> float:
+        """When the thing may be tried again; 0 if at once."""
+        retry = self._retries.get(key)
+        return retry.at if retry is not None and retry.epoch == epoch else 0.0
+
+    def succeeded(self, key: Key) -> None:
+        """Forget its failures."""
+        self._retries.pop(key, None)
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Forget what is of no interest any more."""
+        for key in [key for key in self._retries if key not in keys]:
+            del self._retries[key]
