@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kohort.config._client import RequestOptions
-from kohort.config._kinds import INT32_MAX, Choice, Flag, Text, Whole
+from kohort.config._kinds import INT32_MAX, Choice, Flag, Whole
 from kohort.config._option import invalid, option
 
 
@@ -74,21 +74,6 @@ class FetchConfig(RequestOptions):
     )
     check_crcs: bool = field(
         default=True, metadata=option(Flag(), "Check the CRC of each record batch.")
-    )
-    enable_incremental_fetch_sessions: bool = field(
-        default=True,
-        metadata=option(
-            Flag(),
-            "Fetch sessions (KIP-227) may be used where client and broker have them.",
-            properties=(),
-        ),
-    )
-    client_rack: str = field(
-        default="",
-        metadata=option(
-            Text(nullable=True, none=""),
-            "Where this client is, for fetching from the closest replica (KIP-392).",
-        ),
     )
     decompression_max_bytes: int = field(
         default=67_108_864,

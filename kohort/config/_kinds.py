@@ -98,18 +98,16 @@ class Flag(Kind):
 
 
 class Text(Kind):
-    """A string; None too if ``nullable``, and it becomes ``none``; empty only if ``empty``."""
+    """A string; None too if ``nullable``; empty only if ``empty``."""
 
     def __init__(
         self,
         *,
         nullable: bool = False,
-        none: str | None = None,
         empty: bool = True,
         valid: Callable[[str], bool] | None = None,
     ) -> None:
         self.nullable = nullable
-        self.none = none
         self.empty = empty
         self.valid = valid
         self.expected = "a str" if empty else "a non-empty str"
@@ -120,7 +118,7 @@ class Text(Kind):
 
     def check(self, value: Any) -> str | None:
         if value is None and self.nullable:
-            return self.none
+            return None
         if not isinstance(value, str):
             raise TypeError("not a str")
         if (not value and not self.empty) or (self.valid is not None and not self.valid(value)):

@@ -247,7 +247,6 @@ def test_special_values_of_other_clients_have_one_normal_form() -> None:
         connections_max_idle_ms=-1,
         receive_buffer_bytes=-1,
         consumer_timeout_ms=-1,
-        client_rack=None,
         rebalance_timeout_ms=None,
         auto_offset_reset="smallest",
         session_timeout_ms=6_000.0,
@@ -256,7 +255,6 @@ def test_special_values_of_other_clients_have_one_normal_form() -> None:
     assert config.client.connections_max_idle_ms is None
     assert config.client.receive_buffer_bytes is None
     assert config.consumer_timeout_ms == math.inf
-    assert config.fetch.client_rack == ""
     assert config.fetch.auto_offset_reset == "earliest"
     assert config.group.session_timeout_ms == 6_000
     assert isinstance(config.group.session_timeout_ms, int)
@@ -333,6 +331,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> N
         ("selector", selectors.SelectSelector),
         ("kafka_client", object),
         ("loop", object()),
+        ("client_rack", "eu-west-1a"),
         ("client_dns_lookup", "resolve_canonical_bootstrap_servers_only"),
     ],
 )

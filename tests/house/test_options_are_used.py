@@ -1,0 +1,25 @@
+"""An option that is accepted does something: some part of the client reads it."""
+
+from __future__ import annotations
+
+import re
+
+from kohort.config import OPTIONS
+from tests.house._source import modules
+
+# Read by the configuration itself, under another name.
+READ_AS = {
+    "enable_auto_commit": "auto_commit",
+    "key_deserializer": "deserialize_key",
+    "value_deserializer": "deserialize_value",
+}
+
+
+def test_every_option_is_read_by_some_part_of_the_client() -> None:
+    client = "\n".join(
+        module.path.read_text(encoding="utf-8")
+        for module in modules()
+        if module.part not in ("config", "testing", "cli")
+    )
+    unread = [name for name in OPTIONS if not re.search(rf"\.{READ_AS.get(name, name)}\b", client)]
+    assert not unread, f"accepted and ignored: {', '.join(unread)}"
