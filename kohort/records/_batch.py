@@ -28,8 +28,7 @@ from kohort.records._record import (
 MIN_RECORD_SIZE = 7
 """Bytes of the smallest record: null key, null value, no headers."""
 
-_INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
-_INT64_MIN = -_INT64_MAX - 1
+_INT64_HALF = 1 << 63
 _WIDE = 1 << 60
 """Timestamps and (zigzag) deltas below this cannot leave 64 bits when added."""
 
@@ -71,9 +70,8 @@ def decode_records(
             if raw & 1 or stop > end:
                 raise _corrupt("has a wrong length", records)
 
-            pos += 1  # the attributes, of which none is in use
-            raw = data[pos]
-            pos += 1
+            raw = data[pos + 1]  # in between are the attributes, of which none is in use
+            pos += 2
             if raw >= 0x80:
                 if (high := data[pos]) < 0x80:
                     pos += 1
@@ -167,7 +165,7 @@ def decode_records(
     if last > last_offset_delta:
         raise CorruptBatchError("the last record lies behind the batch's last offset")
     if wide and append_timestamp is None:
-        _check_timestamps(records, base_timestamp)
+        _wrap_timestamps(records)
     return cast("list[Record]", records)
 
 
@@ -237,12 +235,11 @@ def _varlong(data: bytes, pos: int) -> tuple[int, int]:
     return raw, pos
 
 
-def _check_timestamps(records: list[RecordDraft[bytes, bytes]], base_timestamp: int) -> None:
-    for index, record in enumerate(records):
-        if not _INT64_MIN <= record.timestamp <= _INT64_MAX:
-            raise _corrupt(
-                f"has a timestamp out of range ({base_timestamp} + delta)", records[:index]
-            )
+def _wrap_timestamps(records: list[RecordDraft[bytes, bytes]]) -> None:
+    """Bring sums that left 64 bits back into them: Java writes and reads the deltas so."""
+    for record in records:
+        timestamp = (record.timestamp + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
+        object.__setattr__(record, "timestamp", timestamp)
 
 
 def _corrupt(what: str, before: list[RecordDraft[bytes, bytes]]) -> CorruptBatchError:

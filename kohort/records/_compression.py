@@ -23,6 +23,7 @@ DEFAULT_BUDGET = 64 * 1024 * 1024
 """Bytes that one batch may decompress to."""
 
 _STEP = 64 * 1024
+_STEP_MAX = 8 * 1024 * 1024
 _GZIP = zlib.MAX_WBITS | 16
 _GZIP_MEMBERS = 64
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -32,7 +33,7 @@ _SNAPPY_RATIO = 32
 """A snappy copy element makes at most 64 bytes out of 3."""
 _LZ4_RATIO = 256
 """An lz4 sequence makes at most 255 bytes out of each further byte of its length."""
-_ZSTD_SLICE = 256
+_ZSTD_FULL = "failed to write whole buffer"
 
 
 class Compression(IntEnum):
@@ -74,7 +75,7 @@ def decompress(codec: int, data: Bytes, budget: int = DEFAULT_BUDGET) -> bytes:
 
 
 def _over_budget(budget: int, size: int | None = None) -> DecompressionBudgetError:
-    what = "more" if size is None else f"{size} bytes, more"
+    what = "more" if size is None else f"at least {size} bytes, more"
     return DecompressionBudgetError(f"decompresses to {what} than the budget of {budget} bytes")
 
 
@@ -88,16 +89,21 @@ def _gunzip(data: Bytes, budget: int) -> bytes:
     parts: list[bytes] = []
     left = budget
     rest = data
+    step = max(_STEP, 8 * len(data))
     # Members may follow each other, but nobody writes many: each costs a copy of what follows.
     for _ in range(_GZIP_MEMBERS):
         member = zlib.decompressobj(_GZIP)
-        part = member.decompress(rest, left + 1)
-        left -= len(part)
-        if left < 0:
-            raise _over_budget(budget)
-        if not member.eof:
-            raise CorruptBatchError("does not decompress as gzip: it ends too early")
-        parts.append(part)
+        while not member.eof:
+            # One byte more than is allowed, so that an end just there is still seen as one.
+            part = member.decompress(rest, min(step, left + 1))
+            rest = member.unconsumed_tail
+            left -= len(part)
+            if left < 0:
+                raise _over_budget(budget)
+            if not part and not member.eof:
+                raise CorruptBatchError("does not decompress as gzip: it ends too early")
+            parts.append(part)
+            step = min(2 * step, _STEP_MAX)
         rest = member.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -144,7 +150,6 @@ def _unlz4(data: Bytes, budget: int) -> bytes:
     step = (size or max(_STEP, 4 * len(data))) + 1
     rest: Bytes = data
     while not frame.eof:
-        # One byte more than is allowed, so that an end just there is still seen as one.
         part: bytes = frame.decompress(rest, min(step, left + 1))
         rest = b""
         left -= len(part)
@@ -153,7 +158,7 @@ def _unlz4(data: Bytes, budget: int) -> bytes:
         if not part and not frame.eof:
             raise CorruptBatchError("does not decompress as lz4: it ends too early")
         parts.append(part)
-        step *= 2
+        step = min(2 * step, _STEP_MAX)
     if frame.unused_data:
         raise CorruptBatchError("does not decompress as lz4: bytes follow the frame")
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -161,18 +166,24 @@ def _unlz4(data: Bytes, budget: int) -> bytes:
 
 def _unzstd(data: Bytes, budget: int) -> bytes:
     size, exact = zstd_bound(data, budget)
-    if exact and size > budget:
-        raise _over_budget(budget, size)
     if size <= budget:
         return bytes(cramjam.zstd.decompress(data))
-    # Blocks that could, but need not, hold more than the budget: decompress them bit by bit.
-    # The smallest blocks make 128 KiB out of 4 bytes, so a slice cannot pass the budget by much.
-    stream = cramjam.zstd.Decompressor()
-    for pos in range(0, len(data), _ZSTD_SLICE):
-        stream.decompress(bytes(data[pos : pos + _ZSTD_SLICE]))
-        if len(stream) > budget:
-            raise _over_budget(budget)
-    return bytes(stream.finish())
+    if exact:
+        raise _over_budget(budget, size)
+    # Blocks that could, but need not, hold more than the budget: try with growing buffers, since
+    # there is no telling from the outside whether a frame is corrupt or its buffer too small.
+    room = min(budget, max(_STEP, 16 * len(data)))
+    while True:
+        buffer = bytearray(room)
+        try:
+            return bytes(memoryview(buffer)[: cramjam.zstd.decompress_into(data, buffer)])
+        except cramjam.DecompressionError as error:
+            if room == budget:
+                if _ZSTD_FULL in str(error):
+                    raise _over_budget(budget) from None
+                raise
+        del buffer  # before the next one is made
+        room = min(budget, 4 * room)
 
 
 def _snappy(data: bytes) -> bytes:

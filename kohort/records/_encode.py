@@ -28,6 +28,7 @@ _LEADER_EPOCH_AT = 12
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
+_INT64_HALF = 1 << 63
 
 
 class NewRecord(NamedTuple):
@@ -73,7 +74,8 @@ def encode_batch(
     body = bytearray()
     for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
         record = bytearray(b"\0")
-        _put_varint(record, timestamp - base_timestamp)
+        # In 64 bits, as in Java: far enough apart, the difference wraps, and back when it is read.
+        _put_varint(record, (timestamp - base_timestamp + _INT64_HALF) % (1 << 64) - _INT64_HALF)
         _put_varint(record, delta)
         _put_bytes(record, key)
         _put_bytes(record, value)

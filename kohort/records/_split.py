@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from kohort.errors import CorruptBatchError
 from kohort.records._batch import decode_records
-from kohort.records._compression import DEFAULT_BUDGET, Compression, decompress
+from kohort.records._compression import DEFAULT_BUDGET, decompress
 from kohort.records._crc import crc32c
 from kohort.records._header import (
     ATTRIBUTES_AT,
+    COMPRESSION_MASK,
     HEADER_SIZE,
     LENGTH_END,
     MAGIC,
@@ -61,8 +62,8 @@ class RecordBatch:
         try:
             data = bytes(self.raw[HEADER_SIZE:])
             # An empty batch is what compaction leaves of one: flags without anything compressed.
-            if data and header.compression is not Compression.NONE:
-                data = decompress(header.compression, data, budget)
+            if data and (codec := header.attributes & COMPRESSION_MASK):
+                data = decompress(codec, data, budget)
             return decode_records(
                 data,
                 0,

@@ -1,0 +1,1 @@
+"""Measurements; each module runs as ``python -m benchmarks.<name>``."""

@@ -1,0 +1,215 @@
+"""Codecs: what each producer writes can be read, under a budget that holds for bombs too."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+
+import cramjam
+import lz4.frame
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
+from kohort.records import Compression, compress, decompress
+
+MB = 1024 * 1024
+TEXT = b"".join(b"line %d of something that repeats itself\n" % number for number in range(5000))
+CODECS = [codec for codec in Compression if codec is not Compression.NONE]
+
+
+@given(
+    data=st.binary(max_size=2000), copies=st.integers(0, 200), codec=st.sampled_from(Compression)
+)
+@settings(deadline=None)
+def test_what_is_compressed_decompresses(data: bytes, copies: int, codec: Compression) -> None:
+    plain = data * copies
+    assert decompress(codec, compress(codec, plain)) == plain
+    assert decompress(codec, memoryview(compress(codec, plain)), budget=len(plain)) == plain
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_the_budget_is_exact(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    assert decompress(codec, packed, budget=len(TEXT)) == TEXT
+    with pytest.raises(DecompressionBudgetError, match=f"budget of {len(TEXT) - 1} bytes"):
+        decompress(codec, packed, budget=len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_cut_stream_is_corrupt(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    for end in (0, 1, 5, 9, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(CorruptBatchError) as caught:
+            decompress(codec, packed[:end])
+        assert type(caught.value) is CorruptBatchError
+
+
+def test_an_unknown_codec_is_named() -> None:
+    with pytest.raises(UnsupportedCodecError, match=r"codec 5 is unknown.*4 \(zstd\)"):
+        decompress(5, b"")
+    with pytest.raises(UnsupportedCodecError):
+        compress(9, b"")
+
+
+def test_snappy_is_read_raw_as_librdkafka_writes_it_and_framed_as_java_does() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(TEXT))
+    framed = compress(Compression.SNAPPY, TEXT)
+    assert framed.startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
+    assert decompress(Compression.SNAPPY, raw) == decompress(Compression.SNAPPY, framed) == TEXT
+
+
+def test_lz4_is_read_with_and_without_a_content_size() -> None:
+    for options in ({"store_size": True}, {"store_size": False, "content_checksum": True}):
+        assert decompress(Compression.LZ4, lz4.frame.compress(TEXT, **options)) == TEXT
+
+
+def test_gzip_members_may_follow_each_other() -> None:
+    assert decompress(Compression.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
+    with pytest.raises(CorruptBatchError, match="members"):
+        decompress(Compression.GZIP, gzip.compress(b"") * 100)
+
+
+def test_zstd_frames_may_follow_each_other_and_be_skipped() -> None:
+    skipped = struct.pack("<II", 0x184D2A53, 5) + b"hello"
+    packed = _zstd_stream([b"one"]) + skipped + bytes(cramjam.zstd.compress(b"two"))
+    assert decompress(Compression.ZSTD, packed) == b"onetwo"
+
+
+def test_zstd_blocks_that_could_hold_more_than_the_budget_may_hold_less() -> None:
+    """A producer that flushes often writes many small blocks and no content size."""
+    parts = [b"part %d " % number for number in range(600)]
+    packed = _zstd_stream(parts)
+    assert 600 * 128 * 1024 > 64 * MB
+    assert decompress(Compression.ZSTD, packed) == b"".join(parts)
+    whole = len(b"".join(parts))
+    assert decompress(Compression.ZSTD, packed, budget=whole) == b"".join(parts)
+    with pytest.raises(DecompressionBudgetError):
+        decompress(Compression.ZSTD, packed, budget=whole - 1)
+
+
+def test_zstd_with_the_largest_window_takes_only_what_it_holds() -> None:
+    assert decompress(Compression.ZSTD, _zstd_rle(8, window=17 << 3)) == bytes(MB)
+    with pytest.raises(CorruptBatchError):
+        decompress(Compression.ZSTD, _zstd_rle(8, window=0xFF))
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f"),
+        (Compression.SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x7f\xff\xff\xff\x00"),
+        (Compression.SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff\x00"),
+        (Compression.SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00"),
+        (Compression.SNAPPY, b"\x82SNAPPY\x00\x00\x00"),
+        (Compression.SNAPPY, b"\x80\x80\x80\x1c" + bytes(100)),
+        (Compression.LZ4, b"\x04\x22\x4d\x18\x68\x40" + b"\xff" * 8 + b"\x49" + bytes(8)),
+        (Compression.LZ4, lz4.frame.compress(b"abc") + b"more"),
+        (Compression.ZSTD, b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 8 + b"\x01\x00\x00"),
+        (Compression.ZSTD, b"\x28\xb5\x2f\xfd\x00\x58\x07\x00\x00"),
+        (Compression.ZSTD, b"\x28\xb5\x2f\xfd\x00\x58\xfd\xff\xff"),
+        (Compression.ZSTD, struct.pack("<II", 0x184D2A50, 2**32 - 1)),
+        (Compression.ZSTD, b"not a frame"),
+    ],
+)
+def test_lengths_that_lie_are_refused_before_they_are_believed(
+    codec: Compression, packed: bytes
+) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(codec, packed)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_mutated_streams_raise_nothing_else(codec: Compression) -> None:
+    rng = random.Random(codec)
+    packed = compress(codec, TEXT[:5000])
+    for _ in range(1500):
+        data = bytearray(packed)
+        for _ in range(rng.choice((1, 2, 10))):
+            data[rng.randrange(rng.choice((16, len(data))))] = rng.randrange(256)
+        try:
+            assert len(decompress(codec, data, budget=MB)) <= MB
+        except CorruptBatchError:
+            pass
+
+
+def _zstd_stream(parts: list[bytes]) -> bytes:
+    """A frame without a content size, each part a block of its own."""
+    stream = cramjam.zstd.Compressor()
+    packed = b""
+    for part in parts:
+        stream.compress(part)
+        packed += bytes(stream.flush())
+    return packed + bytes(stream.finish())
+
+
+def _zstd_rle(blocks: int, *, window: int = 0x58, stated: int | None = None) -> bytes:
+    """``blocks`` times 128 KiB of zeros in four bytes each."""
+    frame = b"\x28\xb5\x2f\xfd"
+    frame += b"\x00" + bytes([window]) if stated is None else b"\xa0" + struct.pack("<I", stated)
+    for number in range(blocks):
+        frame += (131072 << 3 | 1 << 1 | (number == blocks - 1)).to_bytes(3, "little") + b"\x00"
+    return frame
+
+
+def _gzip_zeros(size: int) -> bytes:
+    stream = zlib.compressobj(wbits=31)
+    return b"".join(stream.compress(bytes(MB)) for _ in range(size // MB)) + stream.flush()
+
+
+def _lz4_zeros(size: int) -> bytes:
+    frame: bytes = lz4.frame.compress(bytes(size), store_size=False)
+    return frame
+
+
+def _xerial_zeros(size: int) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(bytes(MB)))
+    return compress(Compression.SNAPPY, b"") + (struct.pack(">i", len(block)) + block) * (
+        size // MB
+    )
+
+
+BOMBS: dict[str, Callable[[], tuple[Compression, bytes]]] = {
+    "gzip": lambda: (Compression.GZIP, _gzip_zeros(100 * MB)),
+    "snappy": lambda: (Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(100 * MB)))),
+    "xerial": lambda: (Compression.SNAPPY, _xerial_zeros(100 * MB)),
+    "lz4": lambda: (Compression.LZ4, _lz4_zeros(100 * MB)),
+    "lz4-sized": lambda: (Compression.LZ4, lz4.frame.compress(bytes(100 * MB))),
+    "zstd": lambda: (Compression.ZSTD, _zstd_stream([bytes(MB)] * 100)),
+    "zstd-sized": lambda: (Compression.ZSTD, bytes(cramjam.zstd.compress(bytes(100 * MB)))),
+    "zstd-blocks": lambda: (Compression.ZSTD, _zstd_rle(800)),
+    "zstd-lying": lambda: (Compression.ZSTD, _zstd_rle(800, stated=10)),
+}
+
+_CHILD = """
+import resource, sys
+from kohort.errors import DecompressionBudgetError
+from kohort.records import decompress
+data = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(int(sys.argv[1]), data, int(sys.argv[2]))
+except DecompressionBudgetError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_of_100_mb_takes_no_more_memory_than_the_budget(name: str) -> None:
+    budget = 16 * MB
+    codec, packed = BOMBS[name]()
+    assert len(packed) < 6 * MB
+    child = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(int(codec)), str(budget)],
+        input=packed,
+        capture_output=True,
+        check=True,
+    )
+    assert int(child.stdout) * 1024 < budget + 8 * MB
