@@ -10,6 +10,7 @@ from typing import Any
 from kohort.errors import UnsupportedOptionError
 
 INT32_MAX = 2**31 - 1
+_PEERS = frozenset({"kafka", "aiokafka"})
 
 
 class Kind:
@@ -191,6 +192,9 @@ class Assignors(Kind):
         return tuple(self._entry(entry) for entry in entries)
 
     def _entry(self, entry: Any) -> Any:
+        if _maker(entry) in _PEERS and isinstance(getattr(entry, "name", None), str):
+            # The built-in assignors of other clients stand for ours of the same name.
+            entry = entry.name
         if isinstance(entry, str):
             name = self.java.get(entry, entry).lower()
             if name in self.unbuilt:
@@ -206,6 +210,12 @@ class Assignors(Kind):
 
     def parse(self, text: str) -> list[str]:
         return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _maker(entry: Any) -> str:
+    """The top package that an object's class comes from."""
+    cls = entry if isinstance(entry, type) else type(entry)
+    return cls.__module__.partition(".")[0]
 
 
 def _items(value: Any) -> tuple[Any, ...]:

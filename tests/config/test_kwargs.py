@@ -270,6 +270,19 @@ def test_assignors_are_kept_as_they_were_given() -> None:
     assert one.group.partition_assignment_strategy == (Assignor,)
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "kafka.coordinator.assignors.roundrobin",
+        "aiokafka.coordinator.assignors.roundrobin",
+    ],
+)
+def test_the_assignors_of_other_clients_stand_for_ours(module: str) -> None:
+    theirs = pytest.importorskip(module).RoundRobinPartitionAssignor
+    config = ConsumerConfig.from_kwargs(partition_assignment_strategy=[theirs])
+    assert config.group.partition_assignment_strategy == ("roundrobin",)
+
+
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 def test_an_assignor_of_kafka_that_is_not_built_says_so(name: str) -> None:
     with pytest.raises(UnsupportedOptionError, match=f"{name} is not built yet: use range"):
