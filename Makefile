@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PINS := constraints/pins.txt
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
+# An editable installation warns of folders beside the package; ours are meant to be there.
+PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
 PACKAGING := $(PINS) pyproject.toml setup.py $(wildcard kohort/records/_batch_c.pxd)
 
 .DEFAULT_GOAL := help
