@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -124,12 +125,13 @@ class TestOwnership:
 
     def test_calls_for_a_partition_that_is_not_owned_say_so(self) -> None:
         subscription = owning(A0)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: subscription.seek(B0, 1),
             lambda: subscription.position(B0),
             lambda: subscription.request_reset(B0),
             lambda: subscription.high_watermark(B0),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(NotAssignedError, match="b-0"):
                 call()
         with pytest.raises(NotAssignedError):

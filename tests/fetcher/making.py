@@ -1,0 +1,129 @@
+"""Batches and completed fetches for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kohort.fetcher._completed import CompletedFetch, DecodeOptions
+from kohort.records import (
+    Compression,
+    ControlType,
+    NewRecord,
+    RecordBatch,
+    encode_batch,
+    end_marker,
+    split_batches,
+)
+from kohort.subscription import SubscriptionState
+from kohort.types import TopicPartition
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def batch(first: int, count: int, **options: Any) -> bytes:
+    """Records at offsets first, first + 1, ...; the value is the offset in digits."""
+    records = [NewRecord(1000 + i, b"k", b"%d" % i) for i in range(first, first + count)]
+    options.setdefault("leader_epoch", 3)
+    return encode_batch(records, base_offset=first, **options)
+
+
+def compacted(first: int, offsets: Sequence[int], last: int) -> bytes:
+    """What compaction left of a batch with offsets first to last."""
+    records = [NewRecord(1000 + i, b"k", b"%d" % i) for i in offsets]
+    return encode_batch(
+        records,
+        base_offset=first,
+        offset_deltas=[offset - first for offset in offsets],
+        last_offset_delta=last - first,
+        leader_epoch=3,
+        base_timestamp=1000,
+    )
+
+
+def marker(offset: int, kind: ControlType, producer_id: int) -> bytes:
+    """The control batch that ends a transaction."""
+    return encode_batch(
+        [end_marker(kind, coordinator_epoch=0, timestamp=5)],
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+        leader_epoch=3,
+    )
+
+
+def broken(data: bytes) -> bytes:
+    """The same batch with a bit of its last record changed, so that its CRC is wrong."""
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+
+
+def batches(*data: bytes) -> list[RecordBatch]:
+    return list(split_batches(b"".join(data)))
+
+
+class CountedLease:
+    """Counts how often it was released."""
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def fetched(
+    subscription: SubscriptionState,
+    tp: TopicPartition,
+    offset: int,
+    *data: bytes,
+    lease: CountedLease | None = None,
+    aborted: Iterable[tuple[int, int]] = (),
+    epoch: int | None = None,
+    **options: Any,
+) -> CompletedFetch:
+    """A completed fetch of a partition, at its present epoch."""
+    if epoch is None:
+        epoch = subscription.snapshot().partitions[tp].epoch
+    return CompletedFetch(
+        tp,
+        epoch,
+        offset,
+        batches(*data),
+        options=DecodeOptions(**options),
+        aborted=aborted,
+        lease=lease,
+        high_watermark=1000,
+    )
+
+
+def owning(*partitions: TopicPartition, offset: int = 0, **options: Any) -> SubscriptionState:
+    """A manual assignment, positioned."""
+    subscription = SubscriptionState(**options)
+    subscription.assign(partitions)
+    for tp in partitions:
+        subscription.seek(tp, offset)
+    return subscription
+
+
+def offsets(records: Iterable[Any]) -> list[int]:
+    return [record.offset for record in records]
+
+
+__all__ = [
+    "T0",
+    "T1",
+    "T2",
+    "Compression",
+    "ControlType",
+    "CountedLease",
+    "batch",
+    "batches",
+    "broken",
+    "compacted",
+    "fetched",
+    "marker",
+    "offsets",
+    "owning",
+]

@@ -1,0 +1,458 @@
+"""The buffer: what a drain hands out, in which order, and what it raises when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kohort.errors import (
+    CorruptBatchError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordDeserializationError,
+    TopicAuthorizationFailedError,
+)
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._deserialize import record_deserializer
+from kohort.subscription import OffsetReset, SubscriptionState
+from kohort.types import OffsetAndMetadata, TopicPartition
+from tests.fetcher.making import (
+    T0,
+    T1,
+    T2,
+    ControlType,
+    CountedLease,
+    batch,
+    broken,
+    fetched,
+    marker,
+    offsets,
+    owning,
+)
+
+
+class Bench:
+    """A subscription, its buffer, and short ways to put something in."""
+
+    def __init__(self, *partitions: TopicPartition, max_bytes: int = 1 << 20, **options: Any):
+        self.subscription = owning(*partitions, **options)
+        self.rooms = 0
+        self.buffer = FetchBuffer(self.subscription, max_bytes=max_bytes, on_room=self._room)
+
+    def _room(self) -> None:
+        self.rooms += 1
+
+    def put(self, tp: TopicPartition, offset: int, *data: bytes, **options: Any) -> CompletedFetch:
+        fetch = fetched(self.subscription, tp, offset, *data, **options)
+        self.buffer.append(fetch)
+        return fetch
+
+    def fail(self, tp: TopicPartition, error: KafkaError, *, passing: bool) -> None:
+        self.buffer.append(FailedFetch(tp, self.epoch(tp), error, passing=passing))
+
+    def epoch(self, tp: TopicPartition) -> int:
+        return self.subscription.snapshot().partitions[tp].epoch
+
+    def drain(self, limit: int = 100, **options: Any) -> dict[TopicPartition, list[int]]:
+        drained = self.buffer.drain(limit, **options)
+        return {tp: offsets(records) for tp, records in drained.items()}
+
+    def position(self, tp: TopicPartition) -> int | None:
+        return self.subscription.position(tp)
+
+    def with_room(self) -> set[TopicPartition]:
+        targets = self.buffer.with_room(self.subscription.fetchable())
+        return {target.topic_partition for target in targets}
+
+
+class TestDraining:
+    def test_what_is_returned_moves_the_position_and_nothing_else_does(self) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 5))
+        bench.put(T1, 0, batch(0, 5))
+        [target, _] = bench.subscription.fetchable()
+        assert target.offset == 5
+        assert (bench.position(T0), bench.position(T1)) == (0, 0)
+        assert bench.drain(3) == {T0: [0, 1, 2]}
+        assert (bench.position(T0), bench.position(T1)) == (3, 0)
+        assert bench.subscription.positions_for_commit()[T0] == OffsetAndMetadata(3, "", 3)
+
+    def test_partitions_take_turns(self) -> None:
+        bench = Bench(T0, T1, T2)
+        for tp in (T0, T1, T2):
+            bench.put(tp, 0, batch(0, 10))
+        turns = [list(bench.drain(2)) for _ in range(6)]
+        assert turns == [[T0], [T1], [T2], [T0], [T1], [T2]]
+
+    def test_one_drain_goes_over_fetches_and_partitions_up_to_its_limit(self) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 2))
+        bench.put(T0, 2, batch(2, 2))
+        bench.put(T1, 0, batch(0, 9))
+        assert bench.drain(6) == {T0: [0, 1, 2, 3], T1: [0, 1]}
+
+    def test_only_the_partitions_asked_for(self) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 2))
+        bench.put(T1, 0, batch(0, 2))
+        assert bench.drain(partitions=[T1]) == {T1: [0, 1]}
+        assert bench.position(T0) == 0
+
+    def test_the_position_passes_control_batches_without_records(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, marker(0, ControlType.COMMIT, 4))
+        assert bench.drain() == {}
+        assert bench.position(T0) == 1
+
+    def test_a_seek_drops_what_was_fetched_before_it(self) -> None:
+        bench = Bench(T0)
+        lease = CountedLease()
+        late = fetched(bench.subscription, T0, 5, batch(5, 5))
+        bench.put(T0, 0, batch(0, 5), lease=lease)
+        bench.drain(2)
+        bench.subscription.seek(T0, 20)
+        assert not bench.buffer.append(late)
+        bench.put(T0, 20, batch(20, 2))
+        assert bench.drain() == {T0: [20, 21]}
+        assert lease.released == 1
+        assert bench.position(T0) == 22
+
+    def test_a_revoked_partition_delivers_nothing_and_its_buffer_is_released(self) -> None:
+        bench = Bench(T0, T1)
+        lease = CountedLease()
+        bench.put(T0, 0, batch(0, 5), lease=lease)
+        bench.subscription.mark_pending_revocation([T0])
+        assert bench.drain() == {}
+        assert bench.position(T0) == 0
+        bench.subscription.revoke([T0])
+        assert bench.drain() == {}
+        assert lease.released == 1
+
+    def test_a_pause_keeps_the_buffer(self) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 5))
+        bench.put(T1, 0, batch(0, 2))
+        bench.drain(2)
+        bench.subscription.pause([T0])
+        assert bench.drain() == {T1: [0, 1]}
+        assert bench.drain() == {}
+        bench.subscription.resume([T0])
+        assert bench.drain() == {T0: [2, 3, 4]}
+
+    def test_an_empty_answer_updates_what_is_known_and_buffers_nothing(self) -> None:
+        bench = Bench(T0)
+        lease = CountedLease()
+        bench.put(T0, 0, lease=lease)
+        assert bench.subscription.high_watermark(T0) == 1000
+        assert bench.buffer.bytes_held() == 0
+        assert lease.released == 1
+
+    def test_seeking_without_draining_does_not_pile_up_memory(self) -> None:
+        bench = Bench(T0)
+        for offset in range(50):
+            bench.subscription.seek(T0, offset)
+            bench.put(T0, offset, batch(offset, 1))
+        assert bench.buffer.bytes_held() == len(batch(49, 1))
+
+    def test_closing_releases_everything(self) -> None:
+        bench = Bench(T0)
+        lease = CountedLease()
+        bench.put(T0, 0, batch(0, 5), lease=lease)
+        bench.buffer.close()
+        assert lease.released == 1
+        assert bench.drain() == {}
+
+
+class TestRoom:
+    def test_a_partition_has_a_share_of_two_fetches(self) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 1))
+        assert bench.with_room() == {T0, T1}
+        bench.put(T0, 1, batch(1, 1))
+        assert bench.with_room() == {T1}
+        assert bench.rooms == 0
+        bench.drain(1)
+        assert bench.rooms == 1
+        assert bench.with_room() == {T0, T1}
+
+    def test_nobody_is_woken_who_does_not_wait(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, batch(0, 1))
+        bench.drain()
+        assert bench.rooms == 0
+
+    def test_the_whole_is_bounded_but_every_partition_gets_one_fetch(self) -> None:
+        bench = Bench(T0, T1, max_bytes=1)
+        bench.put(T0, 0, batch(0, 1))
+        assert bench.with_room() == {T1}
+
+    def test_what_is_held_back_by_a_pause_leaves_the_others_their_room(self) -> None:
+        bench = Bench(T0, T1, max_bytes=len(batch(0, 50)) + 1)
+        bench.put(T0, 0, batch(0, 50))
+        bench.put(T1, 0, batch(0, 1))
+        assert bench.with_room() == set()
+        bench.subscription.pause([T0])
+        assert bench.with_room() == {T1}
+
+    def test_a_blocked_partition_is_not_fetched_further(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, broken(batch(0, 1)))
+        with pytest.raises(CorruptBatchError):
+            bench.drain()
+        assert bench.with_room() == set()
+        bench.subscription.seek(T0, 1)
+        assert bench.with_room() == {T0}
+
+
+def raising_at(*poison: int, error: Callable[[], BaseException] = LookupError) -> Any:
+    """A value deserializer that raises for the records at these offsets."""
+
+    def value(topic: str, headers: Any, data: bytes | None) -> Any:
+        if int(data or b"-1") in poison:
+            raise error()
+        return data
+
+    return record_deserializer(None, value)
+
+
+def corrupt(bench: Bench, tp: TopicPartition) -> None:
+    bench.put(tp, 0, batch(0, 2), broken(batch(2, 2)), batch(4, 2))
+
+
+def undeserializable(bench: Bench, tp: TopicPartition) -> None:
+    bench.put(tp, 0, batch(0, 6), deserialize=raising_at(2))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [(corrupt, CorruptBatchError), (undeserializable, RecordDeserializationError)],
+    ids=["corrupt batch", "raising deserializer"],
+)
+class TestPoison:
+    """In place of F1 (spins for ever) and F4 (drops what was drained) of other clients."""
+
+    def test_records_drained_from_other_partitions_are_not_lost(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        """Silent data loss elsewhere: partition 0's position was moved, its records dropped."""
+        bench = Bench(T0, T1)
+        bench.put(T0, 0, batch(0, 10))
+        spoil(bench, T1)
+        assert bench.drain() == {T0: list(range(10)), T1: [0, 1]}
+        with pytest.raises(error):
+            bench.drain()
+        assert (bench.position(T0), bench.position(T1)) == (10, 2)
+
+    def test_the_error_stands_and_every_drain_ends(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        """An endless loop elsewhere: every drain here ends, with the same error, moving nothing."""
+        bench = Bench(T0)
+        spoil(bench, T0)
+        assert bench.drain() == {T0: [0, 1]}
+        messages = set()
+        for _ in range(5):
+            with pytest.raises(error) as raised:
+                bench.drain()
+            messages.add(str(raised.value))
+            assert bench.position(T0) == 2
+        assert len(messages) == 1
+        assert bench.with_room() == set()
+
+    def test_other_partitions_are_delivered_between_two_raises(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0, T1)
+        spoil(bench, T1)
+        bench.drain()
+        for offset in range(0, 8, 2):
+            bench.put(T0, offset, batch(offset, 2))
+            with pytest.raises(error):
+                bench.drain()
+            assert bench.drain() == {T0: [offset, offset + 1]}
+
+    def test_seeking_past_it_goes_on(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0)
+        spoil(bench, T0)
+        bench.drain()
+        with pytest.raises(error) as raised:
+            bench.drain()
+        assert raised.value.topic_partition == T0  # type: ignore[attr-defined]
+        bench.subscription.seek(T0, 4)
+        assert bench.drain() == {}
+        bench.put(T0, 4, batch(4, 2))
+        assert bench.drain() == {T0: [4, 5]}
+        assert bench.drain() == {}
+
+    def test_a_pause_silences_it_and_a_resume_brings_it_back(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0, T1)
+        bench.put(T1, 0, batch(0, 1))
+        spoil(bench, T0)
+        bench.drain()
+        bench.subscription.pause([T0])
+        assert bench.drain() == {}
+        assert bench.drain() == {}
+        bench.subscription.resume([T0])
+        with pytest.raises(error):
+            bench.drain()
+
+    def test_who_can_still_wait_is_told_once_and_then_at_the_end_of_the_wait(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0, T1)
+        spoil(bench, T0)
+        bench.drain()
+        with pytest.raises(error):
+            bench.drain(repeat_errors=False)
+        assert bench.drain(repeat_errors=False) == {}
+        assert bench.drain(repeat_errors=False) == {}
+        with pytest.raises(error):
+            bench.drain(repeat_errors=True)
+
+    def test_two_spoilt_partitions_are_told_in_turn(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0, T1)
+        spoil(bench, T0)
+        spoil(bench, T1)
+        bench.drain()
+        told = []
+        for _ in range(4):
+            with pytest.raises(error) as raised:
+                bench.drain()
+            told.append(raised.value.topic_partition)  # type: ignore[attr-defined]
+        assert told == [T0, T1, T0, T1]
+
+    def test_the_traceback_does_not_grow_with_each_raise(
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+    ) -> None:
+        bench = Bench(T0)
+        spoil(bench, T0)
+        bench.drain()
+        depths = []
+        for _ in range(4):
+            with pytest.raises(error) as raised:
+                bench.drain()
+            depths.append(len(raised.traceback))
+        assert len(set(depths[1:])) == 1
+
+
+class TestErrors:
+    def test_an_error_that_passes_is_raised_once_each_time_it_happens(self) -> None:
+        bench = Bench(T0)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        with pytest.raises(TopicAuthorizationFailedError):
+            bench.drain()
+        assert bench.drain() == {}
+        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        with pytest.raises(TopicAuthorizationFailedError):
+            bench.drain()
+
+    def test_an_error_that_has_passed_is_not_raised(self) -> None:
+        bench = Bench(T0)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        assert bench.subscription.snapshot().partitions[T0].last_error is not None
+        bench.put(T0, 0, batch(0, 2))
+        assert bench.drain() == {T0: [0, 1]}
+        assert bench.subscription.snapshot().partitions[T0].last_error is None
+        assert bench.drain() == {}
+
+    def test_an_error_comes_after_the_data_before_it(self) -> None:
+        bench = Bench(T0, default_reset=OffsetReset.NONE)
+        bench.put(T0, 0, batch(0, 2))
+        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), passing=False)
+        assert bench.drain(1) == {T0: [0]}
+        assert bench.drain() == {T0: [1]}
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError):
+                bench.drain()
+        assert bench.position(T0) == 2
+
+    def test_out_of_range_is_reset_by_the_policy_after_the_data_before_it(self) -> None:
+        bench = Bench(T0, default_reset=OffsetReset.EARLIEST)
+        bench.put(T0, 0, batch(0, 2))
+        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), passing=False)
+        assert bench.drain(1) == {T0: [0]}
+        assert bench.subscription.pending_resets() == []
+        assert bench.drain() == {T0: [1]}
+        bench.drain()
+        [pending] = bench.subscription.pending_resets()
+        assert pending.strategy is OffsetReset.EARLIEST
+        assert bench.rooms == 1
+        assert bench.drain() == {}
+
+    def test_an_error_of_no_partition_is_raised_once(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, batch(0, 2))
+        bench.buffer.report(KafkaError("garbage"))
+        with pytest.raises(KafkaError, match="garbage"):
+            bench.drain()
+        assert bench.drain() == {T0: [0, 1]}
+
+    def test_an_error_of_a_partition_without_a_position_is_raised(self) -> None:
+        bench = Bench(T0)
+        bench.subscription.request_reset(T0)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=False)
+        with pytest.raises(TopicAuthorizationFailedError):
+            bench.drain()
+
+
+class TestInterrupts:
+    def test_an_interrupt_while_decoding_loses_nothing_of_any_partition(self) -> None:
+        bench = Bench(T0, T1)
+        interrupted: list[int] = []
+
+        def value(topic: str, headers: Any, data: bytes | None) -> Any:
+            if data == b"3" and not interrupted:
+                interrupted.append(1)
+                raise KeyboardInterrupt
+            return data
+
+        bench.put(T0, 0, batch(0, 3))
+        bench.put(T1, 0, batch(0, 5), deserialize=record_deserializer(None, value))
+        with pytest.raises(KeyboardInterrupt):
+            bench.drain()
+        assert (bench.position(T0), bench.position(T1)) == (0, 0)
+        assert bench.drain() == {T0: [0, 1, 2], T1: [0, 1, 2, 3, 4]}
+
+    def test_an_interrupt_while_handing_out_loses_nothing(self) -> None:
+        calls: list[int] = []
+
+        def room() -> None:
+            calls.append(1)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+
+        subscription = owning(T0)
+        buffer = FetchBuffer(subscription, max_bytes=1, on_room=room)
+        buffer.append(fetched(subscription, T0, 0, batch(0, 3)))
+        assert buffer.with_room(subscription.fetchable()) == []
+        with pytest.raises(KeyboardInterrupt):
+            buffer.drain(100)
+        assert subscription.position(T0) == 0
+        assert offsets(buffer.drain(100)[T0]) == [0, 1, 2]
+        assert subscription.position(T0) == 3
+
+    def test_a_partition_lost_while_it_is_decoded_is_not_delivered(self) -> None:
+        subscription = SubscriptionState()
+        subscription.subscribe(["t"])
+        subscription.assign_from_group([T0, T1])
+        for tp in (T0, T1):
+            subscription.seek(tp, 0)
+
+        def value(topic: str, headers: Any, data: bytes | None) -> Any:
+            subscription.revoke([T0])
+            return data
+
+        buffer = FetchBuffer(subscription, max_bytes=1 << 20)
+        deserialize = record_deserializer(None, value)
+        buffer.append(fetched(subscription, T0, 0, batch(0, 2), deserialize=deserialize))
+        buffer.append(fetched(subscription, T1, 0, batch(0, 2), deserialize=deserialize))
+        assert {tp: offsets(found) for tp, found in buffer.drain(9).items()} == {T1: [0, 1]}
