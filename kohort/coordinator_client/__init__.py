@@ -1,1 +1,36 @@
-"""The client side of a consumer group."""
+"""The client side of a consumer group: find the coordinator, be a member, keep offsets.
+
+The membership is a machine without I/O (:mod:`._membership`); :class:`CoordinatorClient` drives it.
+"""
+
+from __future__ import annotations
+
+from kohort.coordinator_client._client import CoordinatorClient
+from kohort.coordinator_client._host import GroupHost, GroupSnapshot
+from kohort.coordinator_client._member import RebalanceRecord
+from kohort.coordinator_client._state import TRANSITIONS, MemberState
+from kohort.coordinator_client.assignors import (
+    ClusterTopics,
+    PartitionAssignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    Subscription,
+    resolve_assignors,
+)
+
+__all__ = [
+    "TRANSITIONS",
+    "ClusterTopics",
+    "CoordinatorClient",
+    "GroupHost",
+    "GroupSnapshot",
+    "MemberState",
+    "PartitionAssignor",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RebalanceRecord",
+    "RoundRobinAssignor",
+    "Subscription",
+    "resolve_assignors",
+]

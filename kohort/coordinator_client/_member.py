@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from kohort.coordinator_client._backoff import Backoff
 from kohort.coordinator_client._commands import Cancel, Command
 from kohort.coordinator_client._state import MemberState, StateCell
 from kohort.types import TopicPartition
@@ -16,8 +17,6 @@ NO_GENERATION = -1
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 HISTORY = 16
 """How many past rebalances are remembered."""
-SHORTEST_PAUSE = 0.01
-"""Seconds: a pause of nothing would spin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +32,7 @@ class MemberSettings:
     heartbeat_interval: float = 3.0
     session_timeout: float = 45.0
     max_poll_interval: float = 300.0
-    retry_backoff: float = 0.1
-    retry_backoff_max: float = 1.0
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Role(Enum):
@@ -145,7 +143,5 @@ class Member:
                 self.emit(Cancel(token))
 
     def backoff(self, attempt: int) -> float:
-        """Seconds to wait before the attempt-th retry: doubling, with a fifth of jitter."""
-        settings = self.settings
-        delay = min(settings.retry_backoff_max, settings.retry_backoff * 2.0 ** min(attempt, 30))
-        return max(SHORTEST_PAUSE, delay * self._rng.uniform(0.8, 1.0))
+        """Seconds to wait before a retry; ``attempt`` counts from 0."""
+        return self.settings.backoff.pause(attempt, self._rng)

@@ -66,9 +66,8 @@ class Script:
         self.polling = True
         self.last_poll = self.now
 
-    @property
-    def state(self) -> MemberState:
-        return self.machine.state
+    def at(self, state: MemberState) -> bool:
+        return self.machine.state is state
 
     def feed(self, event: Event) -> list[Command]:
         new = self.machine.handle(event, self.now)
@@ -119,7 +118,7 @@ class Script:
                 self.last_poll = self.now
             self.feed(Tick(self.last_poll))
             after = self.machine.next_deadline()
-            assert after is None or after > self.now, f"{self.state} would spin"
+            assert after is None or after > self.now, f"{self.machine.state} would spin"
         self.now = end
 
     # --- the coordinator ------------------------------------------------------------------------
@@ -199,20 +198,20 @@ class Script:
     def to_joining(self) -> None:
         self.subscribe()
         self.poll()
-        assert self.state is MemberState.JOINING
+        assert self.at(MemberState.JOINING)
 
     def to_syncing(self) -> None:
         self.to_joining()
         self.join_answer()
-        assert self.state is MemberState.SYNCING
+        assert self.at(MemberState.SYNCING)
 
     def to_reconciling(self, *numbers: int) -> None:
         self.to_syncing()
         self.sync_answer(parts(*numbers or (0, 1)))
-        assert self.state is MemberState.RECONCILING
+        assert self.at(MemberState.RECONCILING)
 
     def to_stable(self, *numbers: int) -> None:
         self.to_reconciling(*numbers)
         self.poll()
         assert self.called_back(CallAssigned) == parts(*numbers or (0, 1))
-        assert self.state is MemberState.STABLE
+        assert self.at(MemberState.STABLE)

@@ -22,7 +22,7 @@ def test_a_cooperative_member_joins_again_with_what_it_owns() -> None:
     script = _stable(0, 1)
     script.beat(27)
     script.poll()
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     assert not script.has(CallRevoked)
     join = script.take(JoinGroup)
     assert (join.owned, join.generation) == (parts(0, 1), 1)
@@ -40,7 +40,7 @@ def test_only_what_moves_is_revoked_after_sync_and_a_second_round_follows_at_onc
     assert script.machine.owned == parts(0, 1, 2), "the old assignment is visible in the callback"
     assert script.called_back(CallRevoked) == parts(2)
     assert script.called_back(CallAssigned) == frozenset()
-    assert script.state is MemberState.JOINING, "nobody has to poll for the second round"
+    assert script.at(MemberState.JOINING), "nobody has to poll for the second round"
     join = script.take(JoinGroup)
     assert (join.owned, join.generation) == (parts(0, 1), 2)
     script.commands.append(join)
@@ -48,7 +48,7 @@ def test_only_what_moves_is_revoked_after_sync_and_a_second_round_follows_at_onc
     script.sync_answer(parts(0, 1))
     script.poll()
     assert script.called_back(CallAssigned) == frozenset()
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
     assert [(r.gained, r.lost) for r in script.machine.history] == [
         (parts(0, 1, 2), frozenset()),
         (frozenset(), parts(2)),
@@ -65,7 +65,7 @@ def test_only_what_is_new_is_assigned() -> None:
     script.poll()
     assert script.called_back(CallAssigned) == parts(5)
     assert script.machine.owned == parts(0, 5)
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
 
 
 def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_subscribed_to_any_more_is_revoked_before_joining() -> None:
     script.machine.owned |= parts(0, topic="u")
     script.subscribe("u")
     script.poll()
-    assert script.state is MemberState.REVOKING
+    assert script.at(MemberState.REVOKING)
     assert script.called_back(CallRevoked) == parts(0, 1)
     assert script.take(JoinGroup).owned == parts(0, topic="u")
 
@@ -83,7 +83,7 @@ def test_a_membership_lost_while_joining_is_lost_at_the_next_poll() -> None:
     script.beat(27)
     script.poll()
     script.join_answer(25)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
     assert script.take(JoinGroup).owned == frozenset()
@@ -103,10 +103,10 @@ def test_heartbeats_show_a_joining_member_that_its_coordinator_is_there() -> Non
     script = _stable(0)
     script.beat(27)
     script.poll()
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     for code in (27, 22, 25):
         script.beat(code)
-        assert script.state is MemberState.JOINING
+        assert script.at(MemberState.JOINING)
     assert script.machine.generation == 1
 
 

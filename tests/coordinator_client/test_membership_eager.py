@@ -18,16 +18,18 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
     WatchTopics,
 )
+from kohort.coordinator_client._consumer_protocol import write_subscription
 from kohort.coordinator_client._events import RejoinRequested, TopicsChanged
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.protocol.messages import JoinGroupResponse
 from tests.coordinator_client.scripts import Script, parts
 
 
 def test_nothing_is_sent_before_the_caller_polls() -> None:
     script = Script()
     script.subscribe()
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert [type(command) for command in script.commands] == [AwaitPoll]
     assert script.machine.next_deadline() is None
     script.poll()
@@ -45,7 +47,7 @@ def test_the_member_id_handshake_joins_again_at_once_with_the_id_given() -> None
     script.to_joining()
     script.join_answer(79, member_id="given")
     assert script.take(JoinGroup).member_id == "given"
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
 
 
 def test_a_follower_syncs_with_nothing_and_owns_what_it_gets() -> None:
@@ -61,7 +63,7 @@ def test_a_follower_syncs_with_nothing_and_owns_what_it_gets() -> None:
     )
     script.commands.append(sync)
     script.sync_answer(parts(0, 1))
-    assert script.state is MemberState.RECONCILING
+    assert script.at(MemberState.RECONCILING)
     assert script.machine.owned == frozenset()
     script.poll()
     assigned = script.take(CallAssigned)
@@ -74,13 +76,13 @@ def test_the_leader_deals_what_the_members_said_and_hands_it_in() -> None:
     script.to_joining()
     members = {"me": Subscription(("t",)), "other": Subscription(("t", "u"))}
     script.join_answer(leader="me", members=members)
-    assert script.state is MemberState.ASSIGNING
+    assert script.at(MemberState.ASSIGNING)
     assert script.take(WatchTopics).topics == {"t", "u"}
     make = script.take(MakeAssignment)
     assert make.members == members
     script.commands.append(make)
     script.deal({"me": parts(0), "other": parts(1)})
-    assert script.state is MemberState.SYNCING
+    assert script.at(MemberState.SYNCING)
     assert script.take(SyncGroup).assignments == {
         "me": tuple(parts(0)),
         "other": tuple(parts(1)),
@@ -91,7 +93,7 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
     script = Script(static=True)
     script.to_joining()
     script.join_answer(leader="me", members={"me": Subscription(("t",))}, skip_assignment=True)
-    assert script.state is MemberState.SYNCING
+    assert script.at(MemberState.SYNCING)
     assert script.take(SyncGroup).assignments == {}
     assert script.machine.leading
 
@@ -102,7 +104,7 @@ def test_assigned_is_called_even_when_nothing_is() -> None:
     script.sync_answer()
     script.poll()
     assert script.called_back(CallAssigned) == frozenset()
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
 
 
 def test_a_rebalance_is_flagged_and_waits_for_the_caller() -> None:
@@ -110,7 +112,7 @@ def test_a_rebalance_is_flagged_and_waits_for_the_caller() -> None:
     script.to_stable()
     assert not script.machine.rebalance_flagged
     script.beat(27)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert script.machine.rebalance_flagged
     assert script.machine.owned == parts(0, 1)
     script.beat(27)
@@ -123,7 +125,7 @@ def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
     script.to_stable()
     script.beat(27)
     script.poll()
-    assert script.state is MemberState.REVOKING
+    assert script.at(MemberState.REVOKING)
     assert script.machine.owned == parts(0, 1), "commits still count in the callback"
     script.beat(27)
     assert script.called_back(CallRevoked) == parts(0, 1)
@@ -146,7 +148,7 @@ def test_revoked_is_not_called_with_nothing() -> None:
     script.called_back(CallAssigned)
     script.beat(27)
     script.poll()
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     assert not script.has(CallRevoked)
 
 
@@ -155,10 +157,10 @@ def test_join_and_sync_go_on_when_the_caller_has_left_poll() -> None:
     script.to_joining()
     script.join_answer()
     script.sync_answer(error_code=27)
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     script.join_answer(generation=2)
     script.sync_answer(parts(3))
-    assert script.state is MemberState.RECONCILING
+    assert script.at(MemberState.RECONCILING)
     assert not script.has(CallAssigned), "callbacks wait for the next poll"
     script.poll()
     assert script.called_back(CallAssigned) == parts(3)
@@ -174,7 +176,7 @@ def test_heartbeats_go_on_between_join_and_sync_and_in_the_callbacks() -> None:
     script.beat()
     script.called_back(CallAssigned)
     script.beat()
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
 
 
 def test_a_heartbeat_of_an_earlier_generation_says_nothing_of_this_one() -> None:
@@ -188,7 +190,7 @@ def test_a_heartbeat_of_an_earlier_generation_says_nothing_of_this_one() -> None
     script.join_answer(generation=2)
     script.commands.append(stale)
     script.heartbeat_answer(22)
-    assert script.state is MemberState.SYNCING
+    assert script.at(MemberState.SYNCING)
     assert script.machine.generation == 2
 
 
@@ -198,7 +200,7 @@ def test_a_rebalance_asked_for_in_the_callback_follows_at_once() -> None:
     script.poll()
     script.feed(RejoinRequested("an extra round"))
     script.called_back(CallAssigned)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert script.machine.join_reason == "an extra round"
 
 
@@ -206,7 +208,7 @@ def test_a_new_subscription_rebalances() -> None:
     script = Script()
     script.to_stable()
     script.subscribe("t", "u")
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     script.poll()
     script.called_back(CallRevoked)
     assert script.take(JoinGroup).topics == {"t", "u"}
@@ -216,7 +218,7 @@ def test_the_same_subscription_again_changes_nothing() -> None:
     script = Script()
     script.to_stable()
     script.subscribe("t")
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
 
 
 def test_a_subscription_changed_after_joining_is_joined_with_afterwards() -> None:
@@ -227,7 +229,7 @@ def test_a_subscription_changed_after_joining_is_joined_with_afterwards() -> Non
     script.sync_answer(parts(0))
     script.poll()
     script.called_back(CallAssigned)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert script.machine.join_reason == "the subscription changed"
 
 
@@ -237,7 +239,7 @@ def test_an_assignment_for_an_outdated_subscription_is_not_taken() -> None:
     script.subscribe("u")
     script.join_answer()
     script.sync_answer(parts(0))
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     assert script.take(JoinGroup).topics == {"u"}
 
 
@@ -261,9 +263,9 @@ def test_the_leader_deals_again_when_partitions_are_added() -> None:
     script.poll()
     script.called_back(CallAssigned)
     script.feed(TopicsChanged(ClusterTopics({"t": 4})))
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
     script.feed(TopicsChanged(ClusterTopics({"t": 6})))
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert script.machine.join_reason == "partitions changed: t 4 -> 6"
 
 
@@ -271,7 +273,7 @@ def test_a_follower_leaves_watching_to_the_leader() -> None:
     script = Script()
     script.to_stable()
     script.feed(TopicsChanged(ClusterTopics({"t": 9})))
-    assert script.state is MemberState.STABLE
+    assert script.at(MemberState.STABLE)
 
 
 def test_a_member_with_an_unreadable_subscription_gets_nothing_and_the_others_go_on(
@@ -280,23 +282,16 @@ def test_a_member_with_an_unreadable_subscription_gets_nothing_and_the_others_go
     script = Script()
     script.to_joining()
     members = {"me": Subscription(("t",)), "odd": Subscription(("t",))}
-    command = script.take(JoinGroup)
-    script.commands.append(command)
-    from kohort.protocol.messages import JoinGroupResponse
-
     Member = JoinGroupResponse.JoinGroupResponseMember
-    script.take(JoinGroup)
     script.answer(
-        command,
+        script.take(JoinGroup),
         JoinGroupResponse(
             generation_id=1,
             protocol_name="range",
             leader="me",
             member_id="me",
             members=[
-                Member(
-                    member_id="me", metadata=b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-                ),
+                Member(member_id="me", metadata=write_subscription(members["me"])),
                 Member(member_id="odd", metadata=b"\x00"),
             ],
         ),
@@ -334,7 +329,7 @@ def test_a_lost_membership_calls_lost_at_the_next_poll_and_joins_anew() -> None:
     script = Script()
     script.to_stable()
     script.beat(25)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     assert (script.machine.generation, script.machine.member_id) == (-1, "")
     assert script.machine.next_deadline() is None, "no heartbeats without a membership"
     script.poll()
@@ -358,7 +353,7 @@ def test_a_membership_lost_during_the_revoked_callback_joins_anew_after_it() -> 
     script.beat(27)
     script.poll()
     script.beat(25)
-    assert script.state is MemberState.REVOKING
+    assert script.at(MemberState.REVOKING)
     script.called_back(CallRevoked)
     assert script.take(JoinGroup).member_id == ""
 
@@ -369,7 +364,7 @@ def test_a_membership_lost_during_the_assigned_callback_is_lost_after_it() -> No
     script.poll()
     script.beat(25)
     script.called_back(CallAssigned)
-    assert script.state is MemberState.JOIN_PENDING
+    assert script.at(MemberState.JOIN_PENDING)
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
 
@@ -381,8 +376,8 @@ def test_a_membership_lost_while_the_assignor_runs_makes_its_result_stale() -> N
     made = script.take(MakeAssignment)
     script.beat(25)
     assert script.take(Cancel).token == made.token
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     script.commands.append(made)
     script.deal({"me": parts(0)})
-    assert script.state is MemberState.JOINING
+    assert script.at(MemberState.JOINING)
     assert not script.has(SyncGroup)

@@ -1,0 +1,84 @@
+"""The leader's duty: have the assignor deal, and take nothing but a proper deal from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.coordinator_client._text import describe, escaped
+from kohort.coordinator_client.assignors import (
+    Assignments,
+    ClusterTopics,
+    PartitionAssignor,
+    Subscription,
+)
+from kohort.errors import AssignorError
+from kohort.types import TopicPartition
+
+SELF_CHECKING = frozenset({"cooperative-sticky"})
+"""Assignors that withhold what has to be given up first, knowing more than a check could."""
+
+
+def check_deal(
+    assignor: PartitionAssignor,
+    cluster: ClusterTopics,
+    members: Mapping[str, Subscription],
+    dealt: Assignments,
+    *,
+    cooperative: bool,
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """What the assignor dealt, with every member in it. AssignorError for what cannot be.
+
+    Cooperative: a partition may not go straight from one owner to another, as the first gives it
+    up only after this rebalance (KIP-429).
+    """
+    name = assignor.name
+    try:
+        given = {
+            member: tuple(TopicPartition(*partition) for partition in partitions)
+            for member, partitions in dealt.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AssignorError(
+            f"assignor {name!r} returned {type(dealt).__name__}, and not a mapping from member ids "
+            f"to lists of TopicPartition: {error}"
+        ) from error
+    strangers = given.keys() - members.keys()
+    if strangers:
+        raise AssignorError(f"assignor {name!r} dealt to nobody: {sorted(map(repr, strangers))}")
+    holders: dict[TopicPartition, str] = {}
+    for member, partitions in given.items():
+        wanted = frozenset(members[member].topics)
+        for tp in partitions:
+            if tp.topic not in wanted:
+                raise AssignorError(
+                    f"assignor {name!r} gave {describe([tp])} to {escaped(member)}, which does not "
+                    "subscribe to the topic"
+                )
+            if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
+                raise AssignorError(f"assignor {name!r} dealt {describe([tp])}, which is not there")
+            if tp in holders:
+                raise AssignorError(
+                    f"assignor {name!r} gave {describe([tp])} to two: {escaped(holders[tp])} and "
+                    f"{escaped(member)}"
+                )
+            holders[tp] = member
+    if cooperative and name not in SELF_CHECKING:
+        _check_transfers(name, members, holders)
+    return {member: given.get(member, ()) for member in members}
+
+
+def _check_transfers(
+    name: str, members: Mapping[str, Subscription], holders: Mapping[TopicPartition, str]
+) -> None:
+    newest = max((said.generation for said in members.values()), default=-1)
+    for owner, said in members.items():
+        if said.generation != newest:
+            continue
+        for tp in said.owned:
+            holder = holders.get(tp, owner)
+            if holder != owner and tp not in members[holder].owned:
+                raise AssignorError(
+                    f"assignor {name!r} moved {describe([tp])} from {escaped(owner)} to "
+                    f"{escaped(holder)} at once; a cooperative one leaves it out until its owner "
+                    "has given it up"
+                )

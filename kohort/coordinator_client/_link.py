@@ -1,0 +1,154 @@
+"""The way to the group's coordinator: find it, ask it, and notice when it is another."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import anyio
+
+from kohort.coordinator_client._answers import Action, action_for, failure
+from kohort.coordinator_client._backoff import Backoff
+from kohort.coordinator_client._cluster import Cluster
+from kohort.coordinator_client._text import escaped
+from kohort.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageEncodeError,
+    ProtocolError,
+    TransportError,
+    UnsupportedVersionError,
+    error_name,
+)
+from kohort.protocol import ApiKey, Request, Response
+from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
+
+PURPOSE = "coordinator"
+"""The connection for heartbeats, offsets and leaving."""
+JOIN_PURPOSE = "coordinator-join"
+"""The connection for JoinGroup and SyncGroup. The coordinator parks these until the other members
+are there, and whatever is behind them on their connection waits as long."""
+
+_GROUP = 0
+_NO_NODE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[R]):
+    """A request as a range of versions has it."""
+
+    message: Request[R]
+    min_version: int | None = None
+    max_version: int | None = None
+
+
+class CoordinatorLink:
+    """Requests to the coordinator of one group."""
+
+    def __init__(
+        self, cluster: Cluster, group_id: str, backoff: Backoff, rng: random.Random
+    ) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._backoff = backoff
+        self._rng = rng
+        self._finding = anyio.Lock()
+        self.node: int | None = None
+        """The coordinator, as far as is known."""
+
+    def drop(self, reason: str, node: int | None = None) -> None:
+        """Look the coordinator up before the next request; ``node``: only if it is that one."""
+        if self.node is None or node not in (None, self.node):
+            return
+        logger.info(
+            "[%s] coordinator %d is given up: %s", self._group_id, self.node, escaped(reason)
+        )
+        self.node = None
+
+    async def request(
+        self, forms: Sequence[Form[R]], *, purpose: str = PURPOSE, timeout: float
+    ) -> R:
+        """Ask the coordinator, found first if need be, for an answer within ``timeout`` seconds.
+
+        Finding it may take as long as it takes. A transport error or a timeout makes it unknown.
+        """
+        node = await self.find()
+        try:
+            return await self._ask(forms, node, purpose, timeout)
+        except MessageEncodeError:
+            raise
+        except (TransportError, KafkaTimeoutError) as error:
+            self.drop(str(error), node)
+            raise
+
+    async def find(self) -> int:
+        """The coordinator's node id. Retries what may pass; raises what will not."""
+        async with self._finding:
+            attempt = 0
+            while self.node is None:
+                try:
+                    problem = await self._find_once()
+                except ProtocolError:
+                    raise
+                except (TransportError, KafkaTimeoutError) as error:
+                    problem = str(error)
+                if problem:
+                    logger.debug("[%s] no coordinator yet: %s", self._group_id, problem)
+                    await anyio.sleep(self._backoff.pause(attempt, self._rng))
+                    attempt += 1
+            return self.node
+
+    async def _find_once(self) -> str:
+        """Ask once; returns what stands in the way, or "" when the node is known."""
+        timeout = 30.0
+        forms = [
+            Form(FindCoordinatorRequest(coordinator_keys=[self._group_id]), min_version=4),
+            Form(FindCoordinatorRequest(key=self._group_id, key_type=_GROUP), max_version=3),
+        ]
+        response = await self._ask(forms, None, "", timeout)
+        code, node = _found(response, self._group_id)
+        match action_for(ApiKey.FIND_COORDINATOR, code):
+            case Action.PROCEED if node > _NO_NODE:
+                logger.info("[%s] node %d coordinates the group", self._group_id, node)
+                self.node = node
+                return ""
+            case Action.FAIL:
+                raise failure(ApiKey.FIND_COORDINATOR, code)
+            case _:
+                return error_name(code)
+
+    async def _ask(
+        self, forms: Sequence[Form[R]], node: int | None, purpose: str, timeout: float
+    ) -> R:
+        """Send the first form that the broker has a version for."""
+        refusal: KafkaError = UnsupportedVersionError("no form of the request to send")
+        for form in forms:
+            try:
+                return await self._cluster.request(
+                    form.message,
+                    node=node,
+                    purpose=purpose,
+                    timeout_ms=max(1, round(timeout * 1000)),
+                    min_version=form.min_version,
+                    max_version=form.max_version,
+                )
+            except UnsupportedVersionError as error:
+                refusal = error
+        raise refusal
+
+
+def _found(response: FindCoordinatorResponse, group_id: str) -> tuple[int, int]:
+    """(error code, node id) of the answer, in either form."""
+    for coordinator in response.coordinators:
+        if coordinator.key == group_id:
+            return coordinator.error_code, coordinator.node_id
+    if response.coordinators:
+        return 0, _NO_NODE
+    return response.error_code, response.node_id

@@ -1,0 +1,172 @@
+"""OffsetCommit and OffsetFetch: requests in all their forms, and what the answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kohort.coordinator_client._link import Form
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+_NAMES_ONLY = 9
+"""The last version that names topics; later ones carry topic ids instead (KIP-516)."""
+_OLD_FETCH = 7
+"""The last version of OffsetFetch for one group."""
+_FIRST_STABLE = 7
+"""The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
+
+Fetched = OffsetAndMetadata | int | None
+"""What is committed, an error code, or nothing."""
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def commit_forms(
+    group_id: str,
+    generation: int,
+    member_id: str,
+    group_instance_id: str | None,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ids: Mapping[str, bytes] | None,
+) -> Sequence[Form[OffsetCommitResponse]]:
+    """``ids``: the topic ids; None keeps to versions that name topics."""
+    topics = []
+    for topic, numbers in _by_topic(offsets).items():
+        partitions = []
+        for number in numbers:
+            at = offsets[TopicPartition(topic, number)]
+            partitions.append(
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=at.offset,
+                    committed_leader_epoch=at.leader_epoch,
+                    committed_metadata=at.metadata,
+                )
+            )
+        topics.append(
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic, topic_id=_id(ids, topic), partitions=partitions
+            )
+        )
+    message = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        topics=topics,
+    )
+    return [Form(message, max_version=_NAMES_ONLY if ids is None else None)]
+
+
+def commit_codes(
+    response: OffsetCommitResponse, asked: Iterable[TopicPartition], ids: Mapping[str, bytes] | None
+) -> dict[TopicPartition, int]:
+    """Partition -> error code; one that the answer leaves out has an unknown error."""
+    names = _names(ids)
+    found = {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index): (
+            partition.error_code
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    return {tp: found.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR) for tp in asked}
+
+
+def fetch_forms(
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    ids: Mapping[str, bytes] | None,
+    require_stable: bool,
+) -> Sequence[Form[OffsetFetchResponse]]:
+    """One group's offsets; brokers that cannot wait for open transactions are not asked to."""
+    topics = _by_topic(partitions)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchRequest.OffsetFetchRequestTopics(
+                name=topic, topic_id=_id(ids, topic), partition_indexes=numbers
+            )
+            for topic, numbers in topics.items()
+        ],
+    )
+    single = [
+        OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+        for topic, numbers in topics.items()
+    ]
+    return [
+        Form(
+            OffsetFetchRequest(groups=[group], require_stable=require_stable),
+            min_version=_OLD_FETCH + 1,
+            max_version=_NAMES_ONLY if ids is None else None,
+        ),
+        Form(
+            OffsetFetchRequest(group_id=group_id, topics=single, require_stable=require_stable),
+            min_version=_FIRST_STABLE,
+            max_version=_OLD_FETCH,
+        ),
+        Form(
+            OffsetFetchRequest(group_id=group_id, topics=single),
+            max_version=_FIRST_STABLE - 1,
+        ),
+    ]
+
+
+def fetched(
+    response: OffsetFetchResponse,
+    group_id: str,
+    asked: Iterable[TopicPartition],
+    ids: Mapping[str, bytes] | None,
+) -> tuple[int, dict[TopicPartition, Fetched]]:
+    """(error code of the whole, partition -> what was found)."""
+    code, found = response.error_code, dict(_fetched_single(response))
+    for group in response.groups:
+        if group.group_id == group_id:
+            code, found = group.error_code, dict(_fetched_group(group, _names(ids)))
+    return code, {tp: found.get(tp) for tp in asked}
+
+
+def _fetched_single(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartition, Fetched]]:
+    for topic in response.topics:
+        for at in topic.partitions:
+            yield TopicPartition(topic.name, at.partition_index), _value(at)
+
+
+def _fetched_group(
+    group: OffsetFetchResponse.OffsetFetchResponseGroup, names: Mapping[bytes, str]
+) -> Iterator[tuple[TopicPartition, Fetched]]:
+    for topic in group.topics:
+        name = topic.name or names.get(topic.topic_id, "")
+        for at in topic.partitions:
+            yield TopicPartition(name, at.partition_index), _value(at)
+
+
+def _value(
+    at: OffsetFetchResponse.OffsetFetchResponsePartition
+    | OffsetFetchResponse.OffsetFetchResponsePartitions,
+) -> Fetched:
+    if at.error_code:
+        return at.error_code
+    if at.committed_offset < 0:
+        return None
+    return OffsetAndMetadata(at.committed_offset, at.metadata or "", at.committed_leader_epoch)
+
+
+def _id(ids: Mapping[str, bytes] | None, topic: str) -> bytes:
+    return ZERO_UUID if ids is None else ids[topic]
+
+
+def _names(ids: Mapping[str, bytes] | None) -> dict[bytes, str]:
+    return {topic_id: topic for topic, topic_id in (ids or {}).items()}

@@ -1,0 +1,273 @@
+"""Committed offsets: write and read them, with the rules for each error code."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+import anyio
+
+from kohort.config import GroupConfig
+from kohort.coordinator_client._answers import Action, action_for, failure
+from kohort.coordinator_client._backoff import Backoff
+from kohort.coordinator_client._cluster import Cluster, topic_ids
+from kohort.coordinator_client._events import CommitRefused, Event
+from kohort.coordinator_client._link import CoordinatorLink
+from kohort.coordinator_client._member import NO_GENERATION
+from kohort.coordinator_client._membership import Membership
+from kohort.coordinator_client._offset_messages import (
+    commit_codes,
+    commit_forms,
+    fetch_forms,
+    fetched,
+)
+from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client._text import describe
+from kohort.errors import (
+    CommitFailedError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    ProtocolError,
+    RebalanceInProgressError,
+    TransportError,
+    error_name,
+)
+from kohort.protocol import ApiKey
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class OffsetManager:
+    """Commits and fetches the offsets of one group.
+
+    One commit is on its way at a time, so that one that has to be repeated cannot overtake a later
+    one and set the offset back.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        link: CoordinatorLink,
+        config: GroupConfig,
+        membership: Membership,
+        tell: Callable[[Event], None],
+        backoff: Backoff,
+        rng: random.Random,
+        *,
+        require_stable: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._group_id = config.group_id or ""
+        self._instance_id = config.group_instance_id
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._membership = membership
+        self._tell = tell
+        self._backoff = backoff
+        self._rng = rng
+        self._require_stable = require_stable
+        self._committing = anyio.Lock()
+
+    # --- commit ---------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Offsets, timeout: float | None) -> None:
+        """Commit within ``timeout`` seconds (None: no limit), in the generation of this moment.
+
+        Without a subscription it is a commit from outside the group, which the coordinator takes
+        as long as the group has no members. Raises
+
+        - CommitFailedError: this is not (any more) the member that owns these partitions. Nothing
+          is sent if that is known beforehand. Poll on: the consumer rejoins by itself.
+        - RebalanceInProgressError: the partitions are still owned, but the group is between
+          JoinGroup and SyncGroup, when it takes no commits. Poll, then commit again.
+        - KafkaTimeoutError: not done in time; ``__cause__`` is the last error, if there was one.
+        - GroupAuthorizationFailedError, OffsetMetadataTooLargeError and other errors of a broker
+          that a repetition would not mend.
+        """
+        if not offsets:
+            return
+        left = dict(offsets)
+
+        async def once() -> str:
+            return await self._commit_once(left)
+
+        await self._repeat(
+            once, timeout, f"the commit of {describe(offsets)}", turn=self._committing
+        )
+
+    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> str:
+        """Commit what is left, take out what is done; returns why the rest has to be repeated."""
+        generation, member_id = self._identity(left)
+        ids = topic_ids(self._cluster.metadata, {tp.topic for tp in left})
+        instance = None if generation == NO_GENERATION else self._instance_id
+        response = await self._link.request(
+            commit_forms(self._group_id, generation, member_id, instance, left, ids),
+            timeout=self._request_timeout,
+        )
+        codes = commit_codes(response, left, ids)
+        for tp, code in codes.items():
+            if action_for(ApiKey.OFFSET_COMMIT, code) is Action.PROCEED:
+                del left[tp]
+        problem = ""
+        for code in sorted({codes[tp] for tp in left}):
+            problem = error_name(code)
+            refused = {tp: left[tp] for tp in left if codes[tp] == code}
+            match action_for(ApiKey.OFFSET_COMMIT, code):
+                case Action.REDISCOVER:
+                    self._link.drop(f"OffsetCommit was answered {problem}")
+                case Action.RETRY:
+                    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        self._cluster.request_refresh()
+                case Action.FAIL:
+                    error = failure(ApiKey.OFFSET_COMMIT, code)
+                    raise type(error)(f"{error} (for {describe(refused)})", code=code)
+                case _:
+                    self._moved_on(code, generation, member_id, refused)
+        return problem
+
+    def _identity(self, offsets: Offsets) -> tuple[int, str]:
+        """(generation, member id) to commit with; raises if there is no point in sending."""
+        member = self._membership
+        if member.state is MemberState.UNSUBSCRIBED:
+            return NO_GENERATION, ""
+        if member.generation == NO_GENERATION:
+            raise CommitFailedError(
+                f"not committed: this consumer is not a member of group {self._group_id!r} at the "
+                f"moment ({member.state.value}), and {describe(offsets)} may belong to another. "
+                "Go on polling, it rejoins by itself",
+                offsets=offsets,
+            )
+        gone = {tp: at for tp, at in offsets.items() if tp not in member.owned}
+        if gone:
+            raise CommitFailedError(
+                f"not committed: {describe(gone)} is not assigned to this consumer (any more) in "
+                f"generation {member.generation}",
+                offsets=gone,
+            )
+        if member.state in (MemberState.ASSIGNING, MemberState.SYNCING):
+            raise self._in_between()
+        return member.generation, member.member_id
+
+    def _in_between(self) -> RebalanceInProgressError:
+        return RebalanceInProgressError(
+            f"not committed: group {self._group_id!r} is rebalancing and takes no commits right "
+            "now; poll() to complete the rebalance, then commit again"
+        )
+
+    def _moved_on(self, code: int, generation: int, member_id: str, refused: Offsets) -> None:
+        """The coordinator does not take a commit of this generation; returns if another may do."""
+        member = self._membership
+        if generation == NO_GENERATION:
+            raise CommitFailedError(
+                f"not committed, the coordinator answered {error_name(code)}: group "
+                f"{self._group_id!r} has members, and only they may commit. subscribe(), or use "
+                "another group_id",
+                offsets=refused,
+            ) from failure(ApiKey.OFFSET_COMMIT, code)
+        if (generation, member_id) != (member.generation, member.member_id):
+            return  # a rebalance was faster; the next attempt sees what is left of the ownership
+        self._tell(CommitRefused(code, generation, member_id))
+        still_owned = all(tp in member.owned for tp in refused)
+        action = action_for(ApiKey.OFFSET_COMMIT, code)
+        rejoining = member.state is MemberState.JOINING and action is not Action.FENCED
+        if still_owned and (action is Action.REJOIN or rejoining):
+            raise self._in_between()
+        raise CommitFailedError(
+            f"not committed, the coordinator answered {error_name(code)}: the group went on "
+            f"without this consumer, and {describe(refused)} may belong to another. Poll more "
+            "often (max_poll_interval_ms), or process less per poll (max_poll_records)",
+            offsets=refused,
+        ) from failure(ApiKey.OFFSET_COMMIT, code)
+
+    # --- fetch ----------------------------------------------------------------------------------
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for each partition; None where nothing is.
+
+        One request for all of them. Raises KafkaTimeoutError after ``timeout`` seconds, and the
+        errors of a broker that a repetition would not mend.
+        """
+        left = set(partitions)
+        result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(left)
+        by_name = False
+
+        async def once() -> str:
+            nonlocal by_name
+            names = {tp.topic for tp in left}
+            ids = None if by_name else topic_ids(self._cluster.metadata, names)
+            response = await self._link.request(
+                fetch_forms(self._group_id, left, ids, self._require_stable),
+                timeout=self._request_timeout,
+            )
+            code, found = fetched(response, self._group_id, left, ids)
+            problem = self._check_fetched(code, left)
+            if code:
+                return problem
+            for tp, at in found.items():
+                if isinstance(at, int):
+                    problem = self._check_fetched(at, {tp}) or problem
+                    by_name = by_name or at == ErrorCode.UNKNOWN_TOPIC_ID
+                    if action_for(ApiKey.OFFSET_FETCH, at) is not Action.PROCEED:
+                        continue
+                else:
+                    result[tp] = at
+                left.discard(tp)
+            return problem if left else ""
+
+        if left:
+            what = f"the committed offsets of {describe(left)}"
+            await self._repeat(once, timeout, what, turn=nullcontext())
+        return result
+
+    def _check_fetched(self, code: int, concerned: Iterable[TopicPartition]) -> str:
+        """Returns why to repeat, "" if there is no need; raises what no repetition mends."""
+        match action_for(ApiKey.OFFSET_FETCH, code):
+            case Action.PROCEED:
+                return ""
+            case Action.REDISCOVER:
+                self._link.drop(f"OffsetFetch was answered {error_name(code)}")
+            case Action.FAIL:
+                error = failure(ApiKey.OFFSET_FETCH, code)
+                raise type(error)(f"{error} (for {describe(concerned)})", code=code)
+            case _:
+                if code == ErrorCode.UNKNOWN_TOPIC_ID:
+                    self._cluster.request_refresh()
+        return error_name(code)
+
+    # --- both -----------------------------------------------------------------------------------
+
+    async def _repeat(
+        self,
+        once: Callable[[], Awaitable[str]],
+        timeout: float | None,
+        what: str,
+        *,
+        turn: AbstractAsyncContextManager[object],
+    ) -> None:
+        """Until ``once`` has nothing to complain of. Transport errors are repeated, too.
+
+        ``turn`` is held over all the attempts; waiting for it counts into the timeout.
+        """
+        problem = "the coordinator was not found or did not answer"
+        cause: KafkaError | None = None
+        attempt = 0
+        with anyio.move_on_after(timeout):
+            async with turn:
+                while True:
+                    try:
+                        problem = await once()
+                        cause = None
+                    except ProtocolError:
+                        raise
+                    except (TransportError, KafkaTimeoutError) as error:
+                        problem, cause = str(error), error
+                    if not problem:
+                        return
+                    await anyio.sleep(self._backoff.pause(attempt, self._rng))
+                    attempt += 1
+        raise KafkaTimeoutError(f"{what} was not done within {timeout} s: {problem}") from cause

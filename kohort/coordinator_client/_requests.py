@@ -1,0 +1,101 @@
+"""From the machine's commands to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kohort.config import GroupConfig
+from kohort.coordinator_client._commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from kohort.coordinator_client._consumer_protocol import (
+    PROTOCOL_TYPE,
+    write_assignment,
+    write_subscription,
+)
+from kohort.coordinator_client._link import Form
+from kohort.coordinator_client.assignors import Subscription
+from kohort.protocol.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+REASON_LENGTH = 255
+"""Characters of a reason that the coordinator takes (KIP-800)."""
+
+
+def subscription(command: JoinGroup, user_data: bytes | None, rack: str | None) -> Subscription:
+    """What the member says of itself: in order, so that saying the same again is the same bytes."""
+    return Subscription(
+        topics=tuple(sorted(command.topics)),
+        user_data=user_data,
+        owned=tuple(sorted(command.owned)),
+        generation=command.generation,
+        rack=rack,
+    )
+
+
+def join(
+    config: GroupConfig, command: JoinGroup, offers: Mapping[str, Subscription]
+) -> Sequence[Form[JoinGroupResponse]]:
+    """``offers``: name of an assignor -> what to tell it, in order of preference."""
+    message = JoinGroupRequest(
+        group_id=config.group_id or "",
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.rebalance_timeout_ms,
+        member_id=command.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[
+            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=write_subscription(said))
+            for name, said in offers.items()
+        ],
+        reason=command.reason[:REASON_LENGTH],
+    )
+    return [Form(message)]
+
+
+def sync(config: GroupConfig, command: SyncGroup) -> Sequence[Form[SyncGroupResponse]]:
+    message = SyncGroupRequest(
+        group_id=config.group_id or "",
+        generation_id=command.generation,
+        member_id=command.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=command.protocol,
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=member_id, assignment=write_assignment(partitions)
+            )
+            for member_id, partitions in command.assignments.items()
+        ],
+    )
+    return [Form(message)]
+
+
+def heartbeat(config: GroupConfig, command: Heartbeat) -> Sequence[Form[HeartbeatResponse]]:
+    message = HeartbeatRequest(
+        group_id=config.group_id or "",
+        generation_id=command.generation,
+        member_id=command.member_id,
+        group_instance_id=config.group_instance_id,
+    )
+    return [Form(message)]
+
+
+def leave(config: GroupConfig, command: LeaveGroup) -> Sequence[Form[LeaveGroupResponse]]:
+    """Version 3 made one member a list of members."""
+    group_id = config.group_id or ""
+    member = LeaveGroupRequest.MemberIdentity(
+        member_id=command.member_id,
+        group_instance_id=config.group_instance_id,
+        reason=command.reason[:REASON_LENGTH],
+    )
+    return [
+        Form(LeaveGroupRequest(group_id=group_id, members=[member]), min_version=3),
+        Form(LeaveGroupRequest(group_id=group_id, member_id=command.member_id), max_version=2),
+    ]
