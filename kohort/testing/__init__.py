@@ -1,0 +1,26 @@
+"""A Kafka cluster inside the process, for tests and for trying things out.
+
+::
+
+    with Cluster(topics={"orders": 6}) as cluster:
+        cluster.produce("orders", [("key", "value")])
+        consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+from kohort.testing._cluster import Cluster
+from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._producing import Produced, ProducerRecord
+from kohort.testing._serve import serve
+from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
+
+__all__ = [
+    "Cluster",
+    "GroupSnapshot",
+    "MemberSnapshot",
+    "Produced",
+    "ProducerRecord",
+    "ReceivedRequest",
+    "serve",
+]

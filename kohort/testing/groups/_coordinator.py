@@ -68,7 +68,7 @@ class _Parked:
 
 
 class GroupCoordinator:
-    """``append(partition, records)`` writes to ``__consumer_offsets``, ``changed()`` tells watchers.
+    """``append(partition, records)`` writes to ``__consumer_offsets``; ``changed()`` tells it.
 
     Requests for a group that is not here are answered NOT_COORDINATOR.
     """

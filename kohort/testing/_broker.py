@@ -1,0 +1,43 @@
+"""One broker: a node of the cluster with its coordinator and its fetch sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kohort.errors import ErrorCode
+from kohort.testing._fetch_sessions import FetchSessions
+from kohort.testing._topics import Partition, Topic
+from kohort.testing.groups import GroupCoordinator
+
+if TYPE_CHECKING:
+    from kohort.testing._core import ClusterCore
+
+
+@dataclass(slots=True)
+class Node:
+    """A broker as clients are told of it; ``port`` is known when it listens."""
+
+    id: int
+    host: str
+    port: int = 0
+    rack: str | None = None
+
+
+class Broker:
+    """What the handlers of requests work with."""
+
+    def __init__(self, cluster: ClusterCore, node: Node, coordinator: GroupCoordinator) -> None:
+        self.cluster = cluster
+        self.node = node
+        self.coordinator = coordinator
+        self.fetch_sessions = FetchSessions(cluster.rng)
+
+    def led_partition(self, topic: Topic | None, index: int) -> Partition | ErrorCode:
+        """The partition, if this broker leads it."""
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = topic.partitions[index]
+        if partition.leader != self.node.id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition

@@ -1,0 +1,347 @@
+"""The cluster as a test holds it: in a thread of its own, with eyes into it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, broker_error
+from kohort.records import Compression, Record, RecordBatch
+from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, config_error
+from kohort.testing._core import ClusterCore
+from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
+from kohort.testing._snapshots import GroupSnapshot, snapshot
+from kohort.testing._thread import LoopThread
+from kohort.testing._topics import Topic, is_legal_name
+from kohort.testing.groups import GroupConfig
+from kohort.testing.log import AppendError
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+
+_LOOK_AGAIN = 0.05
+"""Seconds: a predicate may also wait for something outside of the cluster."""
+_LOOK_AGAIN_ASYNC = 0.005
+
+
+class Cluster:
+    """A Kafka cluster in this process; a context manager, sync and async.
+
+    It speaks the real protocol on loopback ports to whatever client connects, in this process or
+    another one, and serves from a daemon thread of its own.
+
+    ``topics``: name -> partitions. ``ports``: one for each broker, or the first one's, with the
+    others' behind it; free ones if not given. ``group_initial_rebalance_delay_ms`` and the names in
+    ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000. ``seed``
+    decides all that is random.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        topics: Mapping[str, int] | None = None,
+        *,
+        default_partitions: int = 1,
+        auto_create_topics: bool = True,
+        host: str = "127.0.0.1",
+        ports: Sequence[int] | int | None = None,
+        advertised_host: str | None = None,
+        replication_factor: int | None = None,
+        group_initial_rebalance_delay_ms: int = 0,
+        group_settings: Mapping[str, int] | None = None,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        seed: int = 0,
+    ) -> None:
+        settings = dict(group_settings or {})
+        settings.setdefault("initial_rebalance_delay_ms", group_initial_rebalance_delay_ms)
+        self._config = ClusterConfig(
+            brokers=brokers,
+            topics=dict(topics or {}),
+            default_partitions=default_partitions,
+            auto_create_topics=auto_create_topics,
+            host=host,
+            ports=ports,
+            advertised_host=advertised_host,
+            replication_factor=replication_factor,
+            max_request_bytes=max_request_bytes,
+            seed=seed,
+            groups=GroupConfig(**settings),
+        )
+        self._config.validate()
+        self._core: ClusterCore | None = None
+        self._thread: LoopThread | None = None
+        self._change = threading.Condition()
+        self._changes = 0
+        self._watchers = 0
+        self._spread: dict[str, Iterator[int]] = {}
+
+    # Life
+
+    def start(self) -> None:
+        """Serve until :meth:`stop`; every broker listens when this returns."""
+        if self._thread is not None:
+            raise IllegalStateError("the cluster is started already")
+        thread = LoopThread("kohort-cluster", self._serve)
+        thread.start()
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Close every connection and end the thread; what was stored is gone."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
+            self._core = None
+
+    async def _serve(self, started: Callable[[], None]) -> None:
+        core = self._core = ClusterCore(self._config, self._changed)
+        async with anyio.create_task_group() as group:
+            await group.start(core.run)
+            started()
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Cluster:
+        await anyio.to_thread.run_sync(self.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.stop)
+
+    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+        """Run a function on the cluster in the cluster's thread."""
+        thread, core = self._thread, self._core
+        if thread is None or core is None:
+            raise IllegalStateError("the cluster is not running: use `with Cluster() as cluster:`")
+        return thread.call(function, core)
+
+    # What clients connect to
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``"127.0.0.1:40001,127.0.0.1:40002"``: where the brokers are, as clients are told."""
+        nodes = self._call(lambda core: [(node.host, node.port) for node in core.nodes])
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes
+        )
+
+    # Topics
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Name -> number of partitions, internal topics left out."""
+        return self._call(
+            lambda core: {t.name: len(t.partitions) for t in core.topics if not t.is_internal}
+        )
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """``configs``: Kafka's names, such as ``message.timestamp.type``."""
+        if not is_legal_name(name):
+            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
+        if partitions < 1:
+            raise broker_error(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
+        for key, value in (configs or {}).items():
+            if (problem := config_error(key, value)) is not None:
+                raise broker_error(ErrorCode.INVALID_CONFIG, problem)
+
+        def create(core: ClusterCore) -> None:
+            if core.topics.get(name) is not None:
+                raise broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name!r} is there already")
+            core.create_topic(name, partitions, configs=configs)
+
+        self._call(create)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic to ``total`` partitions."""
+
+        def grow(core: ClusterCore) -> None:
+            found = _topic(core, topic)
+            if total <= len(found.partitions):
+                message = f"{topic!r} has {len(found.partitions)} partitions already"
+                raise broker_error(ErrorCode.INVALID_PARTITIONS, message)
+            core.add_partitions(found, total)
+
+        self._call(grow)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records and with what groups have committed for it."""
+        self._call(lambda core: core.delete_topic(_topic(core, topic)))
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[Produceable] | bytes | str,
+        *,
+        key: Text = None,
+        partition: int | None = None,
+        compression: Compression = Compression.NONE,
+    ) -> list[Produced]:
+        """Append records; where each one went, in their order.
+
+        A record is a value, a (key, value) pair, a :class:`ProducerRecord` or a
+        :class:`kohort.ConsumerRecord`. ``key`` is for values that come without one; ``partition``
+        for all that do not name theirs. Else the key decides as in Kafka's own producer (murmur2),
+        and records without a key go to the partitions in turn. The topic is made if need be, unless
+        the cluster is told not to.
+        """
+        items = [records] if isinstance(records, bytes | str) else list(records)
+        count, now_ms = self._call(lambda core: (_partitions(core, topic), core.now_ms()))
+        prepared = [as_record(item, key, partition) for item in items]
+        for record in prepared:
+            if record.partition is not None and not 0 <= record.partition < count:
+                message = f"{topic!r} has {count} partitions, none is {record.partition}"
+                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        spread = self._spread.setdefault(topic, itertools.count())
+        placed: dict[int, Produced] = {}
+        for batch in make_batches(prepared, count, now_ms, spread, compression):
+            base = self._append(topic, batch.partition, batch.data)
+            for delta, index in enumerate(batch.indexes):
+                placed[index] = Produced(batch.partition, base + delta)
+        return [placed[index] for index in range(len(prepared))]
+
+    def _append(self, topic: str, partition: int, data: bytes) -> int:
+        def append(core: ClusterCore) -> int:
+            batch = RecordBatch.of(data)
+            try:
+                result = _topic(core, topic).partitions[partition].append(batch, core.now_ms())
+            except AppendError as error:
+                raise broker_error(error.code, str(error)) from error
+            core.changed()
+            return result.base_offset
+
+        return self._call(append)
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """What a topic holds, decoded, by partition and offset; ``__consumer_offsets`` too."""
+
+        def read(core: ClusterCore) -> list[tuple[int, int, list[RecordBatch]]]:
+            return [
+                (p.index, p.log.start_offset, list(p.log.batches()))
+                for p in _topic(core, topic).partitions
+                if partition is None or p.index == partition
+            ]
+
+        return [
+            record
+            for index, start, batches in self._call(read)
+            for batch in batches
+            if not batch.header.is_control
+            for record in batch.records(topic=topic, partition=index)
+            if record.offset >= start
+        ]
+
+    # Groups
+
+    def group(self, group_id: str) -> GroupSnapshot:
+        """The group as its coordinator sees it now; one that is not there is "Dead"."""
+
+        def look(core: ClusterCore) -> GroupSnapshot:
+            return snapshot(group_id, core.group(group_id))
+
+        return self._call(look)
+
+    def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed."""
+
+        def look(core: ClusterCore) -> dict[TopicPartition, OffsetAndMetadata]:
+            group = core.group(group_id)
+            return {
+                TopicPartition(*place): OffsetAndMetadata(
+                    committed.offset, committed.metadata, committed.leader_epoch
+                )
+                for place, committed in (group.offsets.items() if group else ())
+            }
+
+        return self._call(look)
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        """The latest requests (10,000 at most) of all brokers, in the order of their coming."""
+        return self._call(lambda core: list(core.requests))
+
+    # Waiting
+
+    def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
+        """Return what the predicate returns as soon as that is true.
+
+        It is asked again whenever something changes in the cluster. KafkaTimeoutError after
+        ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._changes
+            if result := predicate():
+                return result
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise _timed_out(predicate, timeout)
+            with self._change:
+                self._watchers += 1
+                try:
+                    if self._changes == seen:
+                        self._change.wait(min(left, _LOOK_AGAIN))
+                finally:
+                    self._watchers -= 1
+
+    async def wait_until_async(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
+        """As :meth:`wait_until`, without blocking the event loop."""
+        deadline = anyio.current_time() + timeout
+        while not (result := predicate()):
+            if anyio.current_time() >= deadline:
+                raise _timed_out(predicate, timeout)
+            await anyio.sleep(_LOOK_AGAIN_ASYNC)
+        return result
+
+    def _changed(self) -> None:
+        """Called in the cluster's thread, often."""
+        self._changes += 1
+        if self._watchers:
+            with self._change:
+                self._change.notify_all()
+
+
+def _topic(core: ClusterCore, name: str) -> Topic:
+    topic = core.topics.get(name)
+    if topic is None:
+        raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return topic
+
+
+def _partitions(core: ClusterCore, name: str) -> int:
+    if core.topics.get(name) is None and core.config.auto_create_topics:
+        if not is_legal_name(name):
+            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
+        core.create_topic(name)
+    return len(_topic(core, name).partitions)
+
+
+def _timed_out(predicate: Callable[[], Any], timeout: float) -> KafkaTimeoutError:
+    name = getattr(predicate, "__qualname__", repr(predicate))
+    return KafkaTimeoutError(f"{name} was not true within {timeout:g} s")

@@ -1,0 +1,158 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches; only changes travel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import FetchRequest, FetchResponse
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+SLOTS = 1000
+_LAST_EPOCH = (1 << 31) - 1
+
+
+class FetchKey(NamedTuple):
+    """Name or id of the topic, as the version in use has it, and the partition."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What to read of a partition, and what the client was last told of it."""
+
+    key: FetchKey
+    offset: int
+    max_bytes: int
+    leader_epoch: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def changed(self, data: FetchResponse.PartitionData) -> bool:
+        """Whether the client has to be told; notes what it will be told."""
+        changed = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+        )
+        failed = data.error_code != ErrorCode.NONE
+        self.high_watermark = -1 if failed else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        return changed
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    uses_topic_ids: bool
+    epoch: int = 1
+    partitions: dict[FetchKey, Wanted] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """What one request is to read; ``session`` is None outside of one."""
+
+    partitions: list[Wanted]
+    session: FetchSession | None = None
+    incremental: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+
+class FetchSessions:
+    """The sessions of one broker; the least recently used one gives way when there are too many."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, version: int) -> FetchPlan:
+        """Find or make the session and bring it up to date."""
+        by_id = version >= 13
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            partitions = _merge({}, request)
+            if request.session_epoch == FINAL_EPOCH or not partitions:
+                return FetchPlan(list(partitions.values()))
+            session = self._open(by_id)
+            session.partitions = partitions
+            return FetchPlan(list(partitions.values()), session)
+        return self._next(request, by_id)
+
+    def _next(self, request: FetchRequest, by_id: bool) -> FetchPlan:
+        session = self._sessions.pop(request.session_id, None)
+        if session is None:
+            return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self._sessions[session.id] = session
+        if session.uses_topic_ids != by_id:
+            return FetchPlan([], session, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            return FetchPlan([], session, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        _merge(session.partitions, request)
+        for forgotten in request.forgotten_topics_data:
+            for partition in forgotten.partitions:
+                key = FetchKey(forgotten.topic, bytes(forgotten.topic_id), partition)
+                session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return FetchPlan([])
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        return FetchPlan(list(session.partitions.values()), session, incremental=True)
+
+    def _open(self, by_id: bool) -> FetchSession:
+        if len(self._sessions) >= SLOTS:
+            del self._sessions[next(iter(self._sessions))]
+        while True:
+            session_id = self._rng.randint(1, _LAST_EPOCH)
+            if session_id not in self._sessions:
+                break
+        session = self._sessions[session_id] = FetchSession(session_id, by_id)
+        return session
+
+    @staticmethod
+    def answered(
+        plan: FetchPlan, results: Iterable[tuple[Wanted, FetchResponse.PartitionData]]
+    ) -> list[tuple[Wanted, FetchResponse.PartitionData]]:
+        """What of the results the client must be told.
+
+        Partitions that gave data go to the end of the session, so that all get their turn.
+        """
+        if plan.session is None:
+            return list(results)
+        told = []
+        partitions = plan.session.partitions
+        for wanted, data in results:
+            if wanted.changed(data) or not plan.incremental:
+                told.append((wanted, data))
+            if data.records and wanted.key in partitions:
+                partitions[wanted.key] = partitions.pop(wanted.key)
+        return told
+
+
+def _merge(partitions: dict[FetchKey, Wanted], request: FetchRequest) -> dict[FetchKey, Wanted]:
+    """Add what the request names to what is known; the client's view of each is kept."""
+    for topic in request.topics:
+        topic_id = bytes(topic.topic_id)
+        name = topic.topic if topic_id == ZERO_UUID else ""
+        for asked in topic.partitions:
+            key = FetchKey(name, topic_id, asked.partition)
+            known = partitions.get(key)
+            if known is None:
+                known = partitions[key] = Wanted(key, 0, 0, -1)
+            known.offset = asked.fetch_offset
+            known.max_bytes = asked.partition_max_bytes
+            known.leader_epoch = asked.current_leader_epoch
+    return partitions

@@ -1,0 +1,91 @@
+"""Records for a topic, from what is handy in a test, partitioned as Kafka's producer does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from kohort.records import Compression, ConsumerRecord, NewRecord, encode_batch
+from kohort.testing._hashes import key_partition
+
+Text: TypeAlias = bytes | str | None
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+_BATCH_BYTES = 256 * 1024
+"""About where a batch ends; far below what a topic takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """A record to be produced; without a partition the key decides, without a time it is now."""
+
+    value: Text
+    key: Text = None
+    headers: Headers = ()
+    timestamp: int | None = None
+    partition: int | None = None
+
+
+Produceable: TypeAlias = Text | tuple[Text, Text] | ProducerRecord | ConsumerRecord[bytes, bytes]
+
+
+class Produced(NamedTuple):
+    """Where a record went."""
+
+    partition: int
+    offset: int
+
+
+class Batch(NamedTuple):
+    """``indexes``: which of the records that were given are in it."""
+
+    partition: int
+    data: bytes
+    indexes: list[int]
+
+
+def as_record(item: Produceable, key: Text, partition: int | None) -> ProducerRecord:
+    """A value, a (key, value) pair, or a whole record; ``key`` and ``partition`` if it has none."""
+    if isinstance(item, ProducerRecord):
+        if item.partition is not None or partition is None:
+            return item
+        return replace(item, partition=partition)
+    if isinstance(item, ConsumerRecord):
+        return ProducerRecord(item.value, item.key, item.headers, item.timestamp, partition)
+    if isinstance(item, tuple):
+        return ProducerRecord(item[1], item[0], partition=partition)
+    return ProducerRecord(item, key, partition=partition)
+
+
+def make_batches(
+    records: Iterable[ProducerRecord],
+    partitions: int,
+    now_ms: int,
+    spread: Iterator[int],
+    compression: Compression,
+) -> Iterator[Batch]:
+    """Batches in order; ``spread`` gives numbers for records without key or partition."""
+    waiting: dict[int, tuple[list[NewRecord], list[int], int]] = {}
+    for index, record in enumerate(records):
+        key, value = _bytes(record.key), _bytes(record.value)
+        partition = record.partition
+        if partition is None:
+            partition = next(spread) % partitions if key is None else key_partition(key, partitions)
+        timestamp = now_ms if record.timestamp is None else record.timestamp
+        entry = NewRecord(timestamp, key, value, record.headers)
+        entries, indexes, size = waiting.get(partition, ([], [], 0))
+        entries.append(entry)
+        indexes.append(index)
+        size += len(key or b"") + len(value or b"") + 16
+        if size < _BATCH_BYTES:
+            waiting[partition] = entries, indexes, size
+            continue
+        waiting.pop(partition, None)
+        yield Batch(partition, encode_batch(entries, compression=compression), indexes)
+    for partition, (entries, indexes, _) in waiting.items():
+        yield Batch(partition, encode_batch(entries, compression=compression), indexes)
+
+
+def _bytes(text: Text) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text

@@ -1,0 +1,68 @@
+"""The network side of a broker: its listener and its connections."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskStatus
+
+from kohort.errors import KafkaError
+from kohort.testing._broker import Broker
+from kohort.testing._dispatch import answer
+from kohort.testing._socket import ByteConnection, FrameSource, SocketConnection
+from kohort.testing.apis import CloseConnection
+
+logger = logging.getLogger("kohort.testing")
+
+_BACKLOG = 1024
+
+
+async def serve_broker(
+    broker: Broker, port: int, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Listen and serve until cancelled; ``started`` when the broker's port is known."""
+    host = broker.cluster.config.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+        listener.setblocking(False)
+        broker.node.port = listener.getsockname()[1]
+        async with anyio.create_task_group() as connections:
+            connections.start_soon(broker.coordinator.run)
+            task_status.started()
+            while True:
+                await anyio.wait_readable(listener)
+                try:
+                    sock, _ = listener.accept()
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    connection = SocketConnection(sock)
+                except OSError:
+                    continue  # gone again before it was accepted
+                connections.start_soon(serve_connection, broker, connection)
+
+
+async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
+    """Answer the requests of one connection one after the other, as Kafka does.
+
+    A request that has to wait holds up those behind it on its own connection, and no other.
+    """
+    client_host = f"/{connection.peer_host}"
+    frames = FrameSource(connection, broker.cluster.config.max_request_bytes)
+    try:
+        while (frame := await frames.next()) is not None:
+            response = await answer(broker, client_host, frame)
+            if response is not None:
+                await connection.send(response)
+            # A busy connection must not keep the others from their turn.
+            await anyio.lowlevel.checkpoint()
+    except (CloseConnection, KafkaError) as error:
+        logger.info("broker %d closes on %s: %s", broker.node.id, client_host, error)
+    except OSError as error:
+        logger.debug("broker %d lost %s: %s", broker.node.id, client_host, error)
+    except Exception:
+        logger.exception("broker %d failed on a request of %s", broker.node.id, client_host)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await connection.aclose()

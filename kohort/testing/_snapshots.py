@@ -1,0 +1,83 @@
+"""What a test sees of a group: frozen at the moment of asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kohort.errors import MessageDecodeError
+from kohort.protocol import decode_from
+from kohort.protocol.messages import ConsumerProtocolAssignment
+from kohort.testing.groups import ClassicGroup, GroupState, Member
+from kohort.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSnapshot:
+    """``assignment``: what the leader gave it; empty for protocols other than a consumer's."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """``state`` in Kafka's words; a group that is not there is "Dead"."""
+
+    group_id: str
+    state: str = GroupState.DEAD.value
+    generation: int = -1
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    members: tuple[MemberSnapshot, ...] = field(default=())
+
+    @property
+    def is_stable(self) -> bool:
+        return self.state == GroupState.STABLE.value
+
+    @property
+    def assignment(self) -> dict[str, frozenset[TopicPartition]]:
+        """Member id -> its partitions."""
+        return {member.member_id: member.assignment for member in self.members}
+
+
+def snapshot(group_id: str, group: ClassicGroup | None) -> GroupSnapshot:
+    if group is None:
+        return GroupSnapshot(group_id)
+    return GroupSnapshot(
+        group_id=group_id,
+        state=group.state.value,
+        generation=group.generation,
+        protocol_type=group.protocol_type or "",
+        protocol=group.protocol,
+        leader=group.leader,
+        members=tuple(_member(member) for member in group.members.values()),
+    )
+
+
+def _member(member: Member) -> MemberSnapshot:
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignment=_partitions(member.assignment),
+    )
+
+
+def _partitions(assignment: bytes) -> frozenset[TopicPartition]:
+    if len(assignment) < 2:
+        return frozenset()
+    version = max(0, min(3, int.from_bytes(assignment[:2], "big")))
+    try:
+        decoded, _ = decode_from(ConsumerProtocolAssignment, version, assignment, 2)
+    except MessageDecodeError:
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic.topic, partition)
+        for topic in decoded.assigned_partitions
+        for partition in topic.partitions
+    )

@@ -1,0 +1,100 @@
+"""A connection over a non-blocking socket, and the frames that come in over it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio
+
+from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
+
+_BUFFERS_AT_ONCE = 512
+"""Below the limit of every system for one sendmsg()."""
+_READ_AHEAD = 1 << 16
+
+
+class ByteConnection(Protocol):
+    """All that a broker asks of a network."""
+
+    peer_host: str
+
+    async def recv_into(self, view: memoryview) -> int:
+        """How many bytes came; 0 at the end."""
+        ...
+
+    async def send(self, buffers: Sequence[Buffer]) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class SocketConnection:
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self.peer_host = str(sock.getpeername()[0])
+
+    async def recv_into(self, view: memoryview) -> int:
+        while True:
+            try:
+                return self._sock.recv_into(view)
+            except BlockingIOError:
+                await anyio.wait_readable(self._sock)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while waiting:
+            try:
+                sent = self._sock.sendmsg(waiting[:_BUFFERS_AT_ONCE])
+            except BlockingIOError:
+                await anyio.wait_writable(self._sock)
+                continue
+            done = 0
+            while done < len(waiting) and sent >= len(waiting[done]):
+                sent -= len(waiting[done])
+                done += 1
+            del waiting[:done]
+            if sent:
+                waiting[0] = waiting[0][sent:]
+
+    async def aclose(self) -> None:
+        self._sock.close()
+
+
+class FrameSource:
+    """Cuts what a connection brings into frames; a large one is received where it will stay."""
+
+    def __init__(self, connection: ByteConnection, max_size: int) -> None:
+        self._connection = connection
+        self._max_size = max_size
+        self._held = memoryview(bytearray(_READ_AHEAD))
+        self._start = 0
+        self._end = 0
+
+    async def next(self) -> bytearray | None:
+        """The next frame without its prefix; None at the end. FrameTooLargeError as it comes."""
+        while self._end - self._start < PREFIX_SIZE:
+            if not await self._fill():
+                return None
+        start = self._start + PREFIX_SIZE
+        size = frame_size(self._held[self._start : start], self._max_size)
+        frame = bytearray(size)
+        got = min(size, self._end - start)
+        view = memoryview(frame)
+        view[:got] = self._held[start : start + got]
+        self._start = start + got
+        while got < size:
+            count = await self._connection.recv_into(view[got:])
+            if not count:
+                return None
+            got += count
+        return frame
+
+    async def _fill(self) -> bool:
+        left = self._end - self._start
+        self._held[:left] = self._held[self._start : self._end].tobytes()
+        self._start, self._end = 0, left
+        count = await self._connection.recv_into(self._held[left:])
+        self._end += count
+        return count > 0

@@ -1,0 +1,74 @@
+"""An event loop in a daemon thread, for whoever has none or must not block the one they have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs one service, an async function that calls its argument when it is up.
+
+    A daemon thread: it never keeps the process from ending.
+    """
+
+    def __init__(self, name: str, service: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        self._service = service
+        self._up: Future[None] = Future()
+        self._stop: anyio.Event | None = None
+        self._token: Any = None
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Return when the service is up; what it raised before that is raised here."""
+        self._thread.start()
+        self._up.result()
+
+    def stop(self) -> None:
+        """Cancel the service and wait for its end."""
+        if self._stop is not None and self._thread.is_alive():
+            self.call(self._stop.set)
+            self._thread.join()
+
+    def call(self, function: Callable[..., T], *args: object) -> T:
+        """Run a function in the loop's thread and return what it returns."""
+        if threading.current_thread() is self._thread:
+            return function(*args)
+        return anyio.from_thread.run_sync(function, *args, token=self._token)
+
+    def _main(self) -> None:
+        try:
+            anyio.run(self._run)
+        except BaseException as error:
+            if self._up.done():
+                raise
+            self._up.set_exception(error)
+
+    async def _run(self) -> None:
+        self._token = anyio.lowlevel.current_token()
+        self._stop = anyio.Event()
+        failure: list[BaseException] = []
+
+        async def serve() -> None:
+            try:
+                await self._service(lambda: self._up.set_result(None))
+            except Exception as error:
+                # Out of the task group it would come wrapped.
+                failure.append(error)
+            assert self._stop is not None
+            self._stop.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            await self._stop.wait()
+            group.cancel_scope.cancel()
+        if failure:
+            raise failure[0]

@@ -1,0 +1,168 @@
+"""Topics and partitions: names, ids, leaders and logs."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.records import RecordBatch
+from kohort.testing._configs import TOPIC_SETTINGS
+from kohort.testing.log import AppendError, AppendResult, PartitionLog
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, "__transaction_state"})
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_legal_name(name: str) -> bool:
+    return name not in (".", "..") and _LEGAL_NAME.fullmatch(name) is not None
+
+
+class Partition:
+    """A log and who leads it. ``leader`` is a node id, -1 if none."""
+
+    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "replicas", "topic")
+
+    def __init__(self, topic: Topic, index: int, replicas: Sequence[int]) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = list(replicas)
+        self.isr = list(replicas)
+        self.leader = -1
+        self.leader_epoch = -1
+        self.log = PartitionLog()
+
+    @property
+    def offline(self) -> list[int]:
+        """Replicas that are not there."""
+        return [replica for replica in self.replicas if replica not in self.isr]
+
+    def lead(self, node_id: int) -> None:
+        """A new leader, with the next epoch."""
+        self.leader = node_id
+        self.leader_epoch += 1
+        self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
+        self.log.notify()
+
+    def check_epoch(self, epoch: int) -> ErrorCode:
+        """Compare with the leader epoch that a client has from its metadata; -1 is not compared."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        if epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
+        """Append one whole batch as the leader; AppendError if the topic does not take it."""
+        limit = int(self.topic.config("max.message.bytes"))
+        if batch.header.size > limit:
+            raise AppendError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append to {self.topic.name}-{self.index} is "
+                f"{batch.header.size} bytes which exceeds the maximum configured value of {limit}.",
+            )
+        broker_time = self.topic.config("message.timestamp.type") == "LogAppendTime"
+        return self.log.append(batch, self.leader_epoch, now_ms if broker_time else None)
+
+
+class Topic:
+    def __init__(self, name: str, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        self.name = name
+        self.id = topic_id
+        self.configs = dict(configs)
+        """What differs from the defaults."""
+        self.partitions: list[Partition] = []
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def config(self, name: str) -> str:
+        return self.configs.get(name, TOPIC_SETTINGS[name].default)
+
+
+class Topics:
+    """All topics of the cluster. ``elected`` is called with each partition that gets a leader."""
+
+    def __init__(
+        self, nodes: Sequence[int], rng: random.Random, elected: Callable[[Partition], None]
+    ) -> None:
+        self._nodes = list(nodes)
+        self._rng = rng
+        self._elected = elected
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._placed = 0
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def find(self, name: str | None, topic_id: bytes) -> Topic | None:
+        """By id if there is one, else by name."""
+        if topic_id != ZERO_UUID:
+            return self._by_id.get(topic_id)
+        return None if name is None else self._by_name.get(name)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self._by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        configs: Mapping[str, str],
+        assignments: Sequence[Sequence[int]] | None = None,
+    ) -> Topic:
+        """``assignments``: for each partition its replicas, the leader first."""
+        topic = Topic(name, self._rng.getrandbits(128).to_bytes(16, "big"), configs)
+        self._by_name[name] = self._by_id[topic.id] = topic
+        if assignments is None:
+            assignments = self._place(partitions, replication_factor)
+        self._add(topic, assignments)
+        return topic
+
+    def add_partitions(
+        self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Grow a topic to ``total`` partitions."""
+        if assignments is None:
+            factor = len(topic.partitions[0].replicas)
+            assignments = self._place(total - len(topic.partitions), factor)
+        self._add(topic, assignments)
+
+    def delete(self, topic: Topic) -> None:
+        del self._by_name[topic.name], self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.leader = -1
+            partition.log.notify()
+
+    def _place(self, partitions: int, replication_factor: int) -> list[list[int]]:
+        """Leaders in turn, over all topics, so that brokers lead about equally many."""
+        nodes = self._nodes
+        placed = []
+        for _ in range(partitions):
+            first = self._placed
+            self._placed += 1
+            placed.append([nodes[(first + i) % len(nodes)] for i in range(replication_factor)])
+        return placed
+
+    def _add(self, topic: Topic, assignments: Sequence[Sequence[int]]) -> None:
+        for replicas in assignments:
+            partition = Partition(topic, len(topic.partitions), replicas)
+            topic.partitions.append(partition)
+            partition.lead(partition.replicas[0])
+            self._elected(partition)

@@ -1,0 +1,59 @@
+"""Which API is served by which handler, in which versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from kohort.protocol import ApiKey, Request, Response, VersionRange
+from kohort.testing._broker import Broker
+from kohort.testing.groups import Caller
+
+
+class CloseConnection(Exception):
+    """What Kafka answers in this case is the end of the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Who asked whom, in which version. ``client_host`` is as Kafka writes it: ``/127.0.0.1``."""
+
+    broker: Broker
+    version: int
+    client_id: str
+    client_host: str
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.client_id, self.client_host, self.version)
+
+
+R = TypeVar("R", bound=Request[Any])
+Handler = Callable[[Context, R], Awaitable[Response | None]]
+
+
+class Served(NamedTuple):
+    """``advertised`` is what ApiVersions tells; it may be more than what is taken."""
+
+    key: ApiKey
+    versions: VersionRange
+    advertised: VersionRange
+    handler: Handler[Any]
+
+
+SERVED: dict[int, Served] = {}
+
+
+def serves(
+    request: type[R], versions: tuple[int, int], advertised: tuple[int, int] | None = None
+) -> Callable[[Handler[R]], Handler[R]]:
+    """Register a handler; it returns None for a request that has no answer."""
+
+    def register(handler: Handler[R]) -> Handler[R]:
+        taken = VersionRange(*versions)
+        told = VersionRange(*advertised) if advertised else taken
+        SERVED[request.api_key] = Served(ApiKey(request.api_key), taken, told, handler)
+        return handler
+
+    return register

@@ -1,0 +1,48 @@
+"""ApiVersions (18), versions 0-4.
+
+Versions 3 and up name the client's software. A version that is not known is answered all the
+same, see :mod:`kohort.testing._dispatch`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from kohort.testing.apis._registry import SERVED, Context, serves
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@serves(ApiVersionsRequest, (0, 4))
+async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.version >= 3:
+        named = request.client_software_name, request.client_software_version
+        if not all(_SOFTWARE.fullmatch(name) for name in named):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key,
+                min_version=served.advertised.first,
+                max_version=served.advertised.last,
+            )
+            for served in sorted(SERVED.values())
+        ]
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version that is not known: in version 0, with this API's range alone."""
+    served = SERVED[ApiVersionsRequest.api_key]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key,
+                min_version=served.versions.first,
+                max_version=served.versions.last,
+            )
+        ],
+    )

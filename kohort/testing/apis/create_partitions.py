@@ -1,0 +1,50 @@
+"""CreatePartitions (37), versions 0-3."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Asked = CreatePartitionsRequest.CreatePartitionsTopic
+_Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+@serves(CreatePartitionsRequest, (0, 3))
+async def create_partitions(
+    ctx: Context, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[_grow(ctx, asked, request.validate_only) for asked in request.topics]
+    )
+
+
+def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
+    cluster = ctx.broker.cluster
+
+    def refused(code: ErrorCode, message: str) -> _Result:
+        return _Result(name=asked.name, error_code=code, error_message=message)
+
+    topic = cluster.topics.get(asked.name)
+    if topic is None:
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic.")
+    new = asked.count - len(topic.partitions)
+    if new <= 0:
+        return refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic currently has {len(topic.partitions)} partition(s); "
+            f"{asked.count} would not be an increase.",
+        )
+    assignments = None
+    if asked.assignments is not None:
+        assignments = [list(entry.broker_ids) for entry in asked.assignments]
+        nodes = {node.id for node in cluster.nodes}
+        sound = all(chosen and nodes.issuperset(chosen) for chosen in assignments)
+        if len(assignments) != new or not sound:
+            return refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{new} new partition(s) need as many assignments, to live brokers.",
+            )
+    if not validate_only:
+        cluster.add_partitions(topic, asked.count, assignments)
+    return _Result(name=asked.name)

@@ -1,0 +1,128 @@
+"""CreateTopics (19), versions 2-7.
+
+Version 4 takes -1 for the default partitions and replication factor (KIP-464), 5 answers with the
+settings (KIP-525), 7 with the topic's id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from kohort.testing._configs import TOPIC_SETTINGS, config_error
+from kohort.testing._topics import Topic, is_legal_name
+from kohort.testing.apis._registry import Context, serves
+
+if TYPE_CHECKING:
+    from kohort.testing._core import ClusterCore
+
+_Asked = CreateTopicsRequest.CreatableTopic
+_Result = CreateTopicsResponse.CreatableTopicResult
+_DYNAMIC_TOPIC, _DEFAULT = 1, 5
+_MAX_PARTITIONS = 10_000
+
+
+class _Refused(Exception):
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@serves(CreateTopicsRequest, (2, 7))
+async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    cluster = ctx.broker.cluster
+    times = Counter(asked.name for asked in request.topics)
+    results = []
+    for asked in request.topics:
+        try:
+            if times[asked.name] > 1:
+                raise _Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {asked.name}")
+            results.append(_create(cluster, asked, validate_only=request.validate_only))
+        except _Refused as error:
+            results.append(
+                _Result(name=asked.name, error_code=error.code, error_message=str(error))
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Result:
+    name = asked.name
+    if not is_legal_name(name):
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+    if cluster.topics.get(name) is not None:
+        raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    for entry in asked.configs:
+        problem = config_error(entry.name, entry.value)
+        if problem is not None:
+            raise _Refused(ErrorCode.INVALID_CONFIG, problem)
+    configs = {entry.name: entry.value or "" for entry in asked.configs}
+    assignments = _assignments(cluster, asked)
+    partitions, factor = _sizes(cluster, asked, assignments)
+    if validate_only:
+        topic = Topic(name, bytes(16), configs)
+    else:
+        topic = cluster.create_topic(name, partitions, factor, configs, assignments)
+    return _Result(
+        name=name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=setting,
+                value=topic.config(setting),
+                config_source=_DYNAMIC_TOPIC if setting in configs else _DEFAULT,
+            )
+            for setting in TOPIC_SETTINGS
+        ],
+    )
+
+
+def _sizes(
+    cluster: ClusterCore, asked: _Asked, assignments: list[list[int]] | None
+) -> tuple[int, int]:
+    """Number of partitions and replication factor."""
+    partitions, factor = asked.num_partitions, asked.replication_factor
+    if assignments is not None:
+        if partitions != -1 or factor != -1:
+            raise _Refused(
+                ErrorCode.INVALID_REQUEST,
+                "Partitions and replication factor must be -1 beside a manual assignment.",
+            )
+        return len(assignments), len(assignments[0])
+    if partitions == -1:
+        partitions = cluster.config.default_partitions
+    if factor == -1:
+        factor = cluster.config.default_replication_factor
+    if not 0 < partitions <= _MAX_PARTITIONS:
+        raise _Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions must be between 1 and {_MAX_PARTITIONS}.",
+        )
+    if not 0 < factor <= len(cluster.nodes):
+        raise _Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {factor} does not fit {len(cluster.nodes)} broker(s).",
+        )
+    return partitions, factor
+
+
+def _assignments(cluster: ClusterCore, asked: _Asked) -> list[list[int]] | None:
+    if not asked.assignments:
+        return None
+    chosen = {entry.partition_index: list(entry.broker_ids) for entry in asked.assignments}
+    nodes = {node.id for node in cluster.nodes}
+    whole = sorted(chosen) == list(range(len(asked.assignments)))
+    sound = whole and all(
+        brokers and len(set(brokers)) == len(brokers) and nodes.issuperset(brokers)
+        for brokers in chosen.values()
+    )
+    if not sound:
+        raise _Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Partitions must be numbered from 0 and have replicas on different live brokers.",
+        )
+    return [chosen[index] for index in range(len(chosen))]

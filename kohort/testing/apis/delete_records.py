@@ -1,0 +1,39 @@
+"""DeleteRecords (21), versions 0-2. Offset -1 stands for everything."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Asked = DeleteRecordsRequest.DeleteRecordsPartition
+_Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+@serves(DeleteRecordsRequest, (0, 2))
+async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(ctx, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(ctx: Context, name: str, asked: _Asked) -> _Result:
+    topic = ctx.broker.cluster.topics.get(name)
+    found = ctx.broker.led_partition(topic, asked.partition_index)
+    if isinstance(found, ErrorCode):
+        return _Result(partition_index=asked.partition_index, low_watermark=-1, error_code=found)
+    log = found.log
+    offset = log.high_watermark if asked.offset == -1 else asked.offset
+    if not 0 <= offset <= log.high_watermark:
+        return _Result(
+            partition_index=found.index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE
+        )
+    log.advance_start(offset)
+    ctx.broker.cluster.changed()
+    return _Result(partition_index=found.index, low_watermark=log.start_offset)

@@ -1,0 +1,47 @@
+"""DeleteTopics (20), versions 1-6. Version 6 names topics by name or by id."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Result = DeleteTopicsResponse.DeletableTopicResult
+
+
+@serves(DeleteTopicsRequest, (1, 6))
+async def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if ctx.version >= 6:
+        results = [_delete(ctx, asked.name, bytes(asked.topic_id)) for asked in request.topics]
+    else:
+        results = [_delete(ctx, name, ZERO_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=results)
+
+
+def _delete(ctx: Context, name: str | None, topic_id: bytes) -> _Result:
+    cluster = ctx.broker.cluster
+    if (name is None) == (topic_id == ZERO_UUID):
+        return _Result(
+            name=name,
+            topic_id=topic_id,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Exactly one of topic name and topic id must be given.",
+        )
+    topic = cluster.topics.find(name, topic_id)
+    if topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        return _Result(
+            name=name, topic_id=topic_id, error_code=unknown, error_message="No such topic."
+        )
+    if topic.is_internal:
+        return _Result(
+            name=topic.name,
+            topic_id=topic.id,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="Internal topics cannot be deleted.",
+        )
+    cluster.delete_topic(topic)
+    return _Result(name=topic.name, topic_id=topic.id)

@@ -1,0 +1,40 @@
+"""DescribeCluster (60), versions 0-2.
+
+Version 1 adds the endpoint type (1 brokers, 2 controllers, which are not to be reached here),
+2 fenced brokers.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+
+_BROKERS = 1
+
+
+@serves(DescribeClusterRequest, (0, 2))
+async def describe_cluster(
+    ctx: Context, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of the wrong type.",
+            endpoint_type=_BROKERS,
+        )
+    cluster = ctx.broker.cluster
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in cluster.nodes
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

@@ -1,0 +1,63 @@
+"""DescribeGroups (15), versions 0-6.
+
+Version 3 adds authorized operations, 4 instance ids. A group that is not there is in state "Dead";
+from version 6 on that is GROUP_ID_NOT_FOUND, too. Only a stable group shows its protocol and the
+members' metadata.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import GROUP_OPERATIONS, NOT_ASKED
+from kohort.testing.groups import GroupState
+
+_Described = DescribeGroupsResponse.DescribedGroup
+
+
+@serves(DescribeGroupsRequest, (0, 6))
+async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    described = [_describe(ctx, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(ctx: Context, group_id: str) -> _Described:
+    coordinator = ctx.broker.coordinator
+    error = coordinator.check(group_id)
+    if error is not ErrorCode.NONE:
+        return _Described(group_id=group_id, error_code=error)
+    group = coordinator.groups.get(group_id)
+    if group is None:
+        dead = _Described(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            authorized_operations=NOT_ASKED,
+        )
+        if ctx.version >= 6:
+            dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            dead.error_message = f"Group {group_id} not found."
+        return dead
+    stable = group.state is GroupState.STABLE
+    protocol = (group.protocol or "") if stable else ""
+    return _Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,78 @@
+"""DescribeTopicPartitions (75), version 0.
+
+Topics come in the order of their names and at most ``response_partition_limit`` partitions at a
+time; the cursor says where to go on. No topics means all.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from kohort.testing._topics import Partition, is_legal_name
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import TOPIC_OPERATIONS
+
+MAX_PARTITIONS = 2000
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+@serves(DescribeTopicPartitionsRequest, (0, 0))
+async def describe_topic_partitions(
+    ctx: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    topics = ctx.broker.cluster.topics
+    names = {topic.name for topic in request.topics} or {topic.name for topic in topics}
+    cursor = request.cursor
+    left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        topic = topics.get(name)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_legal_name(name):
+                error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            response.topics.append(_Topic(error_code=error, name=name))
+            continue
+        resumed = cursor is not None and name == cursor.topic_name
+        first = max(cursor.partition_index, 0) if resumed and cursor is not None else 0
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name)
+            break
+        chosen = topic.partitions[first : first + left]
+        left -= len(chosen)
+        response.topics.append(
+            _Topic(
+                name=name,
+                topic_id=topic.id,
+                is_internal=topic.is_internal,
+                partitions=[_describe(partition) for partition in chosen],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        if first + len(chosen) < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=first + len(chosen)
+            )
+            break
+    return response
+
+
+def _describe(partition: Partition) -> _Partition:
+    return _Partition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=partition.offline,
+    )

@@ -1,0 +1,159 @@
+"""Fetch (1), versions 4-18.
+
+Version 5 adds the log's start, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks,
+12 is flexible, 13 names topics by id, 16 tells the new leader beside NOT_LEADER_OR_FOLLOWER.
+Answers hold whole batches; the first one may be larger than every limit and may start below the
+offset asked for.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.testing._fetch_sessions import FetchPlan, Wanted
+from kohort.testing._topics import Partition
+from kohort.testing.apis._registry import Context, serves
+
+_Data = FetchResponse.PartitionData
+_Results = list[tuple[Wanted, _Data]]
+_NO_RECORDS = b""
+
+
+@serves(FetchRequest, (4, 18))
+async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
+    sessions = ctx.broker.fetch_sessions
+    plan = sessions.plan(request, ctx.version)
+    if plan.error is not ErrorCode.NONE:
+        return FetchResponse(error_code=plan.error)
+    if request.max_wait_ms > 0 and plan.partitions:
+        await _wait_for_data(ctx, request, plan)
+    results = sessions.answered(plan, _read(ctx, request, plan))
+    response = FetchResponse(session_id=plan.session.id if plan.session else 0)
+    _fill(ctx, response, results)
+    return response
+
+
+async def _wait_for_data(ctx: Context, request: FetchRequest, plan: FetchPlan) -> None:
+    """Return when there is enough to read, something to complain of, or no time left."""
+    with anyio.move_on_after(request.max_wait_ms / 1000):
+        while not _enough(ctx, request, plan):
+            event = anyio.Event()
+            logs = [
+                partition.log
+                for wanted in plan.partitions
+                if isinstance(partition := _locate(ctx, wanted), Partition)
+            ]
+            for log in logs:
+                log.watchers.add(event.set)
+            try:
+                await event.wait()
+            finally:
+                for log in logs:
+                    log.watchers.discard(event.set)
+
+
+def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
+    total = 0
+    for wanted in plan.partitions:
+        partition = _locate(ctx, wanted)
+        if isinstance(partition, ErrorCode) or _check(partition, wanted) is not ErrorCode.NONE:
+            return True
+        total += partition.log.available(wanted.offset, max(wanted.max_bytes, 1))
+        if total and total >= request.min_bytes:
+            return True
+    return request.min_bytes <= 0
+
+
+def _locate(ctx: Context, wanted: Wanted) -> Partition | ErrorCode:
+    topics = ctx.broker.cluster.topics
+    topic = topics.find(wanted.key.topic, wanted.key.topic_id)
+    if topic is None and ctx.version >= 13:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ctx.broker.led_partition(topic, wanted.key.partition)
+
+
+def _check(partition: Partition, wanted: Wanted) -> ErrorCode:
+    error = partition.check_epoch(wanted.leader_epoch)
+    if error is not ErrorCode.NONE:
+        return error
+    log = partition.log
+    if not log.start_offset <= wanted.offset <= log.high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
+    left = request.max_bytes
+    nothing_yet = True
+    results: _Results = []
+    for wanted in plan.partitions:
+        partition = _locate(ctx, wanted)
+        if isinstance(partition, ErrorCode):
+            results.append((wanted, _failed(ctx, wanted, partition)))
+            continue
+        error = _check(partition, wanted)
+        if error is not ErrorCode.NONE:
+            data = _failed(ctx, wanted, error, partition)
+        else:
+            limit = min(wanted.max_bytes, left)
+            log = partition.log
+            records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
+            nothing_yet = nothing_yet and not records
+            left = max(0, left - len(records))
+            data = _Data(
+                partition_index=partition.index,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.start_offset,
+                aborted_transactions=[] if request.isolation_level == 1 else None,
+                records=records,
+            )
+        results.append((wanted, data))
+    return results
+
+
+def _failed(
+    ctx: Context, wanted: Wanted, error: ErrorCode, partition: Partition | None = None
+) -> _Data:
+    data = _Data(
+        partition_index=wanted.key.partition,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=[] if partition is None else None,
+        records=_NO_RECORDS,
+    )
+    if ctx.version >= 16 and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
+        if topic is not None:
+            led = topic.partitions[wanted.key.partition]
+            data.current_leader = FetchResponse.LeaderIdAndEpoch(
+                leader_id=led.leader, leader_epoch=led.leader_epoch
+            )
+    return data
+
+
+def _fill(ctx: Context, response: FetchResponse, results: _Results) -> None:
+    """Put the partitions under their topics, and the leaders to go to beside them."""
+    topics: dict[tuple[str, bytes], FetchResponse.FetchableTopicResponse] = {}
+    leaders: set[int] = set()
+    for wanted, data in results:
+        key = wanted.key.topic, wanted.key.topic_id
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchResponse.FetchableTopicResponse(
+                topic=wanted.key.topic, topic_id=wanted.key.topic_id or ZERO_UUID
+            )
+            response.responses.append(topic)
+        topic.partitions.append(data)
+        leaders.add(data.current_leader.leader_id)
+    if ctx.version >= 16:
+        response.node_endpoints = [
+            FetchResponse.NodeEndpoint(
+                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in ctx.broker.cluster.nodes
+            if node.id in leaders
+        ]

@@ -1,0 +1,58 @@
+"""FindCoordinator (10), versions 0-6.
+
+Version 1 adds the key type (0 groups, 1 transactions), 4 several keys in one request, 6 share
+groups (type 2). Up to version 3 the message of a good answer is "NONE", later it is empty.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from kohort.testing.apis._registry import Context, serves
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+@serves(FindCoordinatorRequest, (0, 6))
+async def find_coordinator(
+    ctx: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if ctx.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_find(ctx, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _find(ctx, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
+    if key_type not in (_GROUP, _TRANSACTION):
+        return FindCoordinatorResponse.Coordinator(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"Unknown coordinator type {key_type}.",
+        )
+    cluster = ctx.broker.cluster
+    if key_type == _GROUP:
+        node = cluster.coordinator_node(key)
+    else:
+        node = cluster.transaction_coordinator_node(key)
+    if node is None:
+        return FindCoordinatorResponse.Coordinator(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            error_message="The coordinator is not available.",
+        )
+    return FindCoordinatorResponse.Coordinator(
+        key=key, node_id=node.id, host=node.host, port=node.port
+    )

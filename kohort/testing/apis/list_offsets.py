@@ -1,0 +1,76 @@
+"""ListOffsets (2), versions 1-11.
+
+Version 2 adds the isolation level, 4 leader epochs, and then special timestamps come: -1 the end,
+-2 the start, -3 the record of the largest timestamp (version 7), -4 the start of what is local
+(8), -5 the end of what is tiered (9), -6 the start of what is to be tiered (11). Nothing is tiered
+here. A timestamp beyond all records is offset -1, no error.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kohort.testing._topics import Partition
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.log import TimestampedOffset
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING = range(-1, -7, -1)
+_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING: 11}
+
+_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+@serves(ListOffsetsRequest, (1, 11))
+async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    committed = request.isolation_level == 1
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(ctx, topic.name, asked, committed) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(
+    ctx: Context, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, committed: bool
+) -> _Answer:
+    topic = ctx.broker.cluster.topics.get(name)
+    found = ctx.broker.led_partition(topic, asked.partition_index)
+    if isinstance(found, ErrorCode):
+        return _Answer(partition_index=asked.partition_index, error_code=found)
+    error = found.check_epoch(asked.current_leader_epoch)
+    unknown = asked.timestamp < _PENDING or ctx.version < _SINCE.get(asked.timestamp, 0)
+    if error is ErrorCode.NONE and unknown:
+        error = ErrorCode.UNSUPPORTED_VERSION
+    if error is not ErrorCode.NONE:
+        return _Answer(partition_index=found.index, error_code=error)
+    offset = _look_up(found, asked.timestamp, committed)
+    if offset is None:
+        return _Answer(partition_index=found.index)
+    return _Answer(
+        partition_index=found.index,
+        offset=offset.offset,
+        timestamp=offset.timestamp,
+        leader_epoch=offset.leader_epoch if ctx.version >= 4 else -1,
+    )
+
+
+def _look_up(partition: Partition, timestamp: int, committed: bool) -> TimestampedOffset | None:
+    log = partition.log
+    end = log.last_stable_offset if committed else log.high_watermark
+    if timestamp == _LATEST:
+        return TimestampedOffset(end, -1, partition.leader_epoch)
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        return TimestampedOffset(log.start_offset, -1, log.epochs.epoch_of(log.start_offset))
+    if timestamp in (_LATEST_TIERED, _PENDING):
+        return None
+    if timestamp == _MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    else:
+        found = log.offset_for_time(timestamp)
+    return None if found is None or found.offset >= end else found

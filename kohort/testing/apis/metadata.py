@@ -1,0 +1,100 @@
+"""Metadata (3), versions 0-13.
+
+Version 0 asks for all topics with an empty list, later ones with null, and with an empty list for
+none. Version 4 lets the client forbid that topics are made on the way; 10 gives topic ids, 12
+takes them. Operations of the cluster are told in versions 8-10 only.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import MetadataRequest, MetadataResponse
+from kohort.testing._topics import Topic, is_legal_name
+from kohort.testing.apis._registry import Context, serves
+
+NOT_ASKED = -2147483648
+CLUSTER_OPERATIONS = 8096
+TOPIC_OPERATIONS = 3576
+GROUP_OPERATIONS = 3400
+"""All that Kafka knows for each, as bits: there is no authorizer here."""
+
+
+@serves(MetadataRequest, (0, 13))
+async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    cluster = ctx.broker.cluster
+    wanted = request.topics
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if wanted is None or (ctx.version == 0 and not wanted):
+        topics = [_topic(topic, operations) for topic in cluster.topics]
+    else:
+        topics = [_find(ctx, request, asked, operations) for asked in wanted]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in cluster.nodes
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _find(
+    ctx: Context,
+    request: MetadataRequest,
+    asked: MetadataRequest.MetadataRequestTopic,
+    operations: int,
+) -> MetadataResponse.MetadataResponseTopic:
+    cluster = ctx.broker.cluster
+    topic_id = bytes(asked.topic_id)
+    if topic_id != ZERO_UUID:
+        found = cluster.topics.by_id(topic_id)
+        if found is not None:
+            return _topic(found, operations)
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            name=None if ctx.version >= 12 else "",
+            topic_id=topic_id,
+        )
+    name = asked.name or ""
+    found = cluster.topics.get(name)
+    if found is None:
+        if not is_legal_name(name):
+            return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not (cluster.config.auto_create_topics and request.allow_auto_topic_creation):
+            return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = cluster.create_topic(name)
+    return _topic(found, operations)
+
+
+def _unknown(name: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+
+
+def _topic(topic: Topic, operations: int) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                error_code=(
+                    ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE
+                ),
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.isr,
+                offline_replicas=partition.offline,
+            )
+            for partition in topic.partitions
+        ],
+        topic_authorized_operations=operations,
+    )

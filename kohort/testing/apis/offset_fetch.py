@@ -1,0 +1,119 @@
+"""OffsetFetch (9), versions 1-10.
+
+Version 2 asks for everything with null topics and has an error for the whole answer, 7 adds
+require_stable (KIP-447), 8 several groups, 10 topic ids. Nothing committed is offset -1, no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.groups import CommittedOffset
+
+_NOTHING = CommittedOffset(
+    offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1, topic_id=b""
+)
+
+_Offsets = Mapping[tuple[str, int], CommittedOffset]
+_Topics = list[tuple[str, list[int]]]
+
+
+@serves(OffsetFetchRequest, (1, 10))
+async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if ctx.version >= 8:
+        return OffsetFetchResponse(groups=[_group(ctx, group) for group in request.groups])
+    error, offsets = _offsets(ctx, request.group_id)
+    if error is not ErrorCode.NONE and ctx.version >= 2:
+        return OffsetFetchResponse(error_code=error)
+    asked: _Topics
+    if request.topics is None:
+        asked = _everything(offsets)
+    else:
+        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=found.offset,
+                        committed_leader_epoch=found.leader_epoch,
+                        metadata=found.metadata,
+                        error_code=error,
+                    )
+                    for index, found in _each(offsets, name, indexes)
+                ],
+            )
+            for name, indexes in asked
+        ]
+    )
+
+
+def _group(
+    ctx: Context, asked: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    error, offsets = _offsets(ctx, asked.group_id)
+    response = OffsetFetchResponse.OffsetFetchResponseGroup(
+        group_id=asked.group_id, error_code=error
+    )
+    if error is not ErrorCode.NONE:
+        return response
+    topics = ctx.broker.cluster.topics
+    if asked.topics is None:
+        for name, indexes in _everything(offsets):
+            topic = topics.get(name)
+            if ctx.version < 10:
+                response.topics.append(_topic(offsets, name, b"", indexes))
+            elif topic is not None:
+                response.topics.append(_topic(offsets, name, topic.id, indexes))
+        return response
+    for wanted in asked.topics:
+        topic_id, indexes = bytes(wanted.topic_id), list(wanted.partition_indexes)
+        topic = topics.find(wanted.name, topic_id)
+        name = wanted.name if topic is None else topic.name
+        answer = _topic(offsets, name, topic_id, indexes)
+        if ctx.version >= 10 and topic is None:
+            for partition in answer.partitions:
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        response.topics.append(answer)
+    return response
+
+
+def _offsets(ctx: Context, group_id: str) -> tuple[ErrorCode, _Offsets]:
+    coordinator = ctx.broker.coordinator
+    error = coordinator.check(group_id)
+    group = coordinator.groups.get(group_id)
+    return error, {} if group is None else group.offsets
+
+
+def _everything(offsets: _Offsets) -> _Topics:
+    topics: dict[str, list[int]] = {}
+    for name, index in offsets:
+        topics.setdefault(name, []).append(index)
+    return list(topics.items())
+
+
+def _each(offsets: _Offsets, name: str, indexes: list[int]) -> list[tuple[int, CommittedOffset]]:
+    return [(index, offsets.get((name, index), _NOTHING)) for index in indexes]
+
+
+def _topic(
+    offsets: _Offsets, name: str, topic_id: bytes, indexes: list[int]
+) -> OffsetFetchResponse.OffsetFetchResponseTopics:
+    return OffsetFetchResponse.OffsetFetchResponseTopics(
+        name=name,
+        topic_id=topic_id or bytes(16),
+        partitions=[
+            OffsetFetchResponse.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+            )
+            for index, found in _each(offsets, name, indexes)
+        ],
+    )

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (23), versions 2-4. Version 3 adds the replica id."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+_Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+@serves(OffsetForLeaderEpochRequest, (2, 4))
+async def offset_for_leader_epoch(
+    ctx: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_partition(ctx, topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(ctx: Context, name: str, asked: _Asked) -> _Answer:
+    topic = ctx.broker.cluster.topics.get(name)
+    found = ctx.broker.led_partition(topic, asked.partition)
+    if isinstance(found, ErrorCode):
+        return _Answer(partition=asked.partition, error_code=found)
+    error = found.check_epoch(asked.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        return _Answer(partition=asked.partition, error_code=error)
+    epoch, end = found.log.epochs.end_offset(asked.leader_epoch, found.log.end_offset)
+    return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end)
