@@ -1,1 +1,45 @@
-"""kohort: a client for Kafka consumer groups."""
+"""kohort: a client for Kafka consumer groups.
+
+:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics; ``kohort.testing`` is a cluster
+to try them on; ``spark.read.format("kohort")`` reads topics into Spark.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
+from kohort.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    CorruptBatchError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    RebalanceListenerError,
+    RecordDeserializationError,
+)
+from kohort.listeners import ConsumerRebalanceListener
+from kohort.records import ConsumerRecord
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+__all__ = [
+    "AsyncKafkaConsumer",
+    "CommitFailedError",
+    "ConfigurationError",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "CorruptBatchError",
+    "KafkaConnectionError",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "NoBrokersAvailable",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "RebalanceListenerError",
+    "RecordDeserializationError",
+    "TopicPartition",
+    "__version__",
+]

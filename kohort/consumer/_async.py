@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -30,7 +29,7 @@ from kohort.errors import (
 from kohort.listeners import acall_listener
 from kohort.records import ConsumerRecord
 from kohort.subscription import OffsetReset
-from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -65,9 +64,29 @@ class AsyncKafkaConsumer(ConsumerBase):
         async def call(function: Callable[[], Awaitable[T]]) -> T:
             return await function()
 
+        async def serve(
+            function: Callable[[], Awaitable[None]],
+            perform: Callable[[], Coroutine[Any, Any, None]],
+        ) -> None:
+            done = False
+
+            async def run() -> None:
+                nonlocal done
+                await function()
+                done = True
+                self._signal.notify()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                while not done:
+                    event = self._signal.event()
+                    await perform()
+                    if not done:
+                        await event.wait()
+
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time, **injected)
         self._prepare(config, engine, topics)
-        self._performer = Performer(engine, call, acall_listener, anyio.current_time)
+        self._performer = Performer(engine, call, serve, acall_listener)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -101,10 +120,10 @@ class AsyncKafkaConsumer(ConsumerBase):
         if engine.coordinator is None or not engine.subscribed:
             return
         async with self._polling("start()"):
-            while not engine.host.assigned_once and not engine.mailbox.errors:
+            while not engine.host.rebalances and not engine.mailbox.errors:
                 event = self._signal.event()
                 await self._performer.perform_all()
-                if not engine.host.assigned_once and not engine.mailbox.errors:
+                if not engine.host.rebalances and not engine.mailbox.errors:
                     await event.wait()
 
     async def stop(self) -> None:
@@ -253,6 +272,8 @@ class AsyncKafkaConsumer(ConsumerBase):
                     self._unsubscribing = False
                     deadline = anyio.current_time() + CLOSE_TIMEOUT
                     await self._performer.leave("the consumer unsubscribed", True, deadline)
+                    self._engine.subscription.unsubscribe()
+                    self._engine.subscription_changed()
             finally:
                 self._performing = None
                 self._signal.notify()
@@ -280,6 +301,7 @@ class AsyncKafkaConsumer(ConsumerBase):
     ) -> None:
         """As :meth:`KafkaConsumer.subscribe`."""
         self._subscribe(topics, pattern, listener)
+        self._unsubscribing = False
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""
@@ -288,7 +310,14 @@ class AsyncKafkaConsumer(ConsumerBase):
     def unsubscribe(self) -> None:
         """Want nothing; the next getmany() or stop() calls the listener and leaves the group."""
         self._check_usable()
-        raise NotImplementedError
+        subscription = self._engine.subscription
+        if self._root is None or not subscription.assigned():
+            subscription.unsubscribe()
+            self._tell_core(self._engine.subscription_changed)
+            return
+        subscription.mark_pending_revocation(subscription.assigned())
+        self._unsubscribing = True
+        self._signal.notify()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them in a group."""
@@ -313,9 +342,7 @@ class AsyncKafkaConsumer(ConsumerBase):
         """Continue behind the last record. None named: all assigned. False if not in time."""
         return await self._reset(partitions, OffsetReset.LATEST)
 
-    async def _reset(
-        self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset
-    ) -> bool:
+    async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> bool:
         self._check_started()
         chosen = self._all_or(partitions)
         for tp in chosen:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
+from kohort.transport import ClusterClient, Connect
 
 from kohort.config import ConsumerConfig
 from kohort.consumer._host import Host
@@ -20,14 +21,13 @@ from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
 from kohort.coordinator_client import CoordinatorClient, resolve_assignors
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from kohort.fetcher import Fetcher
+from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
-from kohort.transport import ClusterClient, Connect
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
-EARLIEST, LATEST = -2, -1
+__all__ = ["EARLIEST", "LATEST", "Engine"]
 
 
 class Engine:
@@ -48,7 +48,14 @@ class Engine:
         self.subscription = SubscriptionState(OffsetReset(config.fetch.auto_offset_reset))
         self.cluster = ClusterClient(config.client, connect=connect, rng=rng)
         self.fetcher = Fetcher(
-            self.cluster, self.subscription, config.fetch, on_ready=notify, rng=rng
+            self.cluster,
+            self.subscription,
+            config.fetch,
+            on_ready=notify,
+            on_room=lambda: self.mailbox.core.call_soon(self.fetcher.wake),
+            key_deserializer=config.deserialize_key,
+            value_deserializer=config.deserialize_value,
+            rng=rng,
         )
         self.host = Host(
             self.mailbox,
@@ -61,7 +68,12 @@ class Engine:
         if config.group.group_id is not None:
             assignors = resolve_assignors(config.group.partition_assignment_strategy)
             self.coordinator = CoordinatorClient(
-                self.cluster, config.group, assignors, self.host, rng=rng
+                self.cluster,
+                config.group,
+                assignors,
+                self.host,
+                rng=rng,
+                on_group_topics=lambda topics: self._topics.wake(),
             )
         self.listener: Any = None
         self.consumed: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -122,15 +134,13 @@ class Engine:
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where nothing is."""
-        return await self._group().committed(
-            frozenset(partitions), timeout=self._seconds(timeout)
-        )
+        return await self._group().committed(frozenset(partitions), timeout=self._seconds(timeout))
 
     async def offsets_at(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The offsets at timestamps, or at the ends of the log."""
-        return await self.fetcher.list_offsets(dict(timestamps), timeout=self._seconds(timeout))
+        return await self.fetcher.list_offsets(timestamps, timeout=self._seconds(timeout))
 
     async def end_of(
         self, partitions: Iterable[TopicPartition], end: int, timeout: float | None
@@ -207,7 +217,7 @@ class Engine:
             logger.info("could not leave the group: %s", error)
 
 
-class _deadline:  # noqa: N801 - reads as a keyword where it is used
+class _deadline:
     """A time limit that raises KafkaTimeoutError and says what did not come."""
 
     def __init__(self, seconds: float | None, what: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from kohort.consumer._work import AssignorWork, ListenerWork, Mailbox, PollWork
+from kohort.coordinator_client import ClusterTopics, PartitionAssignor, Subscription
+from kohort.coordinator_client.assignors import Assignments
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
+
+T = TypeVar("T")
 
 Partitions = frozenset[TopicPartition]
 
@@ -33,6 +37,7 @@ class Host:
         self._has_listener = has_listener
         self._on_assignment = on_assignment
         self._on_failure = on_failure
+        self.rebalances = 0
         self.assigning = False
         """An assignment was taken and its callback has not returned: no positions, no fetches."""
 
@@ -57,22 +62,28 @@ class Host:
                 await self._mailbox.perform(work)
         finally:
             self.assigning = False
+        self.rebalances += 1
         self._on_assignment()
         self._mailbox.notify()
 
     async def assign(
-        self, assignor: Any, cluster: Any, subscriptions: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self,
+        assignor: PartitionAssignor,
+        cluster: ClusterTopics,
+        subscriptions: Mapping[str, Subscription],
+    ) -> Assignments:
         """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
 
-        def run() -> Any:
+        def run() -> Assignments:
             return assignor.assign(cluster, subscriptions)
 
         if type(assignor).__module__.startswith("kohort."):
-            result = run()
-        else:
-            result = await self._mailbox.perform(AssignorWork(self._mailbox.core, run))
-        assert isinstance(result, Mapping)
+            return run()
+        return await self.call_assignor(run)
+
+    async def call_assignor(self, function: Callable[[], T]) -> T:
+        """Run a piece of a user's assignor on the caller's side."""
+        result: T = await self._mailbox.perform(AssignorWork(self._mailbox.core, function))
         return result
 
     async def wait_for_poll(self) -> None:

@@ -13,13 +13,15 @@ from typing import Any, Protocol, TypeVar
 from kohort.consumer._engine import Engine
 from kohort.consumer._work import AssignorWork, CommitCallbackWork, ListenerWork, Work
 from kohort.errors import KafkaError, RebalanceListenerError
+from kohort.listeners import CallbackName
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
 T = TypeVar("T")
 
-REVOKED, LOST = "on_partitions_revoked", "on_partitions_lost"
+REVOKED: CallbackName = "on_partitions_revoked"
+LOST: CallbackName = "on_partitions_lost"
 
 
 class Call(Protocol):
@@ -28,11 +30,21 @@ class Call(Protocol):
     async def __call__(self, function: Callable[[], Awaitable[T]]) -> T: ...
 
 
+class Serve(Protocol):
+    """As :class:`Call`, performing what the core leaves meanwhile."""
+
+    async def __call__(
+        self,
+        function: Callable[[], Awaitable[None]],
+        perform: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None: ...
+
+
 class Invoke(Protocol):
     """Call a method of a listener; what it raises is returned."""
 
     async def __call__(
-        self, listener: Any, callback: str, partitions: frozenset[TopicPartition]
+        self, listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
     ) -> RebalanceListenerError | None: ...
 
 
@@ -50,11 +62,13 @@ def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
 class Performer:
     """Performs the work that the core leaves in the mailbox, one piece after the other."""
 
-    def __init__(self, engine: Engine, call: Call, invoke: Invoke, clock: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, call: Call, serve: Serve, invoke: Invoke) -> None:
         self._engine = engine
         self._call = call
         self._invoke = invoke
-        self._clock = clock
+        self._serve = serve
+        self._clock = engine.mailbox.clock
+        self._commits = True
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
 
@@ -98,7 +112,7 @@ class Performer:
         finally:
             work.finish(result, error)
 
-    async def listen(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+    async def listen(self, callback: CallbackName, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener, with the commit before and the revocation after it."""
         subscription = self._engine.subscription
         leaving = callback in (REVOKED, LOST)
@@ -106,7 +120,8 @@ class Performer:
         try:
             if callback == REVOKED:
                 subscription.mark_pending_revocation(partitions)
-                await self.auto_commit()
+                if self._commits:
+                    await self.auto_commit()
             listener = self._engine.listener
             if listener is not None:
                 error = await self._invoke(listener, callback, partitions)
@@ -141,22 +156,22 @@ class Performer:
             logger.warning("automatic commit failed: %s", error)
 
     async def leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
-        """Commit, call the listener for what is assigned, leave the group."""
+        """Commit, call the listener for what is assigned, leave the group.
+
+        Returns what the listener raised. The group asks for the callbacks by itself, as it does in
+        a rebalance, so they are performed while it leaves.
+        """
         engine = self._engine
+        self._commits = autocommit
+        if engine.subscribed:
+            await self._serve(
+                lambda: engine.leave(reason, max(0.1, deadline - self._clock())), self.perform_all
+            )
+        elif autocommit:
+            await self.auto_commit(max(0.1, deadline - self._clock()))
+        engine.subscription.revoke(engine.subscription.assigned())
         await self.perform_all()
-        assigned = engine.subscription.assigned()
-        if autocommit and assigned:
-            await self.auto_commit(max(0.1, (deadline - self._clock()) / 2))
-        if assigned and engine.subscribed:
-            lost = engine.membership_lost()
-            engine.subscription.mark_pending_revocation(assigned)
-            if engine.listener is not None:
-                error = await self._invoke(engine.listener, LOST if lost else REVOKED, assigned)
-                if error is not None:
-                    self._note(error)
-            engine.subscription.revoke(assigned)
-        await self._call(lambda: engine.leave(reason, max(0.1, deadline - self._clock())))
-        await self.perform_all()
+        self._commits = True
         error, self._listener_error = self._listener_error, None
         return error
 

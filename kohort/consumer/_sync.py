@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -26,7 +26,7 @@ from kohort.errors import (
     RebalanceListenerError,
     ReentrantCallError,
 )
-from kohort.listeners import call_listener
+from kohort.listeners import CallbackName, call_listener
 from kohort.records import ConsumerRecord
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -62,12 +62,25 @@ class KafkaConsumer(ConsumerBase):
         async def call(function: Callable[[], Awaitable[T]]) -> T:
             return self._call(function)
 
+        async def serve(
+            function: Callable[[], Awaitable[None]],
+            perform: Callable[[], Coroutine[Any, Any, None]],
+        ) -> None:
+            future = self._core().call(function)
+            future.add_done_callback(lambda _: self._signal.notify())
+            while True:
+                self._signal.clear()
+                run_inline(perform())
+                if future.done():
+                    return future.result()
+                self._signal.wait(1.0)
+
         async def invoke(
-            listener: Any, callback: str, partitions: frozenset[TopicPartition]
+            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
         ) -> RebalanceListenerError | None:
             return call_listener(listener, callback, partitions)
 
-        self._performer = Performer(engine, call, invoke, time.monotonic)
+        self._performer = Performer(engine, call, serve, invoke)
 
     # -- the core -----------------------------------------------------------------------------
 

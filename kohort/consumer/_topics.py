@@ -68,7 +68,9 @@ class TopicWatch:
             engine.cluster.want_topics(None)
             self._match()
         else:
-            engine.cluster.want_topics(subscription.topics())
+            # The leader assigns, and so watches, the topics of all members.
+            of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
+            engine.cluster.want_topics(subscription.topics() | of_group)
         topics = subscription.topics()
         if mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
             if engine.coordinator is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from kohort.listeners import CallbackName
 from kohort.types import TopicPartition
 
 
@@ -51,7 +52,7 @@ class ListenerWork(Work):
     __slots__ = ("callback", "partitions")
 
     def __init__(
-        self, core: CoreLink, callback: str, partitions: frozenset[TopicPartition]
+        self, core: CoreLink, callback: CallbackName, partitions: frozenset[TopicPartition]
     ) -> None:
         super().__init__(core)
         self.callback = callback

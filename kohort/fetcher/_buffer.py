@@ -80,7 +80,7 @@ class FetchBuffer:
 
     # --- the core's side ------------------------------------------------------------------------
 
-    def append(self, item: Item) -> bool:
+    def append(self, item: Item, *, at: float | None = None) -> bool:
         """Take what a fetch brought; False if it is stale. An empty one only updates the state."""
         tp = item.topic_partition
         with self._lock:
@@ -98,6 +98,7 @@ class FetchBuffer:
                 queue.append(item)
                 return True
             state.last_error = None
+            state.fetched_at = at
             state.high_watermark = item.high_watermark
             state.last_stable_offset = item.last_stable_offset
             state.log_start_offset = item.log_start_offset

@@ -101,7 +101,7 @@ class Fetcher:
         self._counters = FetchCounters()
         self._changes_seen = -1
         self._wakeup = anyio.Event()
-        self._waiting = anyio.CancelScope()
+        self._waiting: anyio.CancelScope | None = None  # made in the event loop
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -217,7 +217,9 @@ class Fetcher:
             lane.finish()
             self._asked.difference_update((ask.topic_partition, ask.epoch) for ask in asks)
         # The next fetch is on its way before anybody begins to decode what this one brought.
-        self._waiting.deadline = self._look(tasks)
+        look_again = self._look(tasks)
+        if self._waiting is not None:
+            self._waiting.deadline = look_again
         if ready:
             self._on_ready()
 
@@ -266,7 +268,7 @@ class Fetcher:
         if brought:
             self._turn += 1
             self._turns[tp] = self._turn
-        return self.buffer.append(answer) and brought
+        return self.buffer.append(answer, at=now) and brought
 
     def _partition_failed(self, ask: Ask, failure: Failure, now: float) -> bool:
         tp, epoch = ask.topic_partition, ask.epoch

@@ -52,6 +52,8 @@ class PartitionState:
     log_start_offset: int | None = None
     preferred_replica: int | None = None
     """The broker to fetch from instead of the leader (KIP-392)."""
+    fetched_at: float | None = None
+    """When the latest fetch was answered, by the core's clock."""
     last_error: KafkaError | None = None
     """The latest error of a fetch or look-up; None again after the next success."""
 

@@ -289,6 +289,16 @@ class SubscriptionState:
         with self.lock:
             return self._owned(tp).high_watermark
 
+    def last_stable_offset(self, tp: TopicPartition) -> int | None:
+        """The end of what is decided, as of the latest fetch; None before one."""
+        with self.lock:
+            return self._owned(tp).last_stable_offset
+
+    def last_fetch_time(self, tp: TopicPartition) -> float | None:
+        """When the latest fetch of the partition was answered (the core's clock); None before."""
+        with self.lock:
+            return self._owned(tp).fetched_at
+
     def snapshot(self) -> SubscriptionSnapshot:
         """A copy of everything."""
         with self.lock:

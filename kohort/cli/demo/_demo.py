@@ -78,7 +78,7 @@ class Demo:
             for messages in flights.messages(LOAD_SIZE):
                 cluster.produce(TOPIC, messages)
                 progress.advance(task, len(messages))
-        ends = {partition: 0 for partition in range(PARTITIONS)}
+        ends = dict.fromkeys(range(PARTITIONS), 0)
         for record in cluster.records(TOPIC):
             ends[record.partition] = record.offset + 1
         self._say(f"{sum(ends.values()):,} flights in {PARTITIONS} partitions of {TOPIC!r}")

@@ -57,7 +57,9 @@ class Ledger:
 
     def missing(self, partition: int) -> int:
         """Records of a partition that nobody read."""
-        return sum((partition, offset) not in self.readers for offset in range(self.ends[partition]))
+        return sum(
+            (partition, offset) not in self.readers for offset in range(self.ends[partition])
+        )
 
     def never_written(self) -> int:
         """Places read that were not written."""
