@@ -74,4 +74,4 @@ class NodeLanes:
         if now < parked_at:
             return Choice(None, ask_again=parked_at)
         side_wait = min(max_wait, self.main.until - now - MEET_MARGIN)
-        return Choice(self.side, side_wait) if side_wait > 0 else Choice(None)
+        return Choice(self.side, side_wait) if side_wait >= 0.001 else Choice(None)

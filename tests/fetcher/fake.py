@@ -1,0 +1,310 @@
+"""A cluster in place of the network: partition logs, leaders, long polls, and scripted faults."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+
+from kohort.config import FetchConfig
+from kohort.errors import ErrorCode
+from kohort.fetcher import Fetcher
+from kohort.fetcher._cluster import Leader
+from kohort.protocol import Request, Response, encode
+from kohort.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kohort.subscription import SubscriptionState
+from kohort.types import TopicPartition
+
+R = TypeVar("R", bound=Response)
+Partition = FetchResponse.PartitionData
+Script = Callable[[int, Any], Any]
+"""(node, request) -> a response or an exception instead of the usual answer, None to let it be."""
+
+
+@dataclass
+class Log:
+    """One partition: its batches, each with the offset behind it."""
+
+    start: int = 0
+    end: int = 0
+    stable: int | None = None
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    codes: deque[int] = field(default_factory=deque)
+    """Error codes for the next fetches or look-ups."""
+
+    def append(self, behind: int, *data: bytes) -> None:
+        for one in data:
+            self.batches.append((behind, one))
+        self.end = behind
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        data = b""
+        for behind, one in self.batches:
+            if behind > offset and (not data or len(data) + len(one) <= max_bytes):
+                data += one
+        return data
+
+
+class FakeLease(Generic[R]):
+    """An answer that counts as out until it is released."""
+
+    def __init__(self, cluster: FakeCluster, response: R) -> None:
+        self._cluster = cluster
+        self.response = response
+        cluster.leases += 1
+
+    def release(self) -> None:
+        self._cluster.leases -= 1
+
+
+class FakeCluster:
+    """What the fetcher asks of ClusterClient."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self.fetches: list[tuple[int, str, FetchRequest]] = []
+        self.lookups: list[tuple[int, ListOffsetsRequest]] = []
+        self.refreshes = 0
+        self.leases = 0
+        self.scripts: deque[Script] = deque()
+        self.known_topics_asked: list[frozenset[str]] = []
+        self.on_refresh: Callable[[], None] = lambda: None
+        self._busy: set[tuple[int, str]] = set()
+        self._changed = anyio.Event()
+
+    def add(self, tp: TopicPartition, node: int = 1, epoch: int = 5) -> Log:
+        self.leaders[tp] = Leader(node, epoch)
+        return self.logs.setdefault(tp, Log())
+
+    def produce(self, tp: TopicPartition, behind: int, *data: bytes) -> None:
+        """Append, and wake the fetches that wait for it."""
+        self.logs[tp].append(behind, *data)
+        event, self._changed = self._changed, anyio.Event()
+        event.set()
+
+    # --- ClusterClient ----------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> FakeCluster:
+        return self
+
+    def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
+        return self.leaders.get(topic_partition)
+
+    def request_refresh(self) -> None:
+        self.refreshes += 1
+        self.on_refresh()
+
+    async def fetch_topics(self, names: Collection[str] | None, /) -> FakeCluster:
+        self.known_topics_asked.append(frozenset(names or ()))
+        self.on_refresh()
+        return self
+
+    async def request(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> R:
+        assert isinstance(message, ListOffsetsRequest)
+        assert node is not None
+        encode(message, min_version or 1)
+        self.lookups.append((node, message))
+        await anyio.lowlevel.checkpoint()
+        response: Any = self._scripted(node, message) or self._list_offsets(node, message)
+        return cast(R, response)
+
+    async def request_leased(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> FakeLease[R]:
+        assert isinstance(message, FetchRequest)
+        assert node is not None
+        assert max_version == 12
+        assert timeout_ms is not None
+        assert timeout_ms > message.max_wait_ms
+        for version in (4, 12):
+            encode(message, version)
+        assert (node, purpose) not in self._busy, "two fetches in flight on one connection"
+        self._busy.add((node, purpose))
+        self.fetches.append((node, purpose, message))
+        try:
+            await anyio.lowlevel.checkpoint()
+            response = self._scripted(node, message) or await self._fetch(node, message)
+        finally:
+            self._busy.discard((node, purpose))
+        return FakeLease(self, response)
+
+    def _scripted(self, node: int, message: Any) -> Any:
+        result = self.scripts.popleft()(node, message) if self.scripts else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def _fetch(self, node: int, message: FetchRequest) -> Any:
+        with anyio.move_on_after(message.max_wait_ms / 1000):
+            while True:
+                changed = self._changed
+                response, anything = self.answer(node, message)
+                if anything:
+                    return response
+                await changed.wait()
+        return self.answer(node, message)[0]
+
+    def answer(self, node: int, message: FetchRequest) -> tuple[FetchResponse, bool]:
+        """The usual answer, and whether there is anything in it."""
+        anything = False
+        topics: list[FetchResponse.FetchableTopicResponse] = []
+        for topic in message.topics:
+            answered = FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=[])
+            topics.append(answered)
+            for asked in topic.partitions:
+                tp = TopicPartition(topic.topic, asked.partition)
+                data = self._answer_one(node, tp, asked)
+                anything = anything or bool(data.error_code or data.records)
+                answered.partitions.append(data)
+        return FetchResponse(responses=topics), anything
+
+    def _answer_one(
+        self, node: int, tp: TopicPartition, asked: FetchRequest.FetchPartition
+    ) -> Partition:
+        log, leader = self.logs[tp], self.leaders.get(tp)
+        code = 0
+        if log.codes:
+            code = log.codes.popleft()
+        elif leader is None or leader.node != node:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif not log.start <= asked.fetch_offset <= log.end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        if code:
+            return Partition(
+                partition_index=tp.partition, error_code=code, high_watermark=-1, records=b""
+            )
+        return Partition(
+            partition_index=tp.partition,
+            high_watermark=log.end,
+            last_stable_offset=log.end if log.stable is None else log.stable,
+            log_start_offset=log.start,
+            aborted_transactions=None,
+            records=log.read(asked.fetch_offset, asked.partition_max_bytes),
+        )
+
+    def _list_offsets(self, node: int, message: ListOffsetsRequest) -> Any:
+        topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = []
+        for topic in message.topics:
+            answered = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            topics.append(answered)
+            for asked in topic.partitions:
+                tp = TopicPartition(topic.name, asked.partition_index)
+                log, leader = self.logs[tp], self.leaders.get(tp)
+                code, offset = 0, -1
+                if log.codes:
+                    code = log.codes.popleft()
+                elif leader is None or leader.node != node:
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif asked.timestamp == -1:
+                    stable = message.isolation_level == 1 and log.stable is not None
+                    offset = log.stable if stable and log.stable is not None else log.end
+                elif asked.timestamp == -2:
+                    offset = log.start
+                elif 1000 <= asked.timestamp < 1000 + log.end:
+                    offset = asked.timestamp - 1000
+                answered.partitions.append(
+                    ListOffsetsResponse.ListOffsetsPartitionResponse(
+                        partition_index=tp.partition,
+                        error_code=code,
+                        offset=offset,
+                        timestamp=asked.timestamp if asked.timestamp >= 0 and offset >= 0 else -1,
+                        leader_epoch=5 if offset >= 0 else -1,
+                    )
+                )
+        return ListOffsetsResponse(topics=topics)
+
+
+QUICK = {"fetch_max_wait_ms": 200, "retry_backoff_ms": 10, "retry_backoff_max_ms": 40}
+
+
+class Consumer:
+    """A fetcher that runs, and a poll() over it."""
+
+    def __init__(
+        self, cluster: FakeCluster, subscription: SubscriptionState, **options: Any
+    ) -> None:
+        deserializers = {
+            name: options.pop(name)
+            for name in ("key_deserializer", "value_deserializer")
+            if name in options
+        }
+        self.subscription = subscription
+        self.fetcher = Fetcher(
+            cluster,
+            subscription,
+            FetchConfig(**{**QUICK, **options}),
+            on_ready=self._notify,
+            rng=random.Random(7),
+            **deserializers,
+        )
+        self._ready = anyio.Event()
+
+    def _notify(self) -> None:
+        self._ready.set()
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.subscription.seek(tp, offset)
+        self.fetcher.wake()
+
+    async def poll(self, timeout: float = 5.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
+        """The offsets drained; waits for some until the time is up."""
+        deadline = anyio.current_time() + timeout
+        while True:
+            self._ready = anyio.Event()
+            over = anyio.current_time() >= deadline
+            drained = self.fetcher.buffer.drain(limit, repeat_errors=over)
+            if drained or over:
+                return {tp: [r.offset for r in records] for tp, records in drained.items()}
+            with anyio.CancelScope(deadline=deadline):
+                await self._ready.wait()
+
+    async def read(self, count: int, timeout: float = 5.0) -> dict[TopicPartition, list[int]]:
+        """Poll until so many records have come."""
+        result: dict[TopicPartition, list[int]] = {}
+        with anyio.fail_after(timeout):
+            while sum(map(len, result.values())) < count:
+                for tp, offsets in (await self.poll()).items():
+                    result.setdefault(tp, []).extend(offsets)
+        return result
+
+
+@asynccontextmanager
+async def consuming(
+    cluster: FakeCluster, subscription: SubscriptionState, **options: Any
+) -> AsyncIterator[Consumer]:
+    """Run a fetcher for the length of a block, and see that it gives all its buffers back."""
+    async with anyio.create_task_group() as tasks:
+        consumer = Consumer(cluster, subscription, **options)
+        tasks.start_soon(consumer.fetcher.run)
+        yield consumer
+        tasks.cancel_scope.cancel()
+    consumer.fetcher.close()
+    assert cluster.leases == 0

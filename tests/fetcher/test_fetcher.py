@@ -1,0 +1,558 @@
+"""The fetcher against a scripted cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort.errors import (
+    BrokerResponseError,
+    CorruptBatchError,
+    ErrorCode,
+    FrameTooLargeError,
+    KafkaConnectionError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RecordDeserializationError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from kohort.fetcher._cluster import Leader
+from kohort.protocol.messages import FetchResponse
+from kohort.subscription import OffsetReset, SubscriptionState
+from kohort.types import TopicPartition
+from tests.fetcher.fake import FakeCluster, consuming
+from tests.fetcher.making import T0, T1, T2, Compression, batch, broken, compacted, owning
+
+pytestmark = pytest.mark.anyio
+
+virtual_time = pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+"""For what depends on how long things take."""
+
+
+def asked(cluster: FakeCluster, number: int = -1) -> dict[TopicPartition, int]:
+    """The partitions and offsets of one of the fetches sent."""
+    request = cluster.fetches[number][2]
+    return {
+        TopicPartition(topic.topic, partition.partition): partition.fetch_offset
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+
+async def settled() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+
+
+class TestFetching:
+    async def test_everything_comes_once_and_in_order(self) -> None:
+        cluster = FakeCluster()
+        for tp, node in ((T0, 1), (T1, 2), (T2, 1)):
+            log = cluster.add(tp, node)
+            for first in range(0, 100, 10):
+                log.append(first + 10, batch(first, 10, compression=Compression.LZ4))
+        async with consuming(cluster, owning(T0, T1, T2)) as consumer:
+            result = await consumer.read(300)
+            assert result == {tp: list(range(100)) for tp in (T0, T1, T2)}
+            assert await consumer.poll(timeout=0.0) == {}
+
+    async def test_the_request_says_what_is_wanted_and_how(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0, epoch=8)
+        subscription = owning(T0, offset=0)
+        options = {
+            "fetch_min_bytes": 3,
+            "fetch_max_bytes": 999,
+            "max_partition_fetch_bytes": 77,
+            "isolation_level": "read_committed",
+        }
+        async with consuming(cluster, subscription, **options):
+            await settled()
+        [(node, purpose, request)] = cluster.fetches
+        assert (node, purpose) == (1, "fetch")
+        assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (200, 3, 999)
+        assert request.isolation_level == 1
+        assert (request.session_id, request.session_epoch) == (0, -1)
+        [partition] = request.topics[0].partitions
+        assert partition.current_leader_epoch == 8
+        assert partition.partition_max_bytes == 77
+
+    async def test_new_records_come_as_soon_as_they_are_there(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        async with consuming(cluster, owning(T0), fetch_max_wait_ms=20_000) as consumer:
+            assert await consumer.poll(timeout=0.01) == {}
+            cluster.produce(T0, 3, batch(0, 3))
+            assert await consumer.poll(timeout=1) == {T0: [0, 1, 2]}
+
+    async def test_it_reads_ahead_of_the_caller_and_then_waits_for_room(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        for first in range(0, 50, 10):
+            log.append(first + 10, batch(first, 10))
+        size = len(batch(10, 10))
+        async with consuming(cluster, owning(T0), max_partition_fetch_bytes=size) as consumer:
+            await settled()
+            assert [asked(cluster, n)[T0] for n in range(len(cluster.fetches))] == [0, 10]
+            assert await consumer.poll(limit=9) == {T0: list(range(9))}
+            await settled()
+            assert len(cluster.fetches) == 2
+            assert await consumer.poll(limit=1) == {T0: [9]}
+            await settled()
+            assert asked(cluster)[T0] == 20
+            assert len(cluster.fetches) == 3
+
+    async def test_paused_leaving_and_unpositioned_partitions_are_not_fetched(self) -> None:
+        cluster = FakeCluster()
+        extra = TopicPartition("t", 3)
+        for tp in (T0, T1, T2, extra):
+            cluster.add(tp)
+        subscription = SubscriptionState()
+        subscription.assign([T0, T1, T2, extra])
+        for tp in (T0, T1, extra):
+            subscription.seek(tp, 0)
+        subscription.pause([T0])
+        subscription.mark_pending_revocation([T1])
+        async with consuming(cluster, subscription) as consumer:
+            await settled()
+            assert asked(cluster) == {extra: 0}
+            subscription.resume([T0])
+            consumer.fetcher.wake()
+            await consumer.poll(timeout=0.3)
+            assert asked(cluster) == {T0: 0, extra: 0}
+
+    async def test_the_fetch_after_an_answer_is_out_before_the_caller_is_woken(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.append(10, batch(0, 10))
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.poll() == {T0: list(range(10))}
+            await settled()
+            assert asked(cluster) == {T0: 10}
+
+    async def test_a_partition_that_was_served_goes_behind_the_others(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(1, batch(0, 1))
+        cluster.add(T1)
+        async with consuming(cluster, owning(T0, T1)) as consumer:
+            await consumer.poll()
+            await settled()
+            assert list(asked(cluster, 0)) == [T0, T1]
+            assert list(asked(cluster, 1)) == [T1, T0]
+
+    async def test_a_seek_drops_the_fetch_in_flight(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        for first in range(0, 40, 10):
+            log.append(first + 10, batch(first, 10))
+        async with consuming(cluster, owning(T0, offset=0)) as consumer:
+            while not cluster.fetches:
+                await anyio.lowlevel.checkpoint()
+            consumer.seek(T0, 35)
+            assert await consumer.read(5) == {T0: [35, 36, 37, 38, 39]}
+
+    async def test_metrics_count(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(10, batch(0, 10))
+        async with consuming(cluster, owning(T0)) as consumer:
+            await consumer.poll()
+            metrics = consumer.fetcher.metrics()
+        assert metrics["records-consumed-total"] == 10
+        assert metrics["bytes-consumed-total"] == len(batch(0, 10))
+        assert metrics["fetch-total"] >= 1
+
+
+class TestLongPolls:
+    async def test_a_sought_partition_does_not_wait_behind_a_parked_fetch(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        cluster.add(T1).append(10, batch(0, 10))
+        subscription = owning(T0, T1, offset=0)
+        subscription.seek(T1, 10)
+        async with consuming(cluster, subscription, fetch_max_wait_ms=20_000) as consumer:
+            await anyio.sleep(0.05)
+            consumer.seek(T1, 4)
+            with anyio.fail_after(2):
+                assert await consumer.poll(timeout=10) == {T1: [4, 5, 6, 7, 8, 9]}
+        assert [purpose for _, purpose, _ in cluster.fetches][:2] == ["fetch", "fetch-side"]
+
+    async def test_a_drained_partition_does_not_wait_behind_an_idle_one(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        log = cluster.add(T1)
+        for first in range(0, 100, 10):
+            log.append(first + 10, batch(first, 10))
+        options = {"fetch_max_wait_ms": 20_000, "max_partition_fetch_bytes": 1}
+        async with consuming(cluster, owning(T0, T1), **options) as consumer:
+            with anyio.fail_after(5):
+                assert await consumer.read(100) == {T1: list(range(100))}
+
+    @virtual_time
+    async def test_partitions_meet_again_on_the_main_lane(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        cluster.add(T1)
+        async with consuming(cluster, owning(T0, T1), fetch_max_wait_ms=200) as consumer:
+            await anyio.sleep(0.05)
+            consumer.seek(T1, 0)
+            await anyio.sleep(0.5)
+        last = [number for number, (_, lane, _) in enumerate(cluster.fetches) if lane == "fetch"]
+        assert asked(cluster, last[-1]).keys() == {T0, T1}
+        assert len(cluster.fetches) < 10
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "code",
+        [
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ],
+    )
+    async def test_an_error_that_passes_is_retried_without_a_word(self, code: int) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.append(2, batch(0, 2))
+        log.codes.extend([code] * 4)
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+        assert len(cluster.fetches) >= 5
+        if code not in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE):
+            assert cluster.refreshes >= 4
+
+    async def test_a_new_leader_is_followed(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0, node=1).append(2, batch(0, 2))
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+            cluster.leaders[T0] = Leader(2, 6)
+            cluster.produce(T0, 4, batch(2, 2))
+            assert await consumer.poll() == {T0: [2, 3]}
+        node, _, request = cluster.fetches[-1]
+        assert node == 2
+        assert request.topics[0].partitions[0].current_leader_epoch == 6
+
+    async def test_a_partition_without_a_leader_waits_for_one(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        leader = cluster.leaders.pop(T0)
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.poll(timeout=0.2) == {}
+            assert 2 <= cluster.refreshes <= 25
+            assert cluster.fetches == []
+            cluster.leaders[T0] = leader
+            assert await consumer.poll() == {T0: [0, 1]}
+
+    async def test_one_failing_partition_does_not_hold_up_another(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.codes.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000)
+        cluster.add(T1)
+        async with consuming(cluster, owning(T0, T1), retry_backoff_max_ms=40) as consumer:
+            for end in range(1, 6):
+                cluster.produce(T1, end, batch(end - 1, 1))
+                assert await consumer.poll() == {T1: [end - 1]}
+
+    @pytest.mark.parametrize("failure", [KafkaConnectionError("gone"), ValueError("a bug")])
+    async def test_a_broker_that_fails_is_asked_again_after_a_pause(
+        self, failure: Exception, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        cluster.scripts.extend([lambda node, request: failure] * 3)
+        async with consuming(cluster, owning(T0)) as consumer:
+            result: dict[TopicPartition, list[int]] = {}
+            while not result:
+                try:
+                    result = await consumer.poll()
+                except Exception as error:
+                    assert "a bug" in str(error)
+        assert result == {T0: [0, 1]}
+        assert cluster.refreshes >= 3
+        assert consumer.fetcher.metrics()["fetch-error-total"] == 3
+
+    async def test_what_is_not_the_protocol_is_told_each_time_and_tried_again(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        cluster.scripts.extend([lambda node, request: FrameTooLargeError("a frame of 2 GB")] * 2)
+        async with consuming(cluster, owning(T0)) as consumer:
+            for _ in range(2):
+                with pytest.raises(FrameTooLargeError):
+                    await consumer.poll()
+            assert await consumer.poll() == {T0: [0, 1]}
+
+    async def test_an_error_of_the_whole_answer_is_retried(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        cluster.scripts.append(lambda node, request: FetchResponse(error_code=code))
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+
+    @pytest.mark.parametrize(
+        ("code", "error"),
+        [
+            (ErrorCode.TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationFailedError),
+            (ErrorCode.UNKNOWN_SERVER_ERROR, BrokerResponseError),
+            (ErrorCode.CORRUPT_MESSAGE, CorruptBatchError),
+            (31_999, BrokerResponseError),
+        ],
+    )
+    async def test_an_error_for_the_caller_is_raised_and_the_others_go_on(
+        self, code: int, error: type[Exception]
+    ) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).codes.extend([code] * 1000)
+        cluster.add(T1).append(2, batch(0, 2))
+        async with consuming(cluster, owning(T0, T1)) as consumer:
+            raised, result = 0, {}
+            while raised < 3:
+                try:
+                    result.update(await consumer.poll())
+                except error as caught:
+                    assert "t-0" in str(caught)
+                    raised += 1
+            assert result == {T1: [0, 1]}
+            cluster.logs[T0].codes.clear()
+            cluster.produce(T0, 2, batch(0, 2))
+            result = {}
+            while not result:
+                try:
+                    result = await consumer.poll()
+                except error:
+                    pass
+            assert result == {T0: [0, 1]}
+
+    @pytest.mark.parametrize("spoilt", ["corrupt", "deserializer"])
+    @virtual_time
+    async def test_poison_costs_neither_requests_nor_time(self, spoilt: str) -> None:
+        """Elsewhere one bad batch or one raising deserializer makes poll() spin for ever."""
+        cluster = FakeCluster()
+        bad = broken(batch(2, 2)) if spoilt == "corrupt" else batch(2, 2)
+        cluster.add(T0).append(2, batch(0, 2))
+        cluster.logs[T0].append(4, bad)
+        cluster.logs[T0].append(6, batch(4, 2))
+        cluster.add(T1)
+        calls = 0
+
+        def value(topic: str, headers: Any, data: bytes | None) -> Any:
+            nonlocal calls
+            calls += 1
+            if spoilt == "deserializer" and data == b"2":
+                raise LookupError("poison")
+            return data
+
+        options = {"fetch_max_wait_ms": 100, "value_deserializer": value}
+        async with consuming(cluster, owning(T0, T1), **options) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+            expected = CorruptBatchError if spoilt == "corrupt" else RecordDeserializationError
+            before = len(cluster.fetches), calls
+            start = anyio.current_time()
+            for _ in range(4):
+                with pytest.raises(expected):
+                    await consumer.poll(timeout=0.1)
+            # The first is told at once, the other three after their time; T1 is long-polled.
+            assert 0.29 < anyio.current_time() - start
+            assert len(cluster.fetches) - before[0] <= 8
+            assert calls - before[1] <= 20
+            assert {T0} & asked(cluster).keys() == set()
+            cluster.produce(T1, 1, batch(0, 1))
+            assert await consumer.poll() == {T1: [0]}
+            consumer.seek(T0, 4)
+            assert await consumer.read(2) == {T0: [4, 5]}
+
+    @virtual_time
+    async def test_a_broker_that_answers_nothing_at_once_is_not_asked_in_a_loop(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        cluster.scripts.extend([lambda node, request: FetchResponse()] * 1000)
+        async with consuming(cluster, owning(T0), retry_backoff_ms=40) as consumer:
+            assert await consumer.poll(timeout=0.2) == {}
+        assert len(cluster.fetches) <= 8
+
+    async def test_records_from_before_the_offset_only_are_an_error_and_no_loop(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.append(2, batch(0, 2))
+        log.batches = [(99, batch(0, 2))]
+        log.end = 50
+        async with consuming(cluster, owning(T0, offset=10)) as consumer:
+            with pytest.raises(CorruptBatchError, match="up to 1 only"):
+                await consumer.poll()
+            assert len(cluster.fetches) <= 2
+
+    @virtual_time
+    async def test_throttling_is_obeyed(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+
+        def throttled(node: int, request: Any) -> Any:
+            response, _ = cluster.answer(node, request)
+            response.throttle_time_ms = 150
+            return response
+
+        cluster.scripts.append(throttled)
+        async with consuming(cluster, owning(T0)) as consumer:
+            await consumer.poll()
+            await anyio.sleep(0.1)
+            assert len(cluster.fetches) == 1
+            await anyio.sleep(0.1)
+            assert len(cluster.fetches) == 2
+            assert consumer.fetcher.metrics()["fetch-throttle-time-max"] == 150
+
+
+class TestSizes:
+    async def test_a_batch_larger_than_the_fetch_size_comes_whole(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(100, batch(0, 100))
+        async with consuming(cluster, owning(T0), max_partition_fetch_bytes=10) as consumer:
+            assert await consumer.poll() == {T0: list(range(100))}
+
+    async def test_a_broker_that_cuts_the_first_batch_is_asked_for_more(self) -> None:
+        cluster = FakeCluster()
+        whole = batch(0, 100)
+        cluster.add(T0).append(100, whole)
+        cut = cutting(cluster)
+        cluster.scripts.extend([cut] * 10)
+        async with consuming(cluster, owning(T0), max_partition_fetch_bytes=20) as consumer:
+            assert await consumer.poll() == {T0: list(range(100))}
+        sizes = [f[2].topics[0].partitions[0].partition_max_bytes for f in cluster.fetches]
+        assert sizes[0] == 20
+        assert len(whole) in sizes
+
+    async def test_a_batch_that_does_not_fit_at_all_is_an_error_and_not_skipped(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(100, batch(0, 100))
+        cluster.scripts.extend([cutting(cluster)] * 10)
+        options = {"max_partition_fetch_bytes": 20, "fetch_max_bytes": 50}
+        async with consuming(cluster, owning(T0), **options) as consumer:
+            for _ in range(2):
+                with pytest.raises(RecordTooLargeError, match="fetch_max_bytes"):
+                    await consumer.poll(timeout=0.05)
+            assert consumer.subscription.position(T0) == 0
+            assert len(cluster.fetches) <= 3
+
+
+def cutting(cluster: FakeCluster) -> Callable[[int, Any], Any]:
+    """Answers with what fits into the size asked for, as brokers did before KIP-74."""
+
+    def cut(node: int, request: Any) -> Any:
+        response, _ = cluster.answer(node, request)
+        [data], [asked] = response.responses[0].partitions, request.topics[0].partitions
+        data.records = bytes(data.records or b"")[: asked.partition_max_bytes]
+        return response
+
+    return cut
+
+
+class TestPositions:
+    @pytest.mark.parametrize(
+        ("strategy", "offset"), [(OffsetReset.EARLIEST, 4), (OffsetReset.LATEST, 10)]
+    )
+    async def test_a_missing_position_is_looked_up_by_the_rule(
+        self, strategy: OffsetReset, offset: int
+    ) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.append(10, batch(4, 6))
+        log.start = 4
+        log.codes.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE])
+        subscription = SubscriptionState(strategy)
+        subscription.assign([T0])
+        subscription.request_reset(T0)
+        async with consuming(cluster, subscription) as consumer:
+            cluster.produce(T0, 12, batch(10, 2))
+            expected = {T0: list(range(offset, 12))} if offset == 4 else {}
+            assert await consumer.poll(timeout=0.3) == expected
+            assert subscription.position(T0) == 12
+
+    async def test_without_a_rule_a_missing_position_is_an_error_until_a_seek(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        subscription = SubscriptionState(OffsetReset.NONE)
+        subscription.assign([T0])
+        subscription.request_reset(T0)
+        async with consuming(cluster, subscription) as consumer:
+            for _ in range(3):
+                with pytest.raises(NoOffsetForPartitionError, match="seek"):
+                    await consumer.poll(timeout=0.02)
+            assert cluster.lookups == []
+            consumer.seek(T0, 0)
+            assert await consumer.poll() == {T0: [0, 1]}
+
+    async def test_a_look_up_that_is_not_allowed_is_told(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).codes.extend([ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2)
+        subscription = SubscriptionState(OffsetReset.EARLIEST)
+        subscription.assign([T0])
+        subscription.request_reset(T0)
+        async with consuming(cluster, subscription) as consumer:
+            with pytest.raises(TopicAuthorizationFailedError, match="looking up"):
+                await consumer.poll()
+            cluster.produce(T0, 1, batch(0, 1))
+            with pytest.raises(TopicAuthorizationFailedError):
+                await consumer.poll()
+            assert await consumer.poll() == {T0: [0]}
+
+    async def test_a_leader_that_is_not_there_is_waited_for(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(1, batch(0, 1))
+        leader = cluster.leaders.pop(T0)
+        subscription = SubscriptionState(OffsetReset.EARLIEST)
+        subscription.assign([T0])
+        subscription.request_reset(T0)
+        async with consuming(cluster, subscription) as consumer:
+            assert await consumer.poll(timeout=0.1) == {}
+            cluster.leaders[T0] = leader
+            assert await consumer.poll() == {T0: [0]}
+
+    async def test_a_seek_wins_over_a_look_up_under_way(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(10, batch(0, 10))
+        subscription = SubscriptionState(OffsetReset.EARLIEST)
+        subscription.assign([T0])
+        subscription.request_reset(T0)
+        async with consuming(cluster, subscription) as consumer:
+            while not cluster.lookups:
+                await anyio.lowlevel.checkpoint()
+            consumer.seek(T0, 8)
+            assert await consumer.read(2) == {T0: [8, 9]}
+
+    async def test_an_offset_out_of_range_is_reset_after_what_is_buffered(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.append(10, batch(0, 10))
+        subscription = owning(T0, default_reset=OffsetReset.EARLIEST)
+        async with consuming(cluster, subscription) as consumer:
+            await settled()
+            log.codes.append(ErrorCode.OFFSET_OUT_OF_RANGE)
+            cluster.produce(T0, 10)
+            await settled()
+            assert (await consumer.poll())[T0] == list(range(10))
+            log.start, log.batches = 5, [(10, compacted(5, [5, 6, 7, 8, 9], 9))]
+            assert (await consumer.poll())[T0] == [5, 6, 7, 8, 9]
+
+    async def test_an_offset_out_of_range_is_an_error_without_a_rule(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        subscription = owning(T0, offset=70, default_reset=OffsetReset.NONE)
+        async with consuming(cluster, subscription) as consumer:
+            for _ in range(3):
+                with pytest.raises(OffsetOutOfRangeError, match="offset 70"):
+                    await consumer.poll(timeout=0.02)
+            assert len(cluster.fetches) == 1
+            assert consumer.subscription.position(T0) == 70
+            consumer.seek(T0, 0)
+            assert await consumer.poll() == {T0: [0, 1]}

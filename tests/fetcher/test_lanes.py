@@ -1,0 +1,77 @@
+"""Which connection a fetch goes over, and when what failed is tried again."""
+
+from __future__ import annotations
+
+import random
+
+from kohort.fetcher._lanes import MEET_MARGIN, PARKED_AFTER, NodeLanes
+from kohort.fetcher._retries import Retries
+
+
+class TestLanes:
+    def test_the_main_lane_comes_first(self) -> None:
+        lanes = NodeLanes()
+        choice = lanes.choose(10.0, 0.5)
+        assert (choice.lane, choice.max_wait) == (lanes.main, 0.5)
+
+    def test_a_fetch_that_may_just_be_coming_in_is_waited_for(self) -> None:
+        lanes = NodeLanes()
+        lanes.main.start(10.0, 0.5)
+        choice = lanes.choose(10.0 + PARKED_AFTER / 2, 0.5)
+        assert choice.lane is None
+        assert choice.ask_again == 10.0 + PARKED_AFTER
+
+    def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
+        lanes = NodeLanes()
+        lanes.main.start(10.0, 0.5)
+        choice = lanes.choose(10.1, 0.5)
+        assert choice.lane is lanes.side
+        assert abs(10.1 + choice.max_wait - (10.5 - MEET_MARGIN)) < 1e-9
+
+    def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
+        lanes = NodeLanes()
+        lanes.main.start(10.0, 0.5)
+        assert lanes.choose(10.51 - MEET_MARGIN, 0.5).lane is None
+
+    def test_each_lane_has_one_fetch_in_flight(self) -> None:
+        lanes = NodeLanes()
+        lanes.main.start(10.0, 0.5)
+        lanes.side.start(10.1, 0.3)
+        assert lanes.choose(10.2, 0.5) == (None, 0.0, float("inf"))
+        lanes.main.finish()
+        assert lanes.choose(10.2, 0.5).lane is lanes.main
+
+    def test_a_broker_in_back_off_is_left_alone(self) -> None:
+        lanes = NodeLanes()
+        lanes.not_before = 12.0
+        assert lanes.choose(11.0, 0.5) == (None, 0.0, 12.0)
+        assert lanes.choose(12.0, 0.5).lane is lanes.main
+
+
+class TestRetries:
+    def make(self) -> Retries[str]:
+        return Retries(100, 1000, random.Random(3))
+
+    def test_pauses_double_up_to_a_limit(self) -> None:
+        retries = self.make()
+        pauses = [retries.failed("a", 5.0) - 5.0 for _ in range(8)]
+        for pause, nominal in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1, 1, 1, 1], strict=True):
+            assert nominal * 0.79 < pause < nominal * 1.21
+        assert retries.not_before("a") == 5.0 + pauses[-1]
+
+    def test_a_success_or_a_new_epoch_starts_over(self) -> None:
+        retries = self.make()
+        for _ in range(5):
+            retries.failed("a", 5.0, epoch=1)
+        assert retries.not_before("a", epoch=2) == 0.0
+        assert retries.failed("a", 5.0, epoch=2) < 5.2
+        retries.succeeded("a")
+        assert retries.not_before("a", epoch=2) == 0.0
+
+    def test_what_is_gone_is_forgotten(self) -> None:
+        retries = self.make()
+        retries.failed("a", 5.0)
+        retries.failed("b", 5.0)
+        retries.keep_only({"b"})
+        assert retries.not_before("a") == 0.0
+        assert retries.not_before("b") > 0.0
