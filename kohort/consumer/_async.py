@@ -108,8 +108,7 @@ class AsyncKafkaConsumer(ConsumerBase):
             await self._root.start(self._engine.run)
             await self._begin()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._stop(autocommit=False)
+            await self._stop(autocommit=False)
             raise
 
     async def _begin(self) -> None:
@@ -152,8 +151,7 @@ class AsyncKafkaConsumer(ConsumerBase):
         finally:
             self._closed = True
             self._signal.notify()
-            with anyio.CancelScope(shield=True):
-                await root.stop()
+            await root.stop()
             self._performer.abandon()
         if error is not None:
             raise error

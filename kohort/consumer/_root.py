@@ -23,7 +23,7 @@ class Root(Protocol):
         """Start the task, and wait until the core takes calls."""
 
     async def stop(self) -> None:
-        """Cancel the task and wait for its end; never raises what it ended with."""
+        """Cancel the task and wait for its end, also in a cancelled task."""
 
 
 class _TaskRoot:
@@ -53,7 +53,8 @@ class _TaskRoot:
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._task])
 
 
 class _BlockRoot:
@@ -83,6 +84,8 @@ class _BlockRoot:
         await started.wait()
 
     async def stop(self) -> None:
+        # The block's own scope is the shield: another one could not be left in the right order.
+        self._group.cancel_scope.shield = True
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
 

@@ -48,8 +48,7 @@ class Demo:
                 return 130
             finally:
                 for member in self._members:
-                    member.kill()
-                    member.wait(5)
+                    member.destroy()
             faults = self._prove(cluster, ledger, expected)
             faults += self._read_with_spark(cluster, expected)
         for fault in faults:
@@ -163,9 +162,9 @@ class Demo:
         found = ledger.by_carrier()
         self._console.print(carriers_table({"data set": expected, "group": found}))
         self._say(
-            f"{len(ledger.readers):,} of {ledger.total:,} records read, "
-            f"{len(ledger.duplicates()):,} of them twice: what {' and '.join(killed) or 'nobody'} "
-            "had read and not committed when it was killed"
+            f"{len(ledger.readers):,} of {ledger.total:,} records read; "
+            f"{len(ledger.duplicates()):,} of them twice, which "
+            f"{' and '.join(killed) or 'nobody'} had read and not committed when it was killed"
         )
         faults = ledger.faults(killed[0] if killed else "", committed)
         if found != expected:

@@ -72,7 +72,7 @@ def main(bootstrap_servers: str, topic: str, group: str, name: str) -> None:
             told = []
             for tp, batch in records.items():
                 for record in batch:
-                    flight = json.loads(record.value)
+                    flight = json.loads(record.value or b"")
                     told.append(
                         (tp.partition, record.offset, flight["carrier"], flight["dep_delay"])
                     )

@@ -60,6 +60,11 @@ class Member:
         self.ended_by = "killed"
         self._process.kill()
 
+    def destroy(self) -> None:
+        """End the process, if it still runs; for a demo that ends before its time."""
+        self._process.kill()
+        self.wait(5)
+
     def wait(self, timeout: float) -> int:
         """The exit status; killed if it does not end in time."""
         try:
