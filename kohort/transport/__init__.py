@@ -1,0 +1,46 @@
+"""Connections to brokers, the cluster's metadata, and whom to ask.
+
+Everything here belongs to one event loop, asyncio's or trio's, and takes no locks. Only reading a
+:class:`ClusterMetadata` and releasing a lease are safe from other threads.
+"""
+
+from __future__ import annotations
+
+from kohort.transport._backoff import Backoff
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport._cluster import ClusterClient
+from kohort.transport._connection import BrokerConnection, Leased
+from kohort.transport._metadata import (
+    Broker,
+    ClusterMetadata,
+    Leader,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from kohort.transport._pool import BufferPool, Lease
+from kohort.transport._refresh import MetadataCallback
+from kohort.transport._stream import StreamConnection
+from kohort.transport._tcp import TcpConnection, TcpConnector
+from kohort.transport._text import escaped
+
+__all__ = [
+    "NETWORK_ERRORS",
+    "Backoff",
+    "Broker",
+    "BrokerConnection",
+    "BufferPool",
+    "ByteConnection",
+    "ClusterClient",
+    "ClusterMetadata",
+    "Connect",
+    "Leader",
+    "Lease",
+    "Leased",
+    "MetadataCallback",
+    "PartitionMetadata",
+    "StreamConnection",
+    "TcpConnection",
+    "TcpConnector",
+    "TopicMetadata",
+    "escaped",
+]

@@ -1,0 +1,41 @@
+"""What the core asks of a network: bytes in, bytes out, and a way to get a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from kohort.protocol import Buffer
+
+
+class ByteConnection(Protocol):
+    """A connection as a stream of bytes. Its failures are one of :data:`NETWORK_ERRORS`.
+
+    One task receives while another sends; never two of a kind at a time.
+    """
+
+    async def recv_into(self, view: memoryview, /) -> int:
+        """Receive at least one byte, as many as are there; 0 when the peer has ended."""
+        ...
+
+    async def send(self, buffers: Sequence[Buffer], /) -> None:
+        """Send all of the buffers in order. Cancelled half-way, the connection is of no use."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close it, also while other tasks wait in it: they get an error. Idempotent."""
+        ...
+
+
+Connect: TypeAlias = Callable[[str, int], Awaitable[ByteConnection]]
+"""``async (host, port) -> ByteConnection``; raises one of :data:`NETWORK_ERRORS`."""
+
+NETWORK_ERRORS = (
+    OSError,
+    EOFError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)

@@ -1,0 +1,243 @@
+"""The client of a cluster: connections, metadata, and whom to ask."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kohort.config import ClientConfig
+from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kohort.protocol import Request, Response
+from kohort.protocol.messages import (
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kohort.transport._bytes import Connect
+from kohort.transport._connection import BrokerConnection, Leased
+from kohort.transport._metadata import Broker, ClusterMetadata
+from kohort.transport._nodes import Nodes
+from kohort.transport._refresh import MetadataCallback, MetadataKeeper
+from kohort.transport._tcp import TcpConnector
+from kohort.transport._text import reason
+
+logger = logging.getLogger("kohort.transport")
+
+R = TypeVar("R", bound=Response)
+
+METADATA_MIN_VERSION = 4
+"""The first that can say whether topics may be created (Kafka 0.11)."""
+CLOSE_SECONDS = 2.0
+
+
+class ClusterClient:
+    """All that the other parts ask of a cluster.
+
+    run() has to be running. Everything belongs to its event loop; only reading ``metadata`` and
+    ``bootstrapped``, and releasing a lease, are safe from other threads.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        connect: Connect | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        rng = rng or random.Random()
+        self._config = config
+        self._nodes = Nodes(config, connect or TcpConnector(config), rng)
+        self._keeper = MetadataKeeper(config, self._nodes, self._ask_metadata, rng)
+        self._nodes.on_failure = self._keeper.node_failed
+        self._scope: anyio.CancelScope | None = None
+        self._ended: anyio.Event | None = None
+        self._closed = False
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled or closed; owns every task of the transport. Once only."""
+        if self._ended is not None or self._closed:
+            raise IllegalStateError("a cluster client runs once")
+        self._ended = anyio.Event()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                self._nodes.start(tasks)
+                tasks.start_soon(self._keeper.run)
+                tasks.start_soon(self._keeper.watch_bootstrap)
+                tasks.start_soon(self._nodes.close_idle)
+                task_status.started()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    self._stop()
+        finally:
+            self._ended.set()
+
+    def _stop(self) -> None:
+        self._closed = True
+        self._nodes.stop()
+        self._keeper.stop()
+
+    async def aclose(self) -> None:
+        """End run() and close every connection, within two seconds. Idempotent."""
+        self._stop()
+        if self._scope is not None and self._ended is not None:
+            self._scope.cancel()
+            with anyio.move_on_after(CLOSE_SECONDS):
+                await self._ended.wait()
+
+    # -- metadata -----------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The latest snapshot; empty before the first contact."""
+        return self._keeper.snapshot
+
+    @property
+    def bootstrapped(self) -> bool:
+        """True once the cluster was reached."""
+        return self._keeper.bootstrapped
+
+    def want_topics(self, names: Collection[str] | None) -> None:
+        """Keep metadata of these topics, None: of all."""
+        self._keeper.want_topics(names)
+
+    def request_refresh(self) -> None:
+        """The metadata is stale: refresh it soon, at most every ``retry_backoff_ms``."""
+        self._keeper.request_refresh()
+
+    async def wait_refreshed(self) -> None:
+        """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
+        await self._keeper.wait_refreshed()
+
+    async def wait_bootstrapped(self) -> None:
+        """Return after the first contact with the cluster.
+
+        Raises NoBrokersAvailable whenever ``bootstrap_timeout_ms`` have passed without any.
+        """
+        await self._keeper.wait_bootstrapped()
+
+    async def fetch_topics(self, names: Collection[str] | None, /) -> ClusterMetadata:
+        """Ask for these topics (None: all) now, retrying for as long as it takes.
+
+        Returns a snapshot with all of them, errors included. Those without an error are in
+        ``metadata`` too, until the next refresh of the wanted ones.
+        """
+        return await self._keeper.fetch_topics(names)
+
+    def on_metadata_change(self, callback: MetadataCallback) -> None:
+        """Call it with (old, new) after each answer, whether or not anything is different."""
+        self._keeper.on_change(callback)
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def least_loaded_node(self) -> int | None:
+        """The node with the fewest requests in flight, of these the one idle longest.
+
+        Never one in back-off: None if there is no other. Before the first contact, and while no
+        broker can be reached, it is a bootstrap address, which has a negative id.
+        """
+        return self._nodes.least_loaded()
+
+    async def request(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> R:
+        """Ask a node (None: the least loaded one) over its connection for the purpose.
+
+        A connection is opened if need be, after the node's back-off; all of that within
+        ``timeout_ms`` (default ``request_timeout_ms``). Raises KafkaTimeoutError,
+        KafkaConnectionError, ProtocolError, UnsupportedVersionError, NoBrokersAvailable before the
+        first contact, IllegalStateError when closed. Error codes inside the answer are not looked
+        at.
+        """
+        connection, left = await self._connected(node, purpose, timeout_ms)
+        response = await connection.request(
+            message, timeout=left, min_version=min_version, max_version=max_version
+        )
+        if isinstance(response, FindCoordinatorResponse):
+            self._learn(response)
+        return response
+
+    async def request_leased(
+        self,
+        message: Request[R],
+        *,
+        node: int | None = None,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+        min_version: int | None = None,
+    ) -> Leased[R]:
+        """As request(), for large answers: their buffer is used again when it is released."""
+        connection, left = await self._connected(node, purpose, timeout_ms)
+        return await connection.request_leased(
+            message, timeout=left, min_version=min_version, max_version=max_version
+        )
+
+    async def _connected(
+        self, node: int | None, purpose: str, timeout_ms: int | None
+    ) -> tuple[BrokerConnection, float]:
+        """A connection, and the seconds that are left for the request."""
+        timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = anyio.current_time() + timeout
+        connection: BrokerConnection | None = None
+        with anyio.CancelScope(deadline=deadline):
+            if node is None:
+                await self._keeper.wait_bootstrapped()
+                connection = await self._any_connection(purpose)
+            else:
+                connection = await self._known_connection(node, purpose)
+        if connection is None:
+            whom = "any broker" if node is None else f"broker {node}"
+            raise KafkaTimeoutError(
+                f"no connection to {whom} within {timeout:g} s{self._nodes.last_error(node)}"
+            )
+        return connection, max(deadline - anyio.current_time(), 0.0)
+
+    async def _known_connection(self, node: int, purpose: str) -> BrokerConnection:
+        if not self._nodes.knows(node):
+            self._keeper.request_refresh()
+        return await self._nodes.connection(node, purpose)
+
+    async def _any_connection(self, purpose: str) -> BrokerConnection:
+        """Go from node to node until one can be connected to; each failure means a back-off."""
+        while True:
+            node = await self._nodes.wait_least_loaded()
+            try:
+                return await self._nodes.connection(node, purpose)
+            except IllegalStateError:
+                raise
+            except KafkaError as error:
+                logger.debug("%s", reason(error))
+
+    async def _ask_metadata(self, message: MetadataRequest) -> MetadataResponse:
+        connection = await self._any_connection("")
+        timeout_ms = self._config.request_timeout_ms
+        if not self.bootstrapped:
+            # One that takes requests and never answers must not use up the time of the others.
+            timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
+        return await connection.request(
+            message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
+        )
+
+    def _learn(self, response: FindCoordinatorResponse) -> None:
+        """The coordinator may be a broker that the metadata does not have yet."""
+        found = [(response.node_id, response.host, response.port)]
+        found += [(each.node_id, each.host, each.port) for each in response.coordinators]
+        for node_id, host, port in found:
+            if node_id >= 0 and host:
+                self._nodes.add_broker(Broker(node_id, host, port))

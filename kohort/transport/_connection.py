@@ -1,0 +1,355 @@
+"""One connection to a broker: handshake, versions, pipelined requests, deadlines.
+
+Answers come in the order of the requests. So a request that passes its deadline takes the
+connection with it: every answer behind the missing one is stuck as well. A caller who is cancelled
+leaves the connection as it is; the answer is dropped when it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar, cast
+
+import anyio
+
+from kohort.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageDecodeError,
+    ProtocolError,
+)
+from kohort.protocol import Message, Request, Response, decode_response, encode_request
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport._frames import Frame, FrameSource
+from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
+from kohort.transport._handshake import check_correlation_id, shake_hands
+from kohort.transport._pending import Pending, Pipeline
+from kohort.transport._pool import BufferPool
+from kohort.transport._text import address, reason
+from kohort.transport._versions import BrokerVersions
+from kohort.transport._wake import Wake
+
+logger = logging.getLogger("kohort.transport")
+
+R = TypeVar("R", bound=Response)
+
+CLOSE_SECONDS = 1.0
+
+
+class Leased(Generic[R]):
+    """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
+
+    __slots__ = ("_frame", "response")
+
+    def __init__(self, response: R, frame: Frame) -> None:
+        self.response = response
+        self._frame = frame
+
+    def release(self) -> None:
+        """The bytes are copied or not wanted any more. The second time does nothing."""
+        self._frame.release()
+
+
+class BrokerConnection:
+    """A connection that open() has made; run() has to be running for requests to be answered.
+
+    Not for several threads. All requests share one event loop and one order.
+    """
+
+    def __init__(
+        self,
+        link: ByteConnection,
+        peer: str,
+        client_id: str,
+        pool: BufferPool,
+        max_in_flight: int,
+    ) -> None:
+        self.peer = peer
+        """``host:port``, escaped."""
+        self.versions = BrokerVersions(peer, ())
+        self.last_used = anyio.current_time()
+        """When a request was last made or answered."""
+        self.answered = 0
+        """Answers since the handshake."""
+        self.failure: KafkaError | None = None
+        """Why it is closed; None while it is open."""
+        self.closed_by_us = False
+        self.lost = 0
+        """Requests that failed because it closed."""
+        self._link = link
+        self._client_id = client_id
+        self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
+        self._pipeline = Pipeline(max_in_flight)
+        self._next_id = 0
+        self._sendable = Wake()
+        self._tasks: anyio.CancelScope | None = None
+        self._patience = anyio.CancelScope()
+
+    # -- opening ------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls,
+        connect: Connect,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "kohort",
+        timeout: float = 10.0,
+        pool: BufferPool | None = None,
+        max_frame: int = 100_000_000,
+        max_in_flight: int = 5,
+    ) -> BrokerConnection:
+        """Connect and shake hands, each within ``timeout`` seconds.
+
+        Raises KafkaConnectionError, KafkaTimeoutError, ProtocolError, UnsupportedVersionError or
+        another BrokerResponseError, with the address in the message.
+        """
+        peer = address(host, port)
+        link: ByteConnection | None = None
+        with anyio.move_on_after(timeout):
+            try:
+                link = await connect(host, port)
+            except KafkaError:
+                raise
+            except Exception as error:
+                raise KafkaConnectionError(f"cannot connect to {peer}: {reason(error)}") from error
+        if link is None:
+            raise KafkaTimeoutError(f"no connection to {peer} within {timeout:g} s")
+        connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
+        shaken = False
+        try:
+            with anyio.move_on_after(timeout):
+                source = connection._source
+                connection.versions = await shake_hands(link, source, peer, client_id)
+                source.max_size = max_frame
+                shaken = True
+        except Exception as error:
+            raise connection._explained(error) from error
+        finally:
+            if not shaken:
+                await connection._close_link()
+        if not shaken:
+            raise KafkaTimeoutError(f"{peer} accepted, but did not answer within {timeout:g} s")
+        return connection
+
+    # -- requests -----------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet, those included that nobody waits for any more."""
+        return len(self._pipeline)
+
+    def version_for(
+        self,
+        message: type[Message],
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> int:
+        """The highest version that both sides know; raises UnsupportedVersionError."""
+        return self.versions.choose(message, min_version, max_version)
+
+    async def request(
+        self,
+        message: Request[R],
+        *,
+        timeout: float = 30.0,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> R:
+        """Ask, and wait for the answer ``timeout`` seconds at most.
+
+        Raises KafkaTimeoutError, KafkaConnectionError, ProtocolError, UnsupportedVersionError,
+        MessageEncodeError. What the answer holds as memoryviews stays as it is while they live.
+        """
+        response, frame = await self._exchange(message, timeout, min_version, max_version)
+        frame.release()
+        return response
+
+    async def request_leased(
+        self,
+        message: Request[R],
+        *,
+        timeout: float = 30.0,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> Leased[R]:
+        """As request(), for large answers: their buffer is used again when it is released."""
+        return Leased(*await self._exchange(message, timeout, min_version, max_version))
+
+    async def _exchange(
+        self,
+        message: Request[R],
+        timeout: float,
+        min_version: int | None,
+        max_version: int | None,
+    ) -> tuple[R, Frame]:
+        if self.failure is not None:
+            raise KafkaConnectionError(
+                f"the connection to {self.peer} is closed: {self.failure}"
+            ) from self.failure
+        chosen = self.version_for(type(message), min_version, max_version)
+        correlation_id = self._take_id()
+        buffers = encode_request(message, chosen, correlation_id, self._client_id)
+        pending = Pending(type(message).__name__, correlation_id, buffers, timeout)
+        self._pipeline.waiting.append(pending)
+        self._sendable.set()
+        self.last_used = anyio.current_time()
+        try:
+            with anyio.CancelScope(deadline=pending.deadline):
+                await pending.done.wait()
+        except BaseException:
+            self._abandon(pending)
+            raise
+        if not pending.done.is_set():
+            self._expire(pending)
+        if pending.error is not None:
+            raise pending.error
+        frame = pending.frame or Frame(b"")
+        kind = cast(type[R], type(message).response)
+        try:
+            _, response = decode_response(kind, chosen, frame.data)
+        except MessageDecodeError as error:
+            raise self._fail(error) from error
+        return response, frame
+
+    def _take_id(self) -> int:
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        return self._next_id
+
+    def _abandon(self, pending: Pending) -> None:
+        """Nobody waits for it any more; the connection still does, until its deadline."""
+        if not self._pipeline.withdraw(pending):
+            pending.abandoned = True
+            self._watch_abandoned()
+
+    def _watch_abandoned(self) -> None:
+        first = self._pipeline.first_abandoned()
+        self._patience.deadline = float("inf") if first is None else first.deadline
+
+    def _expire(self, pending: Pending) -> None:
+        if self._pipeline.withdraw(pending):
+            pending.fail(
+                KafkaTimeoutError(
+                    f"{pending.name} could not be sent to {self.peer} within "
+                    f"{pending.timeout:g} s: the requests before it are not answered"
+                )
+            )
+        else:
+            error = KafkaTimeoutError(
+                f"{self.peer} did not answer {pending.name} within {pending.timeout:g} s"
+            )
+            self._fail(error, pending)
+
+    # -- running ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send and receive until it fails, is closed, or is cancelled; never raises. Closes it."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks.cancel_scope
+                if self.failure is None:
+                    tasks.start_soon(self._run_half, self._receive)
+                    tasks.start_soon(self._run_half, self._send)
+        finally:
+            self.abort()
+            await self._close_link()
+
+    async def _run_half(self, half: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await half()
+        except Exception as error:
+            # What makes no sense was sent in place of the next answer.
+            wrong = isinstance(error, ProtocolError) and self._pipeline.sent
+            self._fail(error, self._pipeline.sent[0] if wrong else None)
+
+    async def _receive(self) -> None:
+        with self._patience:
+            while True:
+                frame = await self._source.read()
+                if frame is None:
+                    raise KafkaConnectionError("closed by the broker")
+                self._deliver(frame)
+        late = self._pipeline.first_abandoned()
+        name = "a request" if late is None else late.name
+        self._fail(KafkaTimeoutError(f"{self.peer} did not answer {name} in time"), late)
+
+    def _deliver(self, frame: Frame) -> None:
+        if not self._pipeline.sent:
+            raise ProtocolError("an answer came that nothing was asked for")
+        pending = self._pipeline.sent[0]
+        check_correlation_id(frame.data, pending.correlation_id)
+        self._pipeline.sent.popleft()
+        self.answered += 1
+        self.last_used = anyio.current_time()
+        pending.answer(frame)
+        if pending.abandoned:
+            frame.release()
+            self._watch_abandoned()
+        if self._pipeline.waiting:
+            self._sendable.set()
+
+    async def _send(self) -> None:
+        while True:
+            buffers = self._pipeline.take_sendable()
+            if buffers:
+                await self._link.send(buffers)
+            else:
+                await self._sendable.wait()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _explained(self, error: Exception) -> KafkaError:
+        """Any failure as a typed error that names the peer."""
+        text = reason(error)
+        if not text.startswith(self.peer):
+            text = f"{self.peer}: {text}"
+        if isinstance(error, KafkaTimeoutError | ProtocolError):
+            return type(error)(text)
+        if isinstance(error, KafkaError) and not isinstance(error, KafkaConnectionError):
+            return error
+        if not isinstance(error, NETWORK_ERRORS):
+            logger.error("the connection to %s failed", self.peer, exc_info=error)
+        return KafkaConnectionError(text)
+
+    def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
+        """Close for a reason; everything in flight fails with it. Returns it as a typed error."""
+        explained = self._explained(error)
+        explained.__cause__ = error.__cause__
+        if self.failure is not None:
+            return explained
+        self.failure = explained
+        pipeline = self._pipeline
+        self.lost = len(pipeline)
+        for pending in pipeline.clear():
+            if pending is culprit:
+                pending.fail(explained)
+            else:
+                lost = KafkaConnectionError(
+                    f"{pending.name} was lost with its connection: {explained}"
+                )
+                lost.__cause__ = explained
+                pending.fail(lost)
+        if self._tasks is not None:
+            self._tasks.cancel()
+        return explained
+
+    def abort(self) -> None:
+        """Take no more requests and fail those in flight; run() then ends."""
+        if self.failure is None:
+            self.closed_by_us = True
+            self._fail(KafkaConnectionError("the connection was closed by this client"))
+
+    async def _close_link(self) -> None:
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            try:
+                await self._link.aclose()
+            except NETWORK_ERRORS:
+                logger.debug("closing the connection to %s failed", self.peer, exc_info=True)
+
+    async def aclose(self) -> None:
+        """Close it within a second; what is in flight fails. Idempotent."""
+        self.abort()
+        await self._close_link()

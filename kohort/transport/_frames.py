@@ -1,0 +1,107 @@
+"""Frames out of a connection: small ones as bytes, large ones in a pooled buffer."""
+
+from __future__ import annotations
+
+import anyio
+
+from kohort.errors import KafkaConnectionError
+from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
+from kohort.transport._bytes import ByteConnection
+from kohort.transport._pool import BufferPool, Lease
+
+STAGING_SIZE = 32 << 10
+"""What comes together is received together: prefixes, small frames, the start of a large one."""
+FIRST_PIECE = 1 << 20
+GROWTH = 8
+
+
+class Frame:
+    """One frame without its length prefix."""
+
+    __slots__ = ("_lease", "data")
+
+    def __init__(self, data: Buffer, lease: Lease | None = None) -> None:
+        self.data = data
+        self._lease = lease
+
+    def release(self) -> None:
+        """Let the buffer be used again, as soon as nobody has a view of it any more."""
+        self.data = b""
+        if self._lease is not None:
+            self._lease.release()
+
+
+class FrameSource:
+    """Reads a connection frame by frame. Cancelled in between, it can be gone on with."""
+
+    def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
+        self.max_size = max_size
+        self._connection = connection
+        self._pool = pool
+        self._staging = memoryview(bytearray(STAGING_SIZE))
+        self._start = self._end = 0
+
+    async def read(self) -> Frame | None:
+        """The next frame; None if the peer ended the connection between two frames.
+
+        Raises FrameTooLargeError, KafkaConnectionError when it ended inside a frame, and what the
+        connection raises.
+        """
+        if not await self._stage(PREFIX_SIZE):
+            if self._end > self._start:
+                raise KafkaConnectionError("it was closed inside a frame")
+            return None
+        size = frame_size(self._staging[self._start : self._start + PREFIX_SIZE], self.max_size)
+        self._start += PREFIX_SIZE
+        if size > STAGING_SIZE:
+            return await self._read_large(size)
+        if not await self._stage(size):
+            raise self._cut(self._end - self._start, size)
+        data = bytes(self._staging[self._start : self._start + size])
+        self._start += size
+        return Frame(data)
+
+    async def _stage(self, size: int) -> bool:
+        """Receive until ``size`` bytes are staged; False if the peer ended before."""
+        while self._end - self._start < size:
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif self._start + size > STAGING_SIZE:
+                rest = bytes(self._staging[self._start : self._end])
+                self._start, self._end = 0, len(rest)
+                self._staging[: self._end] = rest
+            received = await self._connection.recv_into(self._staging[self._end :])
+            if not received:
+                return False
+            self._end += received
+        return True
+
+    async def _read_large(self, size: int) -> Frame:
+        # What a peer merely announces is not allocated: without a buffer at hand, memory grows
+        # with what has really come, at most eight times as much.
+        lease = self._pool.reuse(size) or self._pool.make(min(size, FIRST_PIECE))
+        filled = self._end - self._start
+        lease.view[:filled] = self._staging[self._start : self._end]
+        self._start = self._end = 0
+        while filled < size:
+            if filled == len(lease.view):
+                lease = self._grow(lease, min(size, filled * GROWTH))
+            received = await self._connection.recv_into(lease.view[filled:size])
+            if not received:
+                raise self._cut(filled, size)
+            filled += received
+        # A fast peer always has more; the other tasks get their turn between two large frames.
+        await anyio.lowlevel.checkpoint()
+        return Frame(lease.view[:size], lease)
+
+    def _grow(self, lease: Lease, size: int) -> Lease:
+        larger = self._pool.make(size)
+        larger.view[: len(lease.view)] = lease.view
+        lease.release()
+        return larger
+
+    @staticmethod
+    def _cut(received: int, size: int) -> KafkaConnectionError:
+        return KafkaConnectionError(
+            f"it was closed inside a frame, after {received} of {size} bytes"
+        )

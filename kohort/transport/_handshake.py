@@ -1,0 +1,102 @@
+"""The first exchange on a connection: which APIs the broker serves (ApiVersions, KIP-511)."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+
+from kohort.errors import (
+    CorrelationIdError,
+    ErrorCode,
+    KafkaConnectionError,
+    MessageDecodeError,
+    broker_error,
+    error_name,
+)
+from kohort.protocol import ApiKey, Buffer, decode_response, encode_request
+from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from kohort.transport._bytes import ByteConnection
+from kohort.transport._frames import FrameSource
+from kohort.transport._versions import BrokerVersions
+
+MAX_BYTES = 1 << 20
+"""The answer to ApiVersions is a few KB; what announces more is not a broker."""
+_CORRELATION_ID = struct.Struct(">i")
+_ERROR_CODE = struct.Struct(">4xh")  # behind the correlation id, in every version
+
+
+async def shake_hands(
+    link: ByteConnection, source: FrameSource, peer: str, client_id: str
+) -> BrokerVersions:
+    """Ask for the versions, in a lower version of the question if the broker wants that.
+
+    Correlation ids 0 and below are used. Raises ProtocolError, BrokerResponseError,
+    KafkaConnectionError and what the connection raises.
+    """
+    tried = ApiVersionsRequest.versions.last
+    for correlation_id in count(0, -1):
+        request = ApiVersionsRequest()
+        if tried >= 3:
+            request.client_software_name = "kohort"
+            request.client_software_version = _client_version()
+        await link.send(encode_request(request, tried, correlation_id, client_id))
+        frame = await source.read()
+        if frame is None:
+            raise KafkaConnectionError(
+                "closed during the handshake: is it a plaintext listener of a Kafka broker?"
+            )
+        check_correlation_id(frame.data, correlation_id)
+        response = _read(tried, frame.data)
+        if not response.error_code:
+            break
+        again = _fallback(tried, response)
+        if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
+            raise broker_error(
+                response.error_code,
+                f"{peer} answered ApiVersions with {error_name(response.error_code)}",
+            )
+        tried = again
+    return BrokerVersions(peer, response.api_keys)
+
+
+def check_correlation_id(data: Buffer, expected: int) -> None:
+    """Raises CorrelationIdError if the frame answers another request, MessageDecodeError."""
+    if len(data) < _CORRELATION_ID.size:
+        raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for an answer")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(data)
+    if correlation_id != expected:
+        raise CorrelationIdError(
+            f"the answer carries correlation id {correlation_id}, the request had {expected}"
+        )
+
+
+def _read(tried: int, frame: Buffer) -> ApiVersionsResponse:
+    """The answer; one with UNSUPPORTED_VERSION has the body of version 0 whatever was asked."""
+    refused = (
+        len(frame) >= _ERROR_CODE.size
+        and _ERROR_CODE.unpack_from(frame)[0] == ErrorCode.UNSUPPORTED_VERSION
+    )
+    return decode_response(ApiVersionsResponse, 0 if refused else tried, frame)[1]
+
+
+def _fallback(tried: int, response: ApiVersionsResponse) -> int | None:
+    """The version to ask in after a refusal: one that the broker named, else 0; None: give up."""
+    if tried == 0:
+        return None
+    for each in response.api_keys:
+        if each.api_key == ApiKey.API_VERSIONS:
+            again = min(each.max_version, ApiVersionsRequest.versions.last)
+            return again if max(each.min_version, 0) <= again < tried else None
+    return 0
+
+
+@functools.cache
+def _client_version() -> str:
+    """The version of this package, in the characters that KIP-511 allows."""
+    try:
+        return re.sub(r"[^0-9A-Za-z.-]+", "-", version("kohort")).strip("-.") or "0"
+    except PackageNotFoundError:  # a source tree that is not installed
+        return "0"

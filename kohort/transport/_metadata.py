@@ -1,0 +1,181 @@
+"""What the brokers say of the cluster, as an immutable snapshot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kohort.errors import ErrorCode, error_class
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import MetadataResponse
+from kohort.transport._text import escaped
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.transport")
+
+UNKNOWN_ANSWERS = 3
+"""So many answers in a row must call a known topic unknown before its partitions are forgotten:
+brokers learn of changes one after the other."""
+
+
+class Broker(NamedTuple):
+    """A broker, and where it is reached."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Leader(NamedTuple):
+    """The broker that leads a partition, and the epoch of its leadership; -1 unknown."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Where a partition is. ``leader`` is -1 if there is none, ``error`` a code of Kafka's."""
+
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic. With an ``error`` the partitions are the last ones known, if any."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    error: int = 0
+    unknown: int = 0
+    """How many answers in a row called the topic unknown."""
+
+    @property
+    def complete(self) -> bool:
+        """False if asking again soon may tell more: an error that passes, or no leader."""
+        return not error_class(self.error).retriable and all(
+            partition.leader >= 0 for partition in self.partitions.values()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """The cluster at one moment. Safe to read from any thread."""
+
+    cluster_id: str | None = None
+    controller: int = -1
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    _names: Mapping[bytes, str] = field(default_factory=dict, repr=False)
+
+    def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
+        """Who leads the partition; None if nobody does, or nobody that can be reached."""
+        topic = self.topics.get(topic_partition.topic)
+        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        if partition is None or partition.leader not in self.brokers:
+            return None
+        return Leader(partition.leader, partition.leader_epoch)
+
+    def partitions_for(self, topic: str, /) -> tuple[int, ...]:
+        """The partitions of a topic in order; empty if it is not known."""
+        known = self.topics.get(topic)
+        return () if known is None else tuple(sorted(known.partitions))
+
+    def topic_by_id(self, topic_id: bytes, /) -> TopicMetadata | None:
+        """The topic with the id (KIP-516); None if it is not known."""
+        return self.topics.get(self._names.get(topic_id, ""))
+
+    def merged(self, response: MetadataResponse, *, keep: bool = False) -> ClusterMetadata:
+        """The snapshot after an answer; ``keep``: with the topics that are not in the answer."""
+        topics = dict(self.topics) if keep else {}
+        for each in response.topics:
+            if each.name is not None:
+                topics[each.name] = _merge_topic(self.topics.get(each.name), each)
+        return ClusterMetadata(
+            cluster_id=response.cluster_id,
+            controller=response.controller_id,
+            brokers=MappingProxyType(
+                {
+                    each.node_id: Broker(each.node_id, each.host, each.port, each.rack)
+                    for each in response.brokers
+                    if each.node_id >= 0
+                }
+            ),
+            topics=MappingProxyType(topics),
+            _names=MappingProxyType(
+                {topic.topic_id: name for name, topic in topics.items() if any(topic.topic_id)}
+            ),
+        )
+
+    def without_brokers(self) -> ClusterMetadata:
+        """The snapshot of a client that has to start again from its bootstrap servers."""
+        return replace(self, brokers=MappingProxyType({}))
+
+
+def _merge_topic(
+    old: TopicMetadata | None, answer: MetadataResponse.MetadataResponseTopic
+) -> TopicMetadata:
+    name = answer.name or ""
+    if answer.error_code:
+        unknown = 0
+        if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            unknown = 1 if old is None else old.unknown + 1
+        if (
+            old is None
+            or unknown >= UNKNOWN_ANSWERS
+            or not error_class(answer.error_code).retriable
+        ):
+            return TopicMetadata(name, error=answer.error_code, unknown=unknown)
+        return replace(old, error=answer.error_code, unknown=unknown)
+    same = old is not None and (
+        old.topic_id == answer.topic_id or ZERO_UUID in (old.topic_id, answer.topic_id)
+    )
+    known = old.partitions if old is not None and same else {}
+    return TopicMetadata(
+        name,
+        bytes(answer.topic_id),
+        answer.is_internal,
+        MappingProxyType(
+            {
+                each.partition_index: _merge_partition(name, known.get(each.partition_index), each)
+                for each in answer.partitions
+                if each.partition_index >= 0
+            }
+        ),
+    )
+
+
+def _merge_partition(
+    topic: str,
+    old: PartitionMetadata | None,
+    answer: MetadataResponse.MetadataResponsePartition,
+) -> PartitionMetadata:
+    """The newer of both: a broker that lags behind must not undo a change of leader (KIP-320)."""
+    if old is not None and 0 <= answer.leader_epoch < old.leader_epoch:
+        logger.debug(
+            "%s-%d: leader epoch %d is older than the known %d",
+            escaped(topic),
+            answer.partition_index,
+            answer.leader_epoch,
+            old.leader_epoch,
+        )
+        return old
+    return PartitionMetadata(
+        answer.leader_id,
+        answer.leader_epoch,
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(answer.offline_replicas),
+        answer.error_code,
+    )

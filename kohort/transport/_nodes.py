@@ -1,0 +1,299 @@
+"""The brokers as places to connect to: connections by purpose, back-off, and load."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.config import ClientConfig
+from kohort.errors import IllegalStateError, KafkaConnectionError, KafkaError
+from kohort.transport._backoff import Backoff
+from kohort.transport._bytes import Connect
+from kohort.transport._connection import BrokerConnection
+from kohort.transport._metadata import Broker
+from kohort.transport._pool import BufferPool
+from kohort.transport._text import address, reason
+from kohort.transport._wake import Wake
+
+logger = logging.getLogger("kohort.transport")
+
+
+class Link:
+    """A node's connection for one purpose: being opened, open, or gone."""
+
+    __slots__ = ("broker", "connection", "error", "opened", "scope", "waiters")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.connection: BrokerConnection | None = None
+        self.error: KafkaError | None = None
+        self.opened = anyio.Event()
+        self.scope = anyio.CancelScope()
+        self.waiters = 0
+
+    @property
+    def load(self) -> int:
+        """Requests that are in flight or wait for it to open."""
+        return self.waiters + (0 if self.connection is None else self.connection.in_flight)
+
+
+class Node:
+    """A broker. Bootstrap addresses are nodes too, with negative ids."""
+
+    __slots__ = ("broker", "error", "failures", "last_used", "links", "not_before")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.links: dict[str, Link] = {}
+        self.failures = 0
+        self.not_before = -math.inf
+        self.error: KafkaError | None = None
+        """The latest failure; None once a connection is open again."""
+        self.last_used = -math.inf
+
+    @property
+    def peer(self) -> str:
+        return address(self.broker.host, self.broker.port)
+
+    @property
+    def load(self) -> int:
+        return sum(link.load for link in self.links.values())
+
+    @property
+    def idle_since(self) -> float:
+        """When it was last used; minus infinity if never."""
+        connections = (link.connection for link in self.links.values())
+        return max((c.last_used for c in connections if c is not None), default=self.last_used)
+
+
+class Nodes:
+    """All nodes. The tasks that serve their connections live in the task group given to start()."""
+
+    def __init__(self, config: ClientConfig, connect: Connect, rng: random.Random) -> None:
+        self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
+        """Called with (node, error, whether requests were lost)."""
+        self._config = config
+        self._connect = connect
+        self._rng = rng
+        self._backoff = Backoff.from_ms(
+            config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
+        )
+        self._pool = BufferPool()
+        self._tasks: TaskGroup | None = None
+        self._changed = Wake()
+        self.bootstrap = {
+            -index: Node(Broker(-index, host, port))
+            for index, (host, port) in enumerate(config.bootstrap_servers, 1)
+        }
+        self.brokers: dict[int, Node] = {}
+
+    def start(self, tasks: TaskGroup) -> None:
+        """From here on connections can be opened."""
+        self._tasks = tasks
+
+    def stop(self) -> None:
+        """Nothing is opened any more, and nobody waits for it."""
+        self._tasks = None
+        for node in [*self.brokers.values(), *self.bootstrap.values()]:
+            self._close(node.links.values())
+        self._changed.set()
+
+    def _running(self) -> TaskGroup:
+        if self._tasks is None:
+            raise IllegalStateError("the cluster client is not running")
+        return self._tasks
+
+    # -- which nodes there are ----------------------------------------------------------------
+
+    def set_brokers(self, brokers: Mapping[int, Broker]) -> None:
+        """The cluster's brokers now. One that moved loses its connections; one that is not there
+        any more keeps them for as long as they last."""
+        for broker in brokers.values():
+            self.add_broker(broker, known=True)
+        for node_id in [id for id in self.brokers if id not in brokers]:
+            if not self.brokers[node_id].links:
+                del self.brokers[node_id]
+        if brokers:
+            # The same brokers are connected to under their own ids from now on.
+            for node in self.bootstrap.values():
+                self._close(link for link in node.links.values() if not link.load)
+        self._changed.set()
+
+    def add_broker(self, broker: Broker, *, known: bool = False) -> None:
+        """Take a broker in; unless ``known``, what the metadata said of it before stands."""
+        node = self.brokers.get(broker.id)
+        if node is None:
+            self.brokers[broker.id] = Node(broker)
+        elif known:
+            moved = (node.broker.host, node.broker.port) != (broker.host, broker.port)
+            node.broker = broker
+            if moved:
+                logger.info("broker %d is now at %s", broker.id, node.peer)
+                self._close(node.links.values())
+                node.links.clear()
+                node.failures, node.not_before = 0, -math.inf
+
+    def forget_brokers(self) -> None:
+        """Start again from the bootstrap addresses."""
+        for node in self.brokers.values():
+            self._close(node.links.values())
+        self.brokers.clear()
+        self._changed.set()
+
+    def knows(self, node_id: int) -> bool:
+        """Whether there is such a node."""
+        return node_id in self.brokers or node_id in self.bootstrap
+
+    def last_error(self, node_id: int | None) -> str:
+        """What was wrong with the node (None: with one of them) last, to end a sentence with."""
+        nodes = [*self.brokers.values(), *self.bootstrap.values()]
+        for node in nodes:
+            if node.error is not None and node_id in (None, node.broker.id):
+                return f": {reason(node.error)}"
+        return ""
+
+    # -- choosing -----------------------------------------------------------------------------
+
+    def least_loaded(self) -> int | None:
+        """The node with the fewest requests in flight, of these the one idle longest.
+
+        Never one in back-off; bootstrap addresses only when no broker is left. None if there is
+        nobody to ask now.
+        """
+        taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
+        spare = [
+            node
+            for node in self.bootstrap.values()
+            if (node.broker.host, node.broker.port) not in taken
+        ]
+        now = anyio.current_time()
+        for nodes in (list(self.brokers.values()), spare):
+            ready = [node for node in nodes if node.not_before <= now]
+            if ready:
+                best = min((node.load, node.idle_since) for node in ready)
+                return self._rng.choice(
+                    [node.broker.id for node in ready if (node.load, node.idle_since) == best]
+                )
+        return None
+
+    async def wait_least_loaded(self) -> int:
+        """As least_loaded(), waiting for the first back-off to end if need be."""
+        while (node_id := self.least_loaded()) is None:
+            self._running()
+            nodes = [*self.brokers.values(), *self.bootstrap.values()]
+            now = anyio.current_time()
+            ends = [node.not_before for node in nodes if node.not_before > now]
+            with anyio.CancelScope(deadline=min(ends, default=now)):
+                await self._changed.wait()
+        return node_id
+
+    # -- connections --------------------------------------------------------------------------
+
+    async def connection(self, node_id: int, purpose: str) -> BrokerConnection:
+        """The open connection to a node for a purpose; opened if need be, after its back-off.
+
+        Raises what BrokerConnection.open() does, KafkaConnectionError for a node that nobody knows.
+        """
+        node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
+        if node is None:
+            raise KafkaConnectionError(f"broker {node_id} is not among the known brokers")
+        link = node.links.get(purpose)
+        if link is not None and link.connection is not None and link.connection.failure is not None:
+            link = None
+        if link is None:
+            tasks = self._running()
+            link = node.links[purpose] = Link(node.broker)
+            tasks.start_soon(self._serve, node, purpose, link)
+        if link.connection is None:
+            link.waiters += 1
+            try:
+                await link.opened.wait()
+            finally:
+                link.waiters -= 1
+        if link.connection is None:
+            error = link.error or KafkaConnectionError(f"no connection to {node.peer}: given up")
+            raise type(error)(*error.args) from error
+        return link.connection
+
+    async def _serve(self, node: Node, purpose: str, link: Link) -> None:
+        """Open a connection and keep it running until it ends."""
+        try:
+            with link.scope:
+                await anyio.sleep_until(node.not_before)
+                await self._open_and_run(node, link)
+        finally:
+            connection = link.connection
+            if connection is not None:
+                node.last_used = max(node.last_used, connection.last_used)
+            if node.links.get(purpose) is link:
+                del node.links[purpose]
+            link.opened.set()
+
+    async def _open_and_run(self, node: Node, link: Link) -> None:
+        config = self._config
+        try:
+            connection = await BrokerConnection.open(
+                self._connect,
+                link.broker.host,
+                link.broker.port,
+                client_id=config.client_id,
+                timeout=config.socket_connection_setup_timeout_ms / 1000,
+                pool=self._pool,
+                max_frame=config.receive_message_max_bytes,
+                max_in_flight=config.max_in_flight_requests_per_connection,
+            )
+        except KafkaError as error:
+            link.error = error
+            self._failed(node, error)
+            return
+        link.connection = connection
+        link.opened.set()
+        node.error = None
+        logger.debug("connected to %s", connection.peer)
+        await connection.run()
+        if connection.failure is not None and not connection.closed_by_us:
+            # A broker that accepts and hangs up each time must not reset its own back-off.
+            if connection.answered:
+                node.failures = 0
+            self._failed(node, connection.failure, lost=connection.lost > 0)
+
+    def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
+        now = anyio.current_time()
+        node.error = error
+        if now >= node.not_before:  # else it failed together with another connection to the node
+            node.failures += 1
+            node.not_before = now + self._backoff.delay(node.failures, self._rng)
+        self._changed.set()
+        self.on_failure(node, error, lost)
+
+    def _close(self, links: Iterable[Link]) -> None:
+        for link in links:
+            if link.connection is not None:
+                link.connection.abort()
+            link.scope.cancel()
+            link.opened.set()
+
+    async def close_idle(self) -> None:
+        """Close what was idle for ``connections_max_idle_ms``, for ever."""
+        longest = self._config.connections_max_idle_ms
+        if longest is None:
+            return
+        limit = longest / 1000
+        while True:
+            now = anyio.current_time()
+            next_look = now + limit
+            for node in [*self.brokers.values(), *self.bootstrap.values()]:
+                for link in node.links.values():
+                    if link.connection is None or link.load:
+                        continue
+                    if link.connection.last_used + limit <= now:
+                        logger.debug("closing the idle connection to %s", link.connection.peer)
+                        self._close([link])
+                    else:
+                        next_look = min(next_look, link.connection.last_used + limit)
+            await anyio.sleep_until(next_look)

@@ -1,0 +1,257 @@
+"""Keeping the metadata: the first contact, refreshes when told stale or old, and who is told."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias
+
+import anyio
+
+from kohort.config import ClientConfig
+from kohort.errors import (
+    ErrorCode,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+    broker_error,
+)
+from kohort.protocol.messages import MetadataRequest, MetadataResponse
+from kohort.transport._backoff import Backoff
+from kohort.transport._metadata import ClusterMetadata
+from kohort.transport._nodes import Node, Nodes
+from kohort.transport._text import address, escaped, reason
+from kohort.transport._wake import Wake
+
+logger = logging.getLogger("kohort.transport")
+
+MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
+MIN_BOOTSTRAP_SECONDS = 0.1
+"""Less would fail before the nearest broker could answer."""
+
+Ask: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataResponse]]
+
+
+class MetadataKeeper:
+    """Holds the snapshot and refreshes it, one request at a time."""
+
+    def __init__(self, config: ClientConfig, nodes: Nodes, ask: Ask, rng: random.Random) -> None:
+        self.snapshot = ClusterMetadata()
+        self.bootstrapped = False
+        self._config = config
+        self._nodes = nodes
+        self._ask = ask
+        self._rng = rng
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._callbacks: list[MetadataCallback] = []
+        self._wanted: frozenset[str] | None = frozenset()
+        self._asked = 1  # the refresh that is wanted, by number
+        self._begun = 0  # the latest one that was sent
+        self._done = 0  # the latest one that was answered
+        self._not_before = 0.0  # a stale snapshot is not refreshed faster than this
+        self._due = 0.0
+        self._incomplete = 0  # answers in a row that left something open
+        self._wake = Wake()  # for the task that refreshes
+        self._news = Wake()  # for those who wait for a refresh
+        self._unreachable = 0  # windows of bootstrap_timeout_ms that ended in vain
+        self._warned = False
+        self._stopped = False
+
+    # -- what is wanted -----------------------------------------------------------------------
+
+    def want_topics(self, names: Collection[str] | None) -> None:
+        """Keep metadata of these topics, None: of all."""
+        wanted = None if names is None else frozenset(names)
+        if wanted == self._wanted:
+            return
+        known = wanted is not None and wanted <= self.snapshot.topics.keys()
+        self._wanted = wanted
+        if not known:
+            self._not_before = 0.0
+            self.request_refresh()
+
+    def request_refresh(self) -> int:
+        """The snapshot is stale. Returns the number of the refresh that will do."""
+        self._asked = max(self._asked, self._begun + 1)
+        self._wake.set()
+        return self._asked
+
+    async def wait_refreshed(self) -> None:
+        """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
+        number = self.request_refresh()
+        await self.wait_bootstrapped()
+        while self._done < number:
+            await self._wait_news()
+
+    async def wait_bootstrapped(self) -> None:
+        """Return after the first answer; NoBrokersAvailable if the bootstrap time runs out."""
+        before = self._unreachable
+        while not self.bootstrapped:
+            if self._unreachable != before:
+                raise NoBrokersAvailable(self._nobody())
+            await self._wait_news()
+
+    async def _wait_news(self) -> None:
+        if self._stopped:
+            raise IllegalStateError("the cluster client is closed")
+        await self._news.wait()
+
+    def stop(self) -> None:
+        """There will be no more answers; who waits for one hears that."""
+        self._stopped = True
+        self._news.set()
+
+    def on_change(self, callback: MetadataCallback) -> None:
+        """Call it with (old, new) after each answer, in the task of the refresh."""
+        self._callbacks.append(callback)
+
+    # -- refreshing ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Refresh for ever; never raises."""
+        failures = 0
+        while True:
+            await self._wait_due()
+            self._begun, wanted = self._asked, self._wanted
+            try:
+                response = await self._fetch(wanted)
+            except KafkaError as error:
+                failures += 1
+                logger.info("the metadata could not be refreshed: %s", reason(error))
+                await anyio.sleep(self._backoff.delay(failures, self._rng))
+                continue
+            failures = 0
+            self._done = self._begun
+            self._apply(self.snapshot.merged(response))
+            self._plan()
+
+    async def _wait_due(self) -> None:
+        while True:
+            at = self._due
+            if self._done < self._asked:
+                at = min(at, self._not_before)
+            if anyio.current_time() >= at:
+                self._asked = max(self._asked, self._done + 1)
+                return
+            with anyio.CancelScope(deadline=at):
+                await self._wake.wait()
+
+    def _plan(self) -> None:
+        """When the next refresh is due; soon if the brokers are still finding out themselves."""
+        now = anyio.current_time()
+        if all(topic.complete for topic in self.snapshot.topics.values()):
+            self._incomplete = 0
+            self._due = now + max(self._config.metadata_max_age_ms / 1000, self._backoff.initial)
+        else:
+            self._incomplete += 1
+            self._due = now + self._backoff.delay(self._incomplete, self._rng)
+        self._not_before = now + self._backoff.delay(1, self._rng)
+        if self._wanted is not None and not self._wanted <= self.snapshot.topics.keys():
+            self._not_before = 0.0  # more was wanted while this one was on its way
+
+    async def fetch_topics(self, names: Collection[str] | None) -> ClusterMetadata:
+        """Ask for these topics (None: all) now, for as long as it takes.
+
+        Returns a snapshot with all of them; those without an error are in ``snapshot`` too, until
+        the next refresh of the wanted ones.
+        """
+        failures = 0
+        while True:
+            await self.wait_bootstrapped()
+            try:
+                response = await self._fetch(None if names is None else frozenset(names))
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                failures += 1
+                await anyio.sleep(self._backoff.delay(failures, self._rng))
+                continue
+            answered = self.snapshot.merged(response, keep=names is not None)
+            response.topics = [
+                topic
+                for topic in response.topics
+                if not topic.error_code or topic.name in self.snapshot.topics
+            ]
+            self._apply(self.snapshot.merged(response, keep=True))
+            return answered
+
+    async def _fetch(self, names: frozenset[str] | None) -> MetadataResponse:
+        topics = (
+            None
+            if names is None
+            else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
+        )
+        # A request for all topics creates none, whatever it says.
+        create = self._config.allow_auto_create_topics or names is None
+        response = await self._ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            logger.warning("the brokers ask to start again from the bootstrap servers (KIP-1102)")
+            self.snapshot = self.snapshot.without_brokers()
+            self._nodes.forget_brokers()
+        if response.error_code:
+            raise broker_error(response.error_code)
+        if not response.brokers:
+            raise KafkaConnectionError("the metadata names no brokers: the broker is starting")
+        return response
+
+    def _apply(self, new: ClusterMetadata) -> None:
+        old, self.snapshot = self.snapshot, new
+        if old.cluster_id is not None and old.cluster_id != new.cluster_id:
+            logger.warning(
+                "the cluster is another one now: it was %s, it is %s",
+                escaped(old.cluster_id),
+                escaped(str(new.cluster_id)),
+            )
+        if not self.bootstrapped:
+            self.bootstrapped = True
+            if self._warned:
+                logger.info("the cluster is reached, brokers: %s", sorted(new.brokers))
+        self._nodes.set_brokers(new.brokers)
+        self._news.set()
+        for callback in self._callbacks:
+            try:
+                callback(old, new)
+            except Exception:
+                # A bug of the listener's; the metadata must go on being refreshed.
+                logger.exception("a metadata listener raised")
+
+    # -- the first contact --------------------------------------------------------------------
+
+    async def watch_bootstrap(self) -> None:
+        """Fail who waits for the first contact at the end of each bootstrap_timeout_ms."""
+        window = max(self._config.bootstrap_timeout_ms / 1000, MIN_BOOTSTRAP_SECONDS)
+        while not self.bootstrapped:
+            await anyio.sleep(window)
+            self._unreachable += 1
+            self._news.set()
+
+    def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
+        """A connection failed; the log hears of it once for each row of failures."""
+        text = reason(error)
+        if self.bootstrapped:
+            level = logging.WARNING if lost and node.failures == 1 else logging.DEBUG
+            logger.log(level, "broker %d: %s", node.broker.id, text)
+            if lost:
+                self.request_refresh()
+        elif self._warned:
+            logger.debug("bootstrap server: %s", text)
+        else:
+            self._warned = True
+            logger.warning(
+                "no bootstrap server is reached yet, trying on (%s): %s", self._addresses(), text
+            )
+
+    def _addresses(self) -> str:
+        return ", ".join(address(*server) for server in self._config.bootstrap_servers)
+
+    def _nobody(self) -> str:
+        reasons = [
+            reason(node.error) if node.error is not None else f"{node.peer}: no answer"
+            for node in self._nodes.bootstrap.values()
+        ]
+        return (
+            f"no bootstrap server could be reached for {self._config.bootstrap_timeout_ms} ms: "
+            f"{'; '.join(reasons)}. Check bootstrap_servers and that the brokers are up"
+        )

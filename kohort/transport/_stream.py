@@ -1,0 +1,63 @@
+"""Any byte stream of anyio as a connection: TLS, streams in memory, proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import ByteStream
+
+from kohort.protocol import Buffer
+
+RECEIVE_SIZE = 1 << 20
+"""Bytes asked for at a time: anyio's default of 64 KiB halves the throughput."""
+
+
+class StreamConnection:
+    """A :class:`~kohort.transport.ByteConnection` over a byte stream, which it owns."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._rest = memoryview(b"")
+        self._receiving: anyio.CancelScope | None = None
+        self._closed = False
+
+    async def recv_into(self, view: memoryview, /) -> int:
+        if not self._rest:
+            data = await self._receive()
+            if not data:
+                return 0
+            self._rest = memoryview(data)
+        size = min(len(view), len(self._rest))
+        view[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    async def _receive(self) -> bytes | None:
+        """What is there next; None at the end."""
+        if self._closed:
+            raise anyio.ClosedResourceError
+        data: bytes | None = None
+        # Not every stream wakes its receiver when another task closes it; this scope does.
+        with anyio.CancelScope() as self._receiving:
+            try:
+                data = await self._stream.receive(RECEIVE_SIZE)
+            except anyio.EndOfStream:
+                return None
+            finally:
+                self._receiving = None
+        if self._closed:
+            raise anyio.ClosedResourceError
+        return data
+
+    async def send(self, buffers: Sequence[Buffer], /) -> None:
+        if self._closed:
+            raise anyio.ClosedResourceError
+        await self._stream.send(b"".join(buffers))
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._receiving is not None:
+                self._receiving.cancel()
+            await self._stream.aclose()

@@ -1,0 +1,19 @@
+"""Names from others, safe to log."""
+
+from __future__ import annotations
+
+
+def escaped(text: str) -> str:
+    """Without control characters, so that a name cannot forge a line of the log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def address(host: str, port: int) -> str:
+    """``host:port``, as it may stand in a message; an IPv6 address in brackets."""
+    shown = escaped(host)
+    return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
+
+
+def reason(error: BaseException) -> str:
+    """What an exception says, or its name if it says nothing."""
+    return escaped(str(error)) or type(error).__name__

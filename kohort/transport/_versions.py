@@ -1,0 +1,44 @@
+"""Which version of an API to speak with a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.errors import UnsupportedVersionError
+from kohort.protocol import Message, VersionRange
+from kohort.protocol.messages import ApiVersionsResponse
+
+
+class BrokerVersions:
+    """The table of versions that one broker serves."""
+
+    def __init__(self, peer: str, apis: Iterable[ApiVersionsResponse.ApiVersion]) -> None:
+        self._peer = peer
+        self._ranges = {
+            each.api_key: VersionRange(each.min_version, each.max_version) for each in apis
+        }
+
+    def served(self, api_key: int) -> VersionRange | None:
+        """The versions that the broker serves; None if it does not know the API."""
+        return self._ranges.get(api_key)
+
+    def choose(
+        self,
+        message: type[Message],
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> int:
+        """The highest version that both sides know; raises UnsupportedVersionError."""
+        first, last = message.versions
+        first = first if min_version is None else max(first, min_version)
+        last = last if max_version is None else min(last, max_version)
+        served = self._ranges.get(message.api_key)
+        if served is not None:
+            version = min(last, served.last)
+            if version >= max(first, served.first):
+                return version
+        name = message.__name__.removesuffix("Request")
+        serves = "does not serve it" if served is None else f"serves versions {served}"
+        raise UnsupportedVersionError(
+            f"{name} needs a version of {VersionRange(first, last)}, and {self._peer} {serves}"
+        )
