@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
+from kohort.transport import Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
-class Leader(NamedTuple):
-    """The broker to ask for a partition, and the epoch of its leadership; -1 unknown."""
-
-    node: int
-    epoch: int
-
-
 class Leased(Protocol[R_co]):
-    """An answer whose bytes are in a pooled buffer until it is released."""
+    """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
 
     @property
     def response(self) -> R_co: ...
@@ -30,6 +24,9 @@ class Leased(Protocol[R_co]):
 
 class Metadata(Protocol):
     """A snapshot of who leads what."""
+
+    @property
+    def topics(self) -> Mapping[str, TopicMetadata]: ...
 
     def leader(self, topic_partition: TopicPartition, /) -> Leader | None: ...
 

@@ -33,6 +33,7 @@ from kohort.fetcher._resets import Resets
 from kohort.fetcher._retries import Retries
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.transport import Backoff, Leader
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -81,20 +82,20 @@ class Fetcher:
             subscription, max_bytes=config.fetch_max_bytes, on_room=on_room or self.wake
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
-        backoff = config.retry_backoff_ms, config.retry_backoff_max_ms, rng
-        self._retries: Retries[TopicPartition] = Retries(*backoff)
-        self._node_retries: Retries[int] = Retries(*backoff)
+        backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._retries: Retries[TopicPartition] = Retries(backoff, rng)
+        self._node_retries: Retries[int] = Retries(backoff, rng)
         self._resets = Resets(
             cluster,
             subscription,
             self.offsets,
             self.buffer,
-            Retries(*backoff),
+            Retries(backoff, rng),
             on_found=self.wake,
             on_ready=on_ready,
         )
-        self._nodes: dict[int, NodeLanes] = defaultdict(NodeLanes)
-        self._asked: set[tuple[TopicPartition, int]] = set()
+        self._nodes: dict[int, NodeLanes] = {}
+        self._asked: dict[tuple[TopicPartition, int], Lane] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
@@ -155,42 +156,45 @@ class Fetcher:
 
     def _start_fetches(self, tasks: TaskGroup, now: float) -> float:
         look_again = float("inf")
+        leaders: dict[TopicPartition, Leader] = {}
         targets: list[FetchTarget] = []
         for target in self._subscription.fetchable():
             tp, epoch = target.topic_partition, target.epoch
-            if (tp, epoch) in self._asked:
-                continue
+            lane = self._asked.get((tp, epoch))
             not_before = self._retries.not_before(tp, epoch)
+            leader = self._cluster.metadata.leader(tp)
+            if lane is not None and (leader is None or leader.node == lane.node):
+                continue
             if not_before > now:
                 look_again = min(look_again, not_before)
+            elif leader is None:
+                self._cluster.request_refresh()
+                look_again = min(look_again, self._retries.failed(tp, now, epoch))
             else:
+                leaders[tp] = leader
                 targets.append(target)
         by_node: dict[int, list[Ask]] = defaultdict(list)
         for target in self.buffer.with_room(targets):
             tp = target.topic_partition
-            leader = self._cluster.metadata.leader(tp)
-            if leader is None:
-                self._cluster.request_refresh()
-                look_again = min(look_again, self._retries.failed(tp, now, target.epoch))
-                continue
+            leader = leaders[tp]
             size = self._sizes.get(tp, self._config.max_partition_fetch_bytes)
             by_node[leader.node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size))
         max_wait = self._config.fetch_max_wait_ms / 1000
         for node, asks in by_node.items():
-            lanes = self._nodes[node]
-            choice = lanes.choose(now, max_wait)
+            choice = self._node(node).choose(now, max_wait)
             if choice.lane is None:
                 look_again = min(look_again, choice.ask_again)
                 continue
             # Who was served last comes last: the answer may be full before it gets there.
             asks.sort(key=lambda ask: self._turns.get(ask.topic_partition, 0))
-            self._asked.update((ask.topic_partition, ask.epoch) for ask in asks)
+            # A fetch at a broker that has lost the leadership, or is dead, is not waited for.
+            self._asked.update(((ask.topic_partition, ask.epoch), choice.lane) for ask in asks)
             choice.lane.start(now, choice.max_wait)
-            tasks.start_soon(self._fetch, tasks, node, choice.lane, asks, choice.max_wait)
+            tasks.start_soon(self._fetch, tasks, choice.lane, asks, choice.max_wait)
         return look_again
 
     async def _fetch(
-        self, tasks: TaskGroup, node: int, lane: Lane, asks: Sequence[Ask], max_wait: float
+        self, tasks: TaskGroup, lane: Lane, asks: Sequence[Ask], max_wait: float
     ) -> None:
         """One fetch: send, wait, and put what came into the buffer."""
         max_wait_ms = int(max_wait * 1000)
@@ -198,24 +202,26 @@ class Fetcher:
         try:
             leased = await self._cluster.request_leased(
                 fetch_request(self._config, asks, max_wait_ms),
-                node=node,
+                node=lane.node,
                 purpose=lane.purpose,
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
                 max_version=MAX_VERSION,
             )
             lease = SharedLease(leased)
             try:
-                ready = self._take(node, lane, asks, leased.response, lease)
+                ready = self._take(lane, asks, leased.response, lease)
             finally:
                 lease.release()
         except KafkaError as error:
-            ready = self._node_failed(node, error)
+            ready = self._node_failed(lane.node, error)
         except Exception as error:
-            logger.exception("fetching from broker %d failed", node)
-            ready = self._node_failed(node, KafkaError(f"fetching failed: {error!r}"))
+            logger.exception("fetching from broker %d failed", lane.node)
+            ready = self._node_failed(lane.node, KafkaError(f"fetching failed: {error!r}"))
         finally:
             lane.finish()
-            self._asked.difference_update((ask.topic_partition, ask.epoch) for ask in asks)
+            for ask in asks:
+                if self._asked.get((ask.topic_partition, ask.epoch)) is lane:
+                    del self._asked[ask.topic_partition, ask.epoch]
         # The next fetch is on its way before anybody begins to decode what this one brought.
         look_again = self._look(tasks)
         if self._waiting is not None:
@@ -223,23 +229,28 @@ class Fetcher:
         if ready:
             self._on_ready()
 
+    def _node(self, node: int) -> NodeLanes:
+        lanes = self._nodes.get(node)
+        if lanes is None:
+            lanes = self._nodes[node] = NodeLanes(node)
+        return lanes
+
     # --- taking what came -----------------------------------------------------------------------
 
     def _take(
-        self,
-        node: int,
-        lane: Lane,
-        asks: Sequence[Ask],
-        response: FetchResponse,
-        lease: SharedLease,
+        self, lane: Lane, asks: Sequence[Ask], response: FetchResponse, lease: SharedLease
     ) -> bool:
         """Returns True if there is something new to drain."""
         now = anyio.current_time()
         self._counters.answered(now - lane.sent_at)
         if response.error_code:
-            return self._node_failed(node, broker_error(response.error_code))
-        self._node_retries.succeeded(node)
-        by_partition = {ask.topic_partition: ask for ask in asks}
+            return self._node_failed(lane.node, broker_error(response.error_code))
+        self._node_retries.succeeded(lane.node)
+        by_partition = {
+            ask.topic_partition: ask
+            for ask in asks
+            if self._asked.get((ask.topic_partition, ask.epoch)) is lane
+        }
         answers = read_answers(
             response, by_partition, options=self._options, lease=lease, largest=self._largest
         )
@@ -251,7 +262,7 @@ class Fetcher:
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
             # Nothing, and before its time: such a broker must not be asked in a tight loop.
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
-        lanes = self._nodes[node]
+        lanes = self._node(lane.node)
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
 
@@ -288,7 +299,7 @@ class Fetcher:
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = anyio.current_time()
-        self._nodes[node].not_before = self._node_retries.failed(node, now)
+        self._node(node).not_before = self._node_retries.failed(node, now)
         if error.retriable:
             logger.info("fetching from broker %d failed: %s; trying again", node, error)
             return False

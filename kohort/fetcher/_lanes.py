@@ -28,9 +28,10 @@ MEET_MARGIN = 0.05
 class Lane:
     """A connection to a broker, with at most one fetch in flight."""
 
-    __slots__ = ("busy", "purpose", "sent_at", "until")
+    __slots__ = ("busy", "node", "purpose", "sent_at", "until")
 
-    def __init__(self, purpose: str) -> None:
+    def __init__(self, node: int, purpose: str) -> None:
+        self.node = node
         self.purpose = purpose
         self.busy = False
         self.sent_at = 0.0
@@ -56,9 +57,9 @@ class Choice(NamedTuple):
 class NodeLanes:
     """The two lanes to one broker."""
 
-    def __init__(self) -> None:
-        self.main = Lane("fetch")
-        self.side = Lane("fetch-side")
+    def __init__(self, node: int) -> None:
+        self.main = Lane(node, "fetch")
+        self.side = Lane(node, "fetch-side")
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
 

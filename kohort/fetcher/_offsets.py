@@ -12,10 +12,10 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
-from kohort.fetcher._cluster import Cluster, Leader
+from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._errors import Failure, Then, lookup_failure
-from kohort.fetcher._retries import Retries
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kohort.transport import Backoff, Leader, TopicMetadata
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -48,9 +48,8 @@ class OffsetLookup:
         missing = dict(timestamps)
         failures: dict[TopicPartition, Failure] = {}
         config = self._config
-        retries: Retries[None] = Retries(
-            config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng
-        )
+        backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        rounds = 0
         with anyio.move_on_after(timeout):
             while missing:
                 for tp, result in (await self._ask_all(missing)).items():
@@ -62,8 +61,8 @@ class OffsetLookup:
                     else:
                         raise result.error
                 if missing:
-                    now = anyio.current_time()
-                    await anyio.sleep(retries.failed(None, now) - now)
+                    rounds += 1
+                    await anyio.sleep(backoff.delay(rounds, self._rng))
         if missing:
             raise _timed_out(missing, failures, timeout)
         return found
@@ -114,10 +113,11 @@ class OffsetLookup:
             results.update(await self.ask(node, {tp: timestamps[tp] for tp in partitions}))
 
         by_node, leaderless = self.by_leader(timestamps)
+        known: Mapping[str, TopicMetadata] = {}
         if leaderless:
             # They may be of topics that nobody has asked the metadata for.
             try:
-                await self._cluster.fetch_topics({tp.topic for tp in leaderless})
+                known = (await self._cluster.fetch_topics({tp.topic for tp in leaderless})).topics
             except KafkaError as error:
                 logger.debug("no metadata of %s: %s", leaderless, error)
             else:
@@ -125,14 +125,21 @@ class OffsetLookup:
         async with anyio.create_task_group() as tasks:
             for node, partitions in by_node.items():
                 tasks.start_soon(ask, node, partitions)
-        results.update((tp, no_leader(tp)) for tp in leaderless)
+        for tp in leaderless:
+            topic = known.get(tp.topic)
+            if topic is not None and topic.error:
+                results[tp] = lookup_failure(topic.error, tp)
+            else:
+                results[tp] = no_leader(tp)
         return results
 
 
 def no_leader(tp: TopicPartition) -> Failure:
     """The failure of a partition that nobody leads, or that the metadata does not have (yet)."""
     return Failure(
-        LeaderNotAvailableError(f"{tp.topic}-{tp.partition} has no leader at the moment"),
+        LeaderNotAvailableError(
+            f"{tp.topic}-{tp.partition} has no leader at the moment, or does not exist"
+        ),
         Then.RETRY,
         refresh=True,
     )

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kohort.transport import Backoff
+
 Key = TypeVar("Key")
 
 
@@ -18,14 +20,13 @@ class _Retry:
 
 
 class Retries(Generic[Key]):
-    """Exponential back-off with jitter for each of many things, forgotten with its success.
+    """A back-off for each of many things, forgotten with its success.
 
     A failure counts for one epoch of the thing only: what was sought elsewhere is tried at once.
     """
 
-    def __init__(self, first_ms: int, longest_ms: int, rng: random.Random) -> None:
-        self._first = first_ms / 1000
-        self._longest = longest_ms / 1000
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self._backoff = backoff
         self._rng = rng
         self._retries: dict[Key, _Retry] = {}
 
@@ -33,8 +34,7 @@ class Retries(Generic[Key]):
         """Note a failure; returns when to try again."""
         retry = self._retries.get(key)
         failures = retry.failures + 1 if retry is not None and retry.epoch == epoch else 1
-        pause = min(self._longest, self._first * 2.0 ** min(failures - 1, 32))
-        at = now + pause * self._rng.uniform(0.8, 1.2)
+        at = now + self._backoff.delay(failures, self._rng)
         self._retries[key] = _Retry(epoch, failures, at)
         return at
 

@@ -14,7 +14,6 @@ import anyio
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
 from kohort.fetcher import Fetcher
-from kohort.fetcher._cluster import Leader
 from kohort.protocol import Request, Response, encode
 from kohort.protocol.messages import (
     FetchRequest,
@@ -23,6 +22,7 @@ from kohort.protocol.messages import (
     ListOffsetsResponse,
 )
 from kohort.subscription import SubscriptionState
+from kohort.transport import Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -73,6 +73,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.leaders: dict[TopicPartition, Leader] = {}
+        self.topics: dict[str, TopicMetadata] = {}
         self.fetches: list[tuple[int, str, FetchRequest]] = []
         self.lookups: list[tuple[int, ListOffsetsRequest]] = []
         self.refreshes = 0

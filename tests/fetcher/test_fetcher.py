@@ -20,9 +20,9 @@ from kohort.errors import (
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
-from kohort.fetcher._cluster import Leader
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
+from kohort.transport import Leader
 from kohort.types import TopicPartition
 from tests.fetcher.fake import FakeCluster, consuming
 from tests.fetcher.making import T0, T1, T2, Compression, batch, broken, compacted, owning
@@ -243,6 +243,23 @@ class TestErrors:
         node, _, request = cluster.fetches[-1]
         assert node == 2
         assert request.topics[0].partitions[0].current_leader_epoch == 6
+
+    @virtual_time
+    async def test_a_leader_that_says_nothing_does_not_hold_up_the_next_one(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0, node=1).append(2, batch(0, 2))
+        async with consuming(cluster, owning(T0), fetch_max_wait_ms=20_000) as consumer:
+            assert await consumer.poll() == {T0: [0, 1]}
+            await anyio.sleep(1)
+            cluster.logs[T0].append(4, batch(2, 2))  # the fetch at broker 1 is not woken by it
+            cluster.leaders[T0] = Leader(2, 6)
+            consumer.fetcher.wake()
+            with anyio.fail_after(1):
+                assert await consumer.poll() == {T0: [2, 3]}
+            await anyio.sleep(30)  # the late answer of broker 1 changes nothing
+            cluster.produce(T0, 6, batch(4, 2))
+            assert await consumer.poll() == {T0: [4, 5]}
+            assert await consumer.poll(timeout=1) == {}
 
     async def test_a_partition_without_a_leader_waits_for_one(self) -> None:
         cluster = FakeCluster()

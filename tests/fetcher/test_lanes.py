@@ -6,35 +6,36 @@ import random
 
 from kohort.fetcher._lanes import MEET_MARGIN, PARKED_AFTER, NodeLanes
 from kohort.fetcher._retries import Retries
+from kohort.transport import Backoff
 
 
 class TestLanes:
     def test_the_main_lane_comes_first(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         choice = lanes.choose(10.0, 0.5)
         assert (choice.lane, choice.max_wait) == (lanes.main, 0.5)
 
     def test_a_fetch_that_may_just_be_coming_in_is_waited_for(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         lanes.main.start(10.0, 0.5)
         choice = lanes.choose(10.0 + PARKED_AFTER / 2, 0.5)
         assert choice.lane is None
         assert choice.ask_again == 10.0 + PARKED_AFTER
 
     def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         lanes.main.start(10.0, 0.5)
         choice = lanes.choose(10.1, 0.5)
         assert choice.lane is lanes.side
         assert abs(10.1 + choice.max_wait - (10.5 - MEET_MARGIN)) < 1e-9
 
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         lanes.main.start(10.0, 0.5)
         assert lanes.choose(10.51 - MEET_MARGIN, 0.5).lane is None
 
     def test_each_lane_has_one_fetch_in_flight(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         lanes.main.start(10.0, 0.5)
         lanes.side.start(10.1, 0.3)
         assert lanes.choose(10.2, 0.5) == (None, 0.0, float("inf"))
@@ -42,7 +43,7 @@ class TestLanes:
         assert lanes.choose(10.2, 0.5).lane is lanes.main
 
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
-        lanes = NodeLanes()
+        lanes = NodeLanes(1)
         lanes.not_before = 12.0
         assert lanes.choose(11.0, 0.5) == (None, 0.0, 12.0)
         assert lanes.choose(12.0, 0.5).lane is lanes.main
@@ -50,7 +51,7 @@ class TestLanes:
 
 class TestRetries:
     def make(self) -> Retries[str]:
-        return Retries(100, 1000, random.Random(3))
+        return Retries(Backoff(0.1, 1.0), random.Random(3))
 
     def test_pauses_double_up_to_a_limit(self) -> None:
         retries = self.make()

@@ -16,8 +16,8 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.fetcher import EARLIEST, LATEST, OffsetLookup
-from kohort.fetcher._cluster import Leader
 from kohort.protocol.messages import ListOffsetsResponse
+from kohort.transport import Leader, TopicMetadata
 from kohort.types import OffsetAndTimestamp
 from tests.fetcher.fake import QUICK, FakeCluster
 from tests.fetcher.making import T0, T1, T2
@@ -122,3 +122,20 @@ async def test_an_answer_that_leaves_a_partition_out_is_asked_again() -> None:
     cluster.scripts.append(lambda node, request: ListOffsetsResponse())
     assert (await looking(cluster).list_offsets({T0: LATEST}, timeout=5)).keys() == {T0}
     assert len(cluster.lookups) == 2
+
+
+async def test_a_topic_that_may_not_be_used_is_told_at_once() -> None:
+    cluster = cluster_of_two()
+    cluster.leaders.clear()
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    cluster.topics["t"] = TopicMetadata("t", error=code)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await looking(cluster).list_offsets({T0: LATEST}, timeout=5)
+
+
+async def test_a_topic_that_does_not_exist_is_waited_for_and_named() -> None:
+    cluster = cluster_of_two()
+    cluster.leaders.clear()
+    cluster.topics["t"] = TopicMetadata("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await looking(cluster).list_offsets({T0: LATEST}, timeout=0.05)
