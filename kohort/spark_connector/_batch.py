@@ -1,0 +1,64 @@
+"""``spark.read``: what is there when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kohort.spark_connector._consumers import make_consumer
+from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._ranges import OffsetRange, share_out
+from kohort.spark_connector._reading import read_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KohortPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        super().__init__(None)
+        self.ranges = list(ranges)
+
+
+class KohortBatchReader(DataSourceReader):
+    """Plans ranges on the driver, reads them on the executors."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        consumer = make_consumer(self._options.properties, group=True)
+        try:
+            ranges = Planner(consumer, self._options).ranges()
+        finally:
+            consumer.close()
+        return tasks(ranges, self._options)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._schema, self._options)
+
+
+def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
+    """Ranges as Spark's partitions."""
+    shared = share_out(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+        max_tasks=options.max_tasks,
+    )
+    return [KohortPartition(each) for each in shared]
+
+
+def read_partition(
+    partition: InputPartition | None, schema: StructType, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """Read one task's ranges; Spark asks for no partition at all where there are none."""
+    if isinstance(partition, KohortPartition):
+        yield from read_ranges(options, schema, partition.ranges)

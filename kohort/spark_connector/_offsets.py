@@ -1,0 +1,165 @@
+"""Offsets as JSON: those of the options, and those of Spark's checkpoints.
+
+A checkpoint holds both ends of every range, so that a batch can be read again by itself::
+
+    {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
+
+``to`` has the form of the offsets of Spark's own Kafka source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kohort import TopicPartition
+from kohort.spark_connector._errors import OffsetFormatError
+from kohort.spark_connector._ranges import OffsetRange
+
+Offsets = Mapping[TopicPartition, int]
+
+EARLIEST = -2
+LATEST = -1
+"""What stands for the ends of the log in offsets of the options."""
+
+VERSION = 1
+MAX_OFFSET = (1 << 63) - 1
+MAX_PARTITION = (1 << 31) - 1
+_NUMBER = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Where a micro-batch starts and ends, in the same partitions."""
+
+    start: Offsets = field(default_factory=dict)
+    end: Offsets = field(default_factory=dict)
+
+    def ranges(self) -> list[OffsetRange]:
+        """What the batch holds, empty ranges included."""
+        return [OffsetRange(*tp, self.start[tp], self.end[tp]) for tp in sorted(self.end)]
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it. Spark compares the text, so the order is always the same."""
+        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end)}
+
+    @classmethod
+    def from_json(cls, value: object) -> StreamOffset:
+        """OffsetFormatError for anything that to_json() does not write."""
+        if not isinstance(value, dict):
+            raise OffsetFormatError(f"an offset is an object, not {_short(value)}")
+        version = value.get("v")
+        if isinstance(version, bool) or version != VERSION:
+            raise OffsetFormatError(
+                f"an offset of version {_short(version)} cannot be read, only version {VERSION}: "
+                "was the checkpoint written by another source, or by a newer kohort?"
+            )
+        if value.keys() != {"v", "from", "to"}:
+            raise OffsetFormatError(f"an offset has v, from and to, not {_short(sorted(value))}")
+        start, end = flat(value["from"], least=0), flat(value["to"], least=0)
+        if start.keys() != end.keys():
+            wrong = min(start.keys() ^ end.keys())
+            raise OffsetFormatError(f"{wrong.topic}-{wrong.partition} has one end only")
+        for tp, first in start.items():
+            if first > end[tp]:
+                raise OffsetFormatError(
+                    f"{tp.topic}-{tp.partition} goes from {first} back to {end[tp]}"
+                )
+        return cls(start, end)
+
+
+def nested(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """``{topic: {partition: offset}}``, sorted."""
+    result: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        result.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return result
+
+
+def flat(value: object, *, least: int) -> dict[TopicPartition, int]:
+    """The opposite of :func:`nested`; offsets under ``least`` are an OffsetFormatError."""
+    result: dict[TopicPartition, int] = {}
+    for topic, partitions in _object(value, "topics").items():
+        for number, offset in _object(partitions, f"the partitions of {_short(topic)}").items():
+            tp = TopicPartition(_topic(topic), _partition(number))
+            if not isinstance(offset, int) or isinstance(offset, bool):
+                raise OffsetFormatError(f"{topic}-{number}: {_short(offset)} is not an offset")
+            if not least <= offset <= MAX_OFFSET:
+                raise OffsetFormatError(f"{topic}-{number}: {_short(offset)} is out of range")
+            result[tp] = offset
+    return result
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """``{"topic": {"0": 23, "1": -1}}`` with -2 for the earliest and -1 for the latest."""
+    found = flat(_parse(text), least=EARLIEST)
+    if not found:
+        raise OffsetFormatError("there is not one partition in it")
+    return found
+
+
+def parse_partitions(text: str) -> list[TopicPartition]:
+    """``{"topic": [0, 1]}``."""
+    result: list[TopicPartition] = []
+    for topic, numbers in _object(_parse(text), "topics").items():
+        if not isinstance(numbers, list):
+            raise OffsetFormatError(f"the partitions of {_short(topic)} are a list")
+        for number in numbers:
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise OffsetFormatError(f"{topic}: {_short(number)} is not a partition")
+            result.append(TopicPartition(_topic(topic), _partition(str(number))))
+    if not result:
+        raise OffsetFormatError("there is not one partition in it")
+    if len(set(result)) != len(result):
+        raise OffsetFormatError("a partition occurs twice")
+    return sorted(result)
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+    except RecursionError:
+        raise OffsetFormatError("it is nested too deeply") from None
+    except OffsetFormatError:
+        raise
+    except ValueError as error:
+        raise OffsetFormatError(f"it is not JSON: {error}") from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise OffsetFormatError("a name occurs twice")
+    return result
+
+
+def _no_constants(name: str) -> object:
+    raise OffsetFormatError(f"{name} is not an offset")
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise OffsetFormatError(f"{what}: an object is needed, not {_short(value)}")
+    return value
+
+
+def _topic(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise OffsetFormatError(f"{_short(name)} is not a topic's name")
+    return name
+
+
+def _partition(number: object) -> int:
+    if not isinstance(number, str) or not _NUMBER.fullmatch(number):
+        raise OffsetFormatError(f"{_short(number)} is not a partition")
+    if int(number) > MAX_PARTITION:
+        raise OffsetFormatError(f"{_short(number)} is not a partition")
+    return int(number)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

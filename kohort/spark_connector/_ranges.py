@@ -1,0 +1,95 @@
+"""Ranges of offsets, and how they are shared out to Spark's tasks."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from kohort import TopicPartition
+
+OFFSETS_PER_TASK = 10_000
+"""A task of Spark's in Python costs some 30 ms, about what reading so many records costs."""
+
+
+class OffsetRange(NamedTuple):
+    """Offsets ``start`` (inclusive) to ``end`` (exclusive) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """How many offsets; there may be fewer records."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def share_out(
+    ranges: Iterable[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+    max_tasks: int | None = None,
+) -> list[list[OffsetRange]]:
+    """The ranges of each task; empty ones are left out, and so are tasks without any.
+
+    Small ranges share a task; a range is cut only for ``max_records`` in one piece or to have
+    ``min_partitions`` tasks. ``max_tasks`` wins over both. The same input gives the same tasks.
+    """
+    pieces = sorted(each for each in ranges if each.size > 0)
+    total = sum(each.size for each in pieces)
+    if not pieces:
+        return []
+    if max_records is not None:
+        pieces = [part for each in pieces for part in cut(each, -(-each.size // max_records))]
+    wanted = min(len(pieces), -(-total // OFFSETS_PER_TASK))
+    if max_records is not None:
+        wanted = len(pieces)
+    if min_partitions is not None and min_partitions > wanted:
+        wanted = min_partitions
+        if wanted > len(pieces):
+            share = total / wanted
+            pieces = [part for each in pieces for part in cut(each, round(each.size / share))]
+    if max_tasks is not None:
+        wanted = min(wanted, max_tasks)
+    return _pack(pieces, min(wanted, len(pieces)))
+
+
+def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """Up to ``count`` ranges of nearly the same size, at least one."""
+    count = max(1, min(count, whole.size))
+    marks = [whole.start + whole.size * number // count for number in range(count + 1)]
+    return [whole._replace(start=start, end=end) for start, end in pairwise(marks)]
+
+
+def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
+    """Largest first, each to the task with the least so far."""
+    tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
+    loads = [(0, number) for number in range(count)]
+    for piece in sorted(pieces, key=lambda each: (-each.size, each)):
+        load, number = heapq.heappop(loads)
+        tasks[number].append(piece)
+        heapq.heappush(loads, (load + piece.size, number))
+    return [joined(task) for task in tasks]
+
+
+def joined(pieces: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The same offsets in order, neighbours made one."""
+    result: list[OffsetRange] = []
+    for piece in sorted(pieces):
+        last = result[-1] if result else None
+        if last and last.topic_partition == piece.topic_partition and last.end == piece.start:
+            result[-1] = last._replace(end=piece.end)
+        else:
+            result.append(piece)
+    return result

@@ -1,0 +1,153 @@
+"""Reading ranges on an executor: assign, seek, poll until every end is reached."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from kohort import KafkaConsumer, TopicPartition
+from kohort.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kohort.spark_connector._arrow import BatchBuilder, Records
+from kohort.spark_connector._consumers import borrowed
+from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._ranges import OffsetRange
+
+logger = logging.getLogger("kohort.spark_connector")
+
+BATCH_ROWS = 32_768
+BATCH_BYTES = 8 << 20
+"""A batch of Arrow's ends with whichever comes first."""
+
+# The end of a range may hold no record (compaction, transaction markers), so that poll() would
+# wait although all has been read; then this is how long.
+POLL_MS = 50
+
+
+def read_ranges(
+    options: SourceOptions, schema: StructType, ranges: Sequence[OffsetRange]
+) -> Iterator[pa.RecordBatch]:
+    """All records of the ranges, a batch being of one partition and in its order.
+
+    Raises DataLossError, KafkaTimeoutError when nothing comes for ``kafkaConsumer.pollTimeoutMs``,
+    and whatever poll() raises.
+    """
+    if not ranges:
+        return
+    builder = BatchBuilder(schema)
+    with borrowed(options.properties) as consumer:
+        reading = _Reading(consumer, options, ranges)
+        for records in reading.run():
+            for part in split(records, BATCH_BYTES):
+                yield builder.build(part)
+
+
+class _Reading:
+    """One task's ranges on their way; a partition may have several, one behind the other."""
+
+    def __init__(
+        self, consumer: KafkaConsumer, options: SourceOptions, ranges: Sequence[OffsetRange]
+    ) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._left: dict[TopicPartition, list[OffsetRange]] = {}
+        for each in sorted(ranges, reverse=True):
+            self._left.setdefault(each.topic_partition, []).append(each)
+
+    def run(self) -> Iterator[Records]:
+        """Records as they come, only those of the ranges."""
+        consumer = self._consumer
+        consumer.assign(sorted(self._left))
+        for tp, ranges in self._left.items():
+            consumer.seek(tp, ranges[-1].start)
+        positions = self._positions()
+        moved = time.monotonic()
+        while self._left:
+            try:
+                polled = consumer.poll(POLL_MS, BATCH_ROWS)
+            except OffsetOutOfRangeError:
+                self._settle_loss()
+                continue
+            for tp, records in polled.items():
+                if chosen := self._inside(tp, records):
+                    yield chosen
+            before, positions = positions, self._positions()
+            self._advance(positions)
+            if polled or positions != before:
+                moved = time.monotonic()
+            elif (time.monotonic() - moved) * 1000 > self._options.poll_timeout_ms:
+                raise self._stuck()
+
+    def _inside(self, tp: TopicPartition, records: list[Any]) -> Records:
+        """The records of the range that is being read."""
+        current = self._left[tp][-1]
+        if records[-1].offset < current.end:
+            return records
+        return [record for record in records if record.offset < current.end]
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        found = {tp: self._consumer.position(tp) for tp in self._left}
+        return {tp: at for tp, at in found.items() if at is not None}
+
+    def _advance(self, positions: dict[TopicPartition, int]) -> None:
+        """Go to the next range where one has been read to its end."""
+        for tp, at in positions.items():
+            if at < self._left[tp][-1].end:
+                continue
+            self._left[tp].pop()
+            if self._left[tp]:
+                self._consumer.seek(tp, self._left[tp][-1].start)
+            else:
+                del self._left[tp]
+                self._consumer.pause(tp)
+
+    def _settle_loss(self) -> None:
+        """Raise for offsets that are not in the log any more, or pass over them."""
+        consumer = self._consumer
+        first = consumer.beginning_offsets(self._left)
+        behind = consumer.end_offsets(self._left)
+        lost: list[OffsetRange] = []
+        for tp, ranges in self._left.items():
+            at = consumer.position(tp) or ranges[-1].start
+            current = ranges[-1]
+            if at < first[tp]:
+                lost.append(current._replace(start=at, end=min(first[tp], current.end)))
+                consumer.seek(tp, min(first[tp], current.end))
+            elif at > behind[tp]:
+                lost.append(current._replace(start=at))
+                consumer.seek(tp, current.end)
+        if not lost:
+            return
+        said = f"not in the log any more: {', '.join(map(str, lost))}"
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{said}. They were deleted (retention, or the topic was made anew) before they "
+                "could be read. Option failOnDataLoss=false goes on without them",
+                lost,
+            )
+        logger.warning("%s; going on without them, as failOnDataLoss=false", said)
+
+    def _stuck(self) -> KafkaTimeoutError:
+        left = ", ".join(str(ranges[-1]) for ranges in self._left.values())
+        return KafkaTimeoutError(
+            f"nothing came of {left} for {self._options.poll_timeout_ms} ms "
+            "(option kafkaConsumer.pollTimeoutMs): do these offsets exist, are the brokers up?"
+        )
+
+
+def split(records: Records, most: int) -> Iterator[Records]:
+    """Runs of records of at most so many bytes of keys and values, but one record at least."""
+    start = size = 0
+    for at, record in enumerate(records):
+        own = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
+        if size + own > most and at > start:
+            yield records[start:at]
+            start, size = at, 0
+        size += own
+    if start < len(records):
+        yield records if start == 0 else records[start:]

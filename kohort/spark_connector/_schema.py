@@ -1,0 +1,67 @@
+"""The columns of the source: those of Spark's own Kafka source, or the user's choice of them."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kohort.errors import InvalidOptionError
+
+COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
+HEADERS = "headers array<struct<key: string, value: binary>>"
+
+_HEADERS_TYPE = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "offset": (LongType(),),
+    "timestamp": (TimestampType(),),
+    "timestamptype": (IntegerType(),),
+    "headers": (_HEADERS_TYPE,),
+}
+_MAY_BE_NULL = {"key", "value", "headers"}
+
+
+def default_schema(include_headers: bool) -> str:
+    """All columns as DDL; headers only when asked for."""
+    return f"{COLUMNS}, {HEADERS}" if include_headers else COLUMNS
+
+
+def check_schema(schema: StructType) -> None:
+    """InvalidOptionError unless every column is one of the source's, with its type."""
+    seen: set[str] = set()
+    for column in schema.fields:
+        name = column.name.lower()
+        if name not in _TYPES:
+            raise InvalidOptionError(
+                f"schema: there is no column {column.name!r}: there are {COLUMNS}, {HEADERS}"
+            )
+        if name in seen:
+            raise InvalidOptionError(f"schema: column {column.name!r} occurs twice")
+        seen.add(name)
+        types = _TYPES[name]
+        if column.dataType not in types:
+            right = " or ".join(each.simpleString() for each in types)
+            raise InvalidOptionError(
+                f"schema: column {column.name!r} is {right}, not {column.dataType.simpleString()}"
+            )
+        if name in _MAY_BE_NULL and not column.nullable:
+            raise InvalidOptionError(f"schema: column {column.name!r} may be null")
+    if not seen:
+        raise InvalidOptionError("schema: at least one column is needed")

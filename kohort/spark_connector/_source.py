@@ -1,0 +1,91 @@
+"""The data source as Spark sees it: a name, a schema, and readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+try:
+    import pyspark
+    from pyspark.sql.datasource import DataSource
+except ImportError as error:
+    raise ImportError(
+        "the Spark connector needs pyspark 4.2 or newer: pip install 'kohort[spark]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+OLDEST = (4, 2)
+
+
+class KohortDataSource(DataSource):
+    """``spark.read.format("kohort")`` and ``spark.readStream.format("kohort")``.
+
+    Spark finds it by itself; ``spark.dataSource.register(KohortDataSource)`` does no harm.
+    """
+
+    # What older versions of pyspark do not have, or what needs pyarrow, is imported in the
+    # methods: Spark imports every source it finds, also for sessions that use none of them.
+
+    @classmethod
+    def name(cls) -> str:
+        return "kohort"
+
+    def schema(self) -> str:
+        check_environment()
+        from kohort.spark_connector._options import SourceOptions
+        from kohort.spark_connector._schema import default_schema
+
+        options = SourceOptions.parse(dict(self.options), streaming=None)
+        return default_schema(options.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        check_environment()
+        from kohort.spark_connector._batch import KohortBatchReader
+        from kohort.spark_connector._options import SourceOptions
+        from kohort.spark_connector._schema import check_schema
+
+        check_schema(schema)
+        return KohortBatchReader(schema, SourceOptions.parse(dict(self.options), streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_environment()
+        from kohort.spark_connector._options import SourceOptions
+        from kohort.spark_connector._schema import check_schema
+        from kohort.spark_connector._stream import KohortStreamReader
+
+        check_schema(schema)
+        return KohortStreamReader(schema, SourceOptions.parse(dict(self.options), streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        _refuse_to_write()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        _refuse_to_write()
+
+
+def check_environment() -> None:
+    """ImportError unless pyspark is new enough and pyarrow is there."""
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < OLDEST:
+        raise ImportError(
+            f"the Spark connector needs pyspark 4.2 or newer, and this is {pyspark.__version__}: "
+            "older ones cannot bound a micro-batch or tell when it is finished"
+        )
+    try:
+        import pyarrow  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise ImportError(
+            "the Spark connector needs pyarrow on the driver and on every executor: "
+            "pip install 'kohort[spark]'"
+        ) from error
+
+
+def _refuse_to_write() -> NoReturn:
+    from kohort.spark_connector._errors import ReadOnlyError
+
+    raise ReadOnlyError(
+        'kohort reads and does not write: write with Spark\'s own .format("kafka"), or with a '
+        "producer in foreachPartition"
+    )

@@ -1,0 +1,77 @@
+"""``spark.readStream``: micro-batches whose offsets say all that a replay needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kohort.spark_connector._batch import read_partition, tasks
+from kohort.spark_connector._consumers import make_consumer
+from kohort.spark_connector._driver import StreamDriver
+from kohort.spark_connector._offsets import StreamOffset, nested
+from kohort.spark_connector._options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark makes one to run the query with, and others only to pickle them for the executors."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._driver: StreamDriver | None = None  # made by the first call that needs it
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_driver": None}
+
+    def _running(self) -> StreamDriver:
+        if self._driver is None:
+            consumer = make_consumer(self._options.properties, group=True)
+            self._driver = StreamDriver(consumer, self._options)
+        return self._driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        # Spark asks several times and does not keep the answer, so it has to be a constant.
+        return StreamOffset().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._running().prepare_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        at = StreamOffset.from_json(start)
+        found = self._running().next_offset(at, most)
+        # Spark takes any other text for new data.
+        return start if found is at else found.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return nested(self._driver.latest()) if self._driver is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return tasks(StreamOffset.from_json(end).ranges(), self._options)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._schema, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: latestOffset() has committed it, one batch earlier."""
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
