@@ -19,6 +19,8 @@ from kohort.testing import Cluster
 
 TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
+MEMBER_SECONDS = 12.0
+"""So long a member alone would work on all flights: time for the others to come and go."""
 PATIENCE = 120.0
 """Seconds without a new record after which the demo gives up."""
 
@@ -33,6 +35,7 @@ class Demo:
         self._told: queue.Queue[Told] = queue.Queue(maxsize=1_000)
         self._members: list[Member] = []
         self._started = time.monotonic()
+        self._pace = 1.0
 
     def run(self) -> int:
         """The exit status: 0 if everything came out as it must, else 1."""
@@ -86,13 +89,15 @@ class Demo:
     # -- reading ------------------------------------------------------------------------------
 
     def _start(self, cluster: Cluster, name: str) -> Member:
-        member = Member(name, [cluster.bootstrap_servers, TOPIC, GROUP], self._told)
+        arguments = [cluster.bootstrap_servers, TOPIC, GROUP, str(self._pace)]
+        member = Member(name, arguments, self._told)
         self._members.append(member)
         self._say(f"[{colour_of(name)}]{name}[/] starts, process {member.pid}")
         return member
 
     def _read(self, cluster: Cluster, ledger: Ledger) -> None:
         """Read until nothing is left; on the way one member joins, one leaves, one is killed."""
+        self._pace = max(1.0, ledger.total / MEMBER_SECONDS)
         first, second = self._start(cluster, "member-a"), self._start(cluster, "member-b")
         third: Member | None = None
         latest = time.monotonic()

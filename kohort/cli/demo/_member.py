@@ -45,8 +45,8 @@ class TellingListener(ConsumerRebalanceListener):
         self._tell("lost", lost)
 
 
-def main(bootstrap_servers: str, topic: str, group: str, name: str) -> None:
-    """Read and commit until told to leave."""
+def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
+    """Read and commit until told to leave; work on ``pace`` records a second at most."""
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
@@ -64,7 +64,7 @@ def main(bootstrap_servers: str, topic: str, group: str, name: str) -> None:
         enable_auto_commit=False,
         session_timeout_ms=6_000,
         heartbeat_interval_ms=300,
-        max_poll_records=2_000,
+        max_poll_records=max(1, min(2_000, int(float(pace) / 10))),
     ) as consumer:
         consumer.subscribe([topic], listener=TellingListener(consumer))
         while not leaving.is_set():
@@ -78,6 +78,7 @@ def main(bootstrap_servers: str, topic: str, group: str, name: str) -> None:
                     )
             if told:
                 tell(event="read", records=told)
+                leaving.wait(len(told) / float(pace))  # the work that a real member would do
                 consumer.commit()
     tell(event="left")
 

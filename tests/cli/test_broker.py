@@ -1,0 +1,89 @@
+"""``kohort broker`` as a person runs it: from a shell, until it is interrupted."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kohort import KafkaConsumer
+from kohort.cli import main
+from tests.support.net import free_ports
+
+
+class Broker:
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kohort", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.banner = self.process.stdout.readline()
+
+    def stop(self, by: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(by)
+        status = self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[Broker]]:
+    started: list[Broker] = []
+    yield started
+    for broker in started:
+        if broker.process.poll() is None:
+            broker.process.kill()
+            broker.process.wait()
+        if broker.process.stdout is not None:
+            broker.process.stdout.close()
+
+
+def test_it_serves_the_topics_it_was_given_on_its_port(brokers: list[Broker]) -> None:
+    port = free_ports(3)[0]
+    brokers.append(Broker("--port", str(port), "--brokers", "3", "--topic", "orders:6"))
+    assert str(port) in brokers[0].banner
+    with KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}") as consumer:
+        assert consumer.partitions_for_topic("orders") == set(range(6))
+        assert consumer.topics() == {"orders"}
+
+
+def test_it_makes_topics_on_first_use_with_the_default_partitions(brokers: list[Broker]) -> None:
+    brokers.append(Broker("--port", "0", "--default-partitions", "2"))
+    address = re.search(r"[\w.]+:\d+", brokers[0].banner)
+    assert address is not None
+    with KafkaConsumer("fresh", bootstrap_servers=address[0]) as consumer:
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=100)
+        assert consumer.partitions_for_topic("fresh") == {0, 1}
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_it_is_interrupted(brokers: list[Broker], by: signal.Signals) -> None:
+    brokers.append(Broker("--port", "0"))
+    assert brokers[0].stop(by) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--brokers", "0"], "not a whole number above 0"),
+        (["--port", "70000"], "not a port"),
+        (["--topic", ":3"], "a topic needs a name"),
+        (["--topic", "orders:none"], "not a whole number above 0"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_words(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", *arguments])
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
