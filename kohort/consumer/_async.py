@@ -381,7 +381,7 @@ class AsyncKafkaConsumer(ConsumerBase):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after timestamps (ms since the epoch); None where there is none."""
+        """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         self._check_started()
         return await self._engine.offsets_at(_arguments.timestamps(timestamps), None)
 

@@ -159,7 +159,7 @@ class ConsumerBase:
     # -- what is known ------------------------------------------------------------------------
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset behind the last record, as of the last fetch; None before. NotAssignedError."""
+        """The offset behind the last record by the last fetch; None before. NotAssignedError."""
         return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -173,7 +173,7 @@ class ConsumerBase:
         )
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
-        """Figures by group and name; None when ``metrics_enabled=False``. ``raw`` changes nothing."""
+        """Figures by group and name; None if ``metrics_enabled=False``. ``raw`` changes nothing."""
         return collect(self._engine) if self._config.metrics_enabled else None
 
     # -- offsets to commit --------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
-from kohort.transport import ClusterClient, Connect
 
 from kohort.config import ConsumerConfig
 from kohort.consumer._host import Host
@@ -23,6 +22,7 @@ from kohort.coordinator_client import CoordinatorClient, resolve_assignors
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
+from kohort.transport import ClusterClient, Connect
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")

@@ -275,7 +275,7 @@ class KafkaConsumer(ConsumerBase):
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after timestamps (ms since the epoch); None where there is none."""
+        """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         wanted = _arguments.timestamps(timestamps)
         timeout = self._timeout(timeout_ms)
         return self._call(lambda: self._engine.offsets_at(wanted, timeout))

@@ -1,1 +1,1 @@
-"""``kohort demo``: a year of flights through a consumer group, and the proof that none is missing."""
+"""``kohort demo``: a year of flights through a consumer group, and proof that none is missing."""
