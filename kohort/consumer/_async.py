@@ -49,6 +49,8 @@ class AsyncKafkaConsumer(ConsumerBase):
     calls getmany(), getone(), iteration, start() or stop(). Cancelling any of these loses nothing.
     """
 
+    _asynchronous = True
+
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
 
@@ -153,6 +155,7 @@ class AsyncKafkaConsumer(ConsumerBase):
             self._signal.notify()
             await root.stop()
             self._performer.abandon()
+            self._close_deserializers()
         if error is not None:
             raise error
 

@@ -13,6 +13,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._engine import Engine
 from kohort.consumer._handout import Handout
 from kohort.consumer._metrics import collect
+from kohort.coordinator_client import GroupSnapshot, MemberState
 from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,
@@ -29,6 +30,7 @@ CLOSE_TIMEOUT = 5.0
 class ConsumerBase:
     """The plain methods of a consumer. They may be called before it has started."""
 
+    _asynchronous = False
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
@@ -100,7 +102,7 @@ class ConsumerBase:
     def _subscribe(self, topics: Iterable[str], pattern: object, listener: Any) -> None:
         self._check_usable()
         if listener is not None:
-            check_listener(listener)
+            check_listener(listener, asynchronous=self._asynchronous)
         if pattern is not None and topics:
             raise IllegalStateError("subscribe() takes topics or a pattern, not both")
         subscription = self._engine.subscription
@@ -169,7 +171,11 @@ class ConsumerBase:
             return ConsumerGroupMetadata()
         now = self._engine.coordinator.generation()
         return ConsumerGroupMetadata(
-            group.group_id, now.generation_id, now.member_id, group.group_instance_id, now.state
+            group.group_id,
+            now.generation_id,
+            now.member_id,
+            group.group_instance_id,
+            _group_state(now),
         )
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
@@ -190,6 +196,19 @@ class ConsumerBase:
     def _require_group(self) -> None:
         if self._engine.coordinator is None:
             raise IllegalStateError("this needs a group: give the consumer a group_id")
+
+    def _close_deserializers(self) -> None:
+        for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
+            close = getattr(deserializer, "close", None)
+            if callable(close):
+                close()
+
+
+def _group_state(group: GroupSnapshot) -> str:
+    """The membership in the words of kafka-python."""
+    if group.state == MemberState.STABLE.value:
+        return "<stable>"
+    return "<unjoined>" if group.generation_id < 0 else "<rebalancing>"
 
 
 Pattern = str | re.Pattern[str]

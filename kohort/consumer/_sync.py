@@ -390,10 +390,7 @@ class KafkaConsumer(ConsumerBase):
             if thread is not None:
                 thread.stop(max(0.2, deadline - time.monotonic()))
             self._performer.abandon()
-            for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
-                close = getattr(deserializer, "close", None)
-                if callable(close):
-                    close()
+            self._close_deserializers()
         if error is not None:
             raise error
 
