@@ -50,8 +50,6 @@ class PartitionState:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
-    preferred_replica: int | None = None
-    """The broker to fetch from instead of the leader (KIP-392)."""
     fetched_at: float | None = None
     """When the latest fetch was answered, by the core's clock."""
     last_error: KafkaError | None = None
@@ -80,8 +78,6 @@ class FetchTarget(NamedTuple):
     topic_partition: TopicPartition
     epoch: int
     offset: int
-    last_fetched_epoch: int
-    preferred_replica: int | None
 
 
 class PendingReset(NamedTuple):

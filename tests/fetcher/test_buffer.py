@@ -9,6 +9,7 @@ import pytest
 
 from kohort.errors import (
     CorruptBatchError,
+    DataError,
     KafkaError,
     OffsetOutOfRangeError,
     RecordDeserializationError,
@@ -235,7 +236,7 @@ class TestPoison:
     """In place of F1 (spins for ever) and F4 (drops what was drained) of other clients."""
 
     def test_records_drained_from_other_partitions_are_not_lost(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         """Silent data loss elsewhere: partition 0's position was moved, its records dropped."""
         bench = Bench(T0, T1)
@@ -247,7 +248,7 @@ class TestPoison:
         assert (bench.position(T0), bench.position(T1)) == (10, 2)
 
     def test_the_error_stands_and_every_drain_ends(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         """An endless loop elsewhere: every drain here ends, with the same error, moving nothing."""
         bench = Bench(T0)
@@ -263,7 +264,7 @@ class TestPoison:
         assert bench.with_room() == set()
 
     def test_other_partitions_are_delivered_between_two_raises(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0, T1)
         spoil(bench, T1)
@@ -275,14 +276,14 @@ class TestPoison:
             assert bench.drain() == {T0: [offset, offset + 1]}
 
     def test_seeking_past_it_goes_on(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0)
         spoil(bench, T0)
         bench.drain()
         with pytest.raises(error) as raised:
             bench.drain()
-        assert raised.value.topic_partition == T0  # type: ignore[attr-defined]
+        assert raised.value.topic_partition == T0
         bench.subscription.seek(T0, 4)
         assert bench.drain() == {}
         bench.put(T0, 4, batch(4, 2))
@@ -290,7 +291,7 @@ class TestPoison:
         assert bench.drain() == {}
 
     def test_a_pause_silences_it_and_a_resume_brings_it_back(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0, T1)
         bench.put(T1, 0, batch(0, 1))
@@ -304,7 +305,7 @@ class TestPoison:
             bench.drain()
 
     def test_who_can_still_wait_is_told_once_and_then_at_the_end_of_the_wait(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0, T1)
         spoil(bench, T0)
@@ -317,7 +318,7 @@ class TestPoison:
             bench.drain(repeat_errors=True)
 
     def test_two_spoilt_partitions_are_told_in_turn(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0, T1)
         spoil(bench, T0)
@@ -327,11 +328,11 @@ class TestPoison:
         for _ in range(4):
             with pytest.raises(error) as raised:
                 bench.drain()
-            told.append(raised.value.topic_partition)  # type: ignore[attr-defined]
+            told.append(raised.value.topic_partition)
         assert told == [T0, T1, T0, T1]
 
     def test_the_traceback_does_not_grow_with_each_raise(
-        self, spoil: Callable[[Bench, TopicPartition], None], error: type[KafkaError]
+        self, spoil: Callable[[Bench, TopicPartition], None], error: type[DataError]
     ) -> None:
         bench = Bench(T0)
         spoil(bench, T0)

@@ -25,7 +25,18 @@ from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import Leader
 from kohort.types import TopicPartition
 from tests.fetcher.fake import FakeCluster, consuming
-from tests.fetcher.making import T0, T1, T2, Compression, batch, broken, compacted, owning
+from tests.fetcher.making import (
+    T0,
+    T1,
+    T2,
+    Compression,
+    ControlType,
+    batch,
+    broken,
+    compacted,
+    marker,
+    owning,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -155,6 +166,28 @@ class TestFetching:
                 await anyio.lowlevel.checkpoint()
             consumer.seek(T0, 35)
             assert await consumer.read(5) == {T0: [35, 36, 37, 38, 39]}
+
+    async def test_aborted_transactions_are_left_out_and_the_stable_end_is_known(self) -> None:
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        transaction = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
+        log.append(2, batch(0, 2, **transaction))
+        log.append(3, marker(2, ControlType.ABORT, 9))
+        log.append(5, batch(3, 2, **transaction))
+        log.stable = 5
+
+        def with_aborted(node: int, request: Any) -> Any:
+            response, _ = cluster.answer(node, request)
+            aborted = FetchResponse.AbortedTransaction(producer_id=9, first_offset=0)
+            response.responses[0].partitions[0].aborted_transactions = [aborted]
+            return response
+
+        cluster.scripts.append(with_aborted)
+        options = {"isolation_level": "read_committed"}
+        async with consuming(cluster, owning(T0), **options) as consumer:
+            assert await consumer.poll() == {T0: [3, 4]}
+            state = consumer.subscription.snapshot().partitions[T0]
+        assert (state.position, state.last_stable_offset, state.log_start_offset) == (5, 5, 0)
 
     async def test_metrics_count(self) -> None:
         cluster = FakeCluster()
