@@ -12,7 +12,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._backoff import Backoff
 from kohort.coordinator_client._cluster import Cluster, Metadata, known_topics
 from kohort.coordinator_client._commands import (
     Cancel,
@@ -45,6 +44,7 @@ from kohort.coordinator_client.assignors import (
     common_protocol,
 )
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
+from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class CoordinatorClient:
             raise ValueError("a CoordinatorClient needs a group_id")
         rng = rng or random.Random()
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
-        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+        backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._cluster = cluster
         self._config = config
         self._host = host
@@ -179,12 +179,14 @@ class CoordinatorClient:
         if not self._watched:
             return
         metadata = metadata or self._cluster.metadata
-        found = dict(self._last_known.partitions)
-        for topic in self._watched:
-            if topic in metadata.topics:
-                found.pop(topic, None)
-                found.update(known_topics(metadata, [topic]).partitions)
-        self._last_known = ClusterTopics(found)
+        before = self._last_known
+        told = self._watched & metadata.topics.keys()
+        now = known_topics(metadata, told, racks=bool(before.racks))
+        old_counts = {name: n for name, n in before.partitions.items() if name not in told}
+        old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in told}
+        self._last_known = ClusterTopics(
+            {**old_counts, **now.partitions}, {**old_racks, **now.racks}
+        )
         self._feed(TopicsChanged(self._last_known))
 
     async def commit(

@@ -7,25 +7,41 @@ from typing import Protocol, TypeVar
 
 from kohort.coordinator_client.assignors import ClusterTopics
 from kohort.protocol import ZERO_UUID, Request, Response
+from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
+
+
+class Partition(Protocol):
+    """A partition of the metadata."""
+
+    @property
+    def replicas(self) -> Collection[int]: ...
 
 
 class Topic(Protocol):
     """A topic of the metadata."""
 
     @property
-    def error(self) -> int: ...
-    @property
     def topic_id(self) -> bytes: ...
+    @property
+    def partitions(self) -> Mapping[int, Partition]: ...
+
+
+class Broker(Protocol):
+    """A broker of the metadata."""
+
+    @property
+    def rack(self) -> str | None: ...
 
 
 class Metadata(Protocol):
-    """A snapshot of the topics."""
+    """A snapshot of the cluster."""
 
     @property
+    def brokers(self) -> Mapping[int, Broker]: ...
+    @property
     def topics(self) -> Mapping[str, Topic]: ...
-    def partitions_for(self, topic: str, /) -> Collection[int]: ...
 
 
 class Cluster(Protocol):
@@ -50,10 +66,26 @@ class Cluster(Protocol):
     def request_refresh(self) -> None: ...
 
 
-def known_topics(metadata: Metadata, names: Iterable[str]) -> ClusterTopics:
-    """What the metadata knows of these topics; those without partitions are left out."""
-    counts = {name: len(metadata.partitions_for(name)) for name in names}
-    return ClusterTopics({name: count for name, count in counts.items() if count})
+def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> ClusterTopics:
+    """What the metadata knows of these topics; those without partitions are left out.
+
+    ``racks``: with the racks of the replicas, as far as they are known.
+    """
+    found = {name: metadata.topics[name].partitions for name in names if name in metadata.topics}
+    counts = {name: len(partitions) for name, partitions in found.items() if partitions}
+    if not racks:
+        return ClusterTopics(counts)
+    rack_of = {node: broker.rack for node, broker in metadata.brokers.items()}
+    return ClusterTopics(
+        counts,
+        {
+            TopicPartition(name, number): frozenset(
+                rack for node in partition.replicas if (rack := rack_of.get(node))
+            )
+            for name, partitions in found.items()
+            for number, partition in partitions.items()
+        },
+    )
 
 
 def topic_ids(metadata: Metadata, names: Iterable[str]) -> dict[str, bytes] | None:

@@ -19,10 +19,11 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._text import describe, escaped
+from kohort.coordinator_client._text import describe
 from kohort.errors import FencedInstanceIdError, GroupError, KafkaError, error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse
+from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)

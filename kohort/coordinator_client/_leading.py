@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.coordinator_client._text import describe, escaped
+from kohort.coordinator_client._text import describe
 from kohort.coordinator_client.assignors import (
     Assignments,
     ClusterTopics,
@@ -12,6 +12,7 @@ from kohort.coordinator_client.assignors import (
     Subscription,
 )
 from kohort.errors import AssignorError
+from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 SELF_CHECKING = frozenset({"cooperative-sticky"})

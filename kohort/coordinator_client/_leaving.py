@@ -11,10 +11,10 @@ from kohort.coordinator_client._events import LeaveRequested
 from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._syncing import Syncing
-from kohort.coordinator_client._text import escaped
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import LeaveGroupResponse
+from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
 

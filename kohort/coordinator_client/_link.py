@@ -11,9 +11,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from kohort.coordinator_client._answers import Action, action_for, failure
-from kohort.coordinator_client._backoff import Backoff
 from kohort.coordinator_client._cluster import Cluster
-from kohort.coordinator_client._text import escaped
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -25,6 +23,7 @@ from kohort.errors import (
 )
 from kohort.protocol import ApiKey, Request, Response
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from kohort.transport import Backoff, escaped
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,8 @@ PURPOSE = "coordinator"
 """The connection for heartbeats, offsets and leaving."""
 JOIN_PURPOSE = "coordinator-join"
 """The connection for JoinGroup and SyncGroup. The coordinator parks these until the other members
-are there, and whatever is behind them on their connection waits as long."""
+are there, and whatever is behind them on their connection waits as long. So one that is given up
+unanswered leaves its connection behind, too: the next goes over another, with a number."""
 
 _GROUP = 0
 _NO_NODE = -1
@@ -60,6 +60,7 @@ class CoordinatorLink:
         self._backoff = backoff
         self._rng = rng
         self._finding = anyio.Lock()
+        self._left_behind = 0
         self.node: int | None = None
         """The coordinator, as far as is known."""
 
@@ -72,16 +73,22 @@ class CoordinatorLink:
         )
         self.node = None
 
-    async def request(
-        self, forms: Sequence[Form[R]], *, purpose: str = PURPOSE, timeout: float
-    ) -> R:
+    async def request(self, forms: Sequence[Form[R]], *, timeout: float, parked: bool = False) -> R:
         """Ask the coordinator, found first if need be, for an answer within ``timeout`` seconds.
 
-        Finding it may take as long as it takes. A transport error or a timeout makes it unknown.
+        ``parked``: the answer may wait for other members. Finding the coordinator may take as long
+        as it takes. A transport error or a timeout makes it unknown.
         """
         node = await self.find()
+        purpose = PURPOSE
+        if parked:
+            purpose = f"{JOIN_PURPOSE}-{self._left_behind}" if self._left_behind else JOIN_PURPOSE
         try:
             return await self._ask(forms, node, purpose, timeout)
+        except anyio.get_cancelled_exc_class():
+            if parked:
+                self._left_behind += 1
+            raise
         except MessageEncodeError:
             raise
         except (TransportError, KafkaTimeoutError) as error:
@@ -101,8 +108,8 @@ class CoordinatorLink:
                     problem = str(error)
                 if problem:
                     logger.debug("[%s] no coordinator yet: %s", self._group_id, problem)
-                    await anyio.sleep(self._backoff.pause(attempt, self._rng))
                     attempt += 1
+                    await anyio.sleep(self._backoff.delay(attempt, self._rng))
             return self.node
 
     async def _find_once(self) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from kohort.coordinator_client._backoff import Backoff
 from kohort.coordinator_client._commands import Cancel, Command
 from kohort.coordinator_client._state import MemberState, StateCell
+from kohort.transport import Backoff
 from kohort.types import TopicPartition
 
 NO_GENERATION = -1
@@ -32,7 +32,7 @@ class MemberSettings:
     heartbeat_interval: float = 3.0
     session_timeout: float = 45.0
     max_poll_interval: float = 300.0
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff
 
 
 class Role(Enum):
@@ -144,4 +144,4 @@ class Member:
 
     def backoff(self, attempt: int) -> float:
         """Seconds to wait before a retry; ``attempt`` counts from 0."""
-        return self.settings.backoff.pause(attempt, self._rng)
+        return self.settings.backoff.delay(attempt + 1, self._rng)

@@ -10,7 +10,6 @@ import anyio
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client._answers import Action, action_for, failure
-from kohort.coordinator_client._backoff import Backoff
 from kohort.coordinator_client._cluster import Cluster, topic_ids
 from kohort.coordinator_client._events import CommitRefused, Event
 from kohort.coordinator_client._link import CoordinatorLink
@@ -35,6 +34,7 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import ApiKey
+from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -268,6 +268,6 @@ class OffsetManager:
                         problem, cause = str(error), error
                     if not problem:
                         return
-                    await anyio.sleep(self._backoff.pause(attempt, self._rng))
                     attempt += 1
+                    await anyio.sleep(self._backoff.delay(attempt, self._rng))
         raise KafkaTimeoutError(f"{what} was not done within {timeout} s: {problem}") from cause

@@ -30,7 +30,7 @@ from kohort.coordinator_client._events import (
 )
 from kohort.coordinator_client._host import GroupHost
 from kohort.coordinator_client._leading import check_deal
-from kohort.coordinator_client._link import JOIN_PURPOSE, CoordinatorLink
+from kohort.coordinator_client._link import CoordinatorLink
 from kohort.coordinator_client.assignors import PartitionAssignor
 from kohort.errors import AssignorError
 from kohort.protocol.messages import JoinGroupResponse
@@ -72,7 +72,7 @@ class Steps:
                 return Answered(token, await self._join(command, patience))
             case SyncGroup(token):
                 forms = _requests.sync(config, command)
-                synced = await self._link.request(forms, purpose=JOIN_PURPOSE, timeout=patience)
+                synced = await self._link.request(forms, timeout=patience, parked=True)
                 return Answered(token, synced)
             case Heartbeat(token):
                 beat = await self._link.request(
@@ -110,14 +110,15 @@ class Steps:
                 user_data = await self._host.call_assignor(ask)
             offers[name] = _requests.subscription(command, user_data, self._rack)
         forms = _requests.join(self._config, command, offers)
-        return await self._link.request(forms, purpose=JOIN_PURPOSE, timeout=patience)
+        return await self._link.request(forms, timeout=patience, parked=True)
 
     async def _deal(self, command: MakeAssignment) -> AssignmentMade:
         """The leader's duty. Topics that are not known yet are asked for first."""
         names = frozenset(topic for said in command.members.values() for topic in said.topics)
-        topics = known_topics(self._cluster.metadata, names)
+        racks = any(said.rack for said in command.members.values())
+        topics = known_topics(self._cluster.metadata, names, racks=racks)
         if len(topics.partitions) < len(names):
-            topics = known_topics(await self._cluster.fetch_topics(names), names)
+            topics = known_topics(await self._cluster.fetch_topics(names), names, racks=racks)
         assignor = self._assignors[command.protocol]
         try:
             dealt = await self._host.assign(assignor, topics, command.members)

@@ -23,11 +23,12 @@ from kohort.coordinator_client._events import AssignmentMade
 from kohort.coordinator_client._joining import Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._text import describe, escaped
+from kohort.coordinator_client._text import describe
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription
 from kohort.errors import ErrorCode, InconsistentGroupProtocolError, MessageDecodeError, error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
+from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)

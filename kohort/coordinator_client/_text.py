@@ -1,17 +1,13 @@
-"""Partitions and names in words, safe to log: what comes from others is escaped."""
+"""Partitions in words, safe to log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 _MANY = 20
-
-
-def escaped(text: str) -> str:
-    """Without control characters, so that a name cannot forge a line of the log."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def describe(partitions: Iterable[TopicPartition]) -> str:

@@ -11,6 +11,7 @@ from kohort.coordinator_client._commands import (
     CallAssigned,
     CallLost,
     CallRevoked,
+    Cancel,
     Command,
     Heartbeat,
     JoinGroup,
@@ -41,6 +42,7 @@ from kohort.protocol.messages import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
+from kohort.transport import Backoff
 from kohort.types import TopicPartition
 
 C = TypeVar("C", bound=Command)
@@ -51,7 +53,12 @@ def parts(*numbers: int, topic: str = "t") -> frozenset[TopicPartition]:
 
 
 def settings(**changes: Any) -> MemberSettings:
-    values: dict[str, Any] = {"group_id": "g", "protocols": ("range", "roundrobin"), **changes}
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "protocols": ("range", "roundrobin"),
+        "backoff": Backoff(0.1, 1.0),
+        **changes,
+    }
     return MemberSettings(**values)
 
 
@@ -63,7 +70,7 @@ class Script:
         self.machine = ClassicMembership(self.settings, random.Random(1))
         self.now = 1000.0
         self.commands: list[Command] = []
-        self.polling = True
+        self.cancelled: list[int] = []
         self.last_poll = self.now
 
     def at(self, state: MemberState) -> bool:
@@ -71,7 +78,16 @@ class Script:
 
     def feed(self, event: Event) -> list[Command]:
         new = self.machine.handle(event, self.now)
-        self.commands += new
+        for command in new:
+            if isinstance(command, Cancel):
+                self.cancelled.append(command.token)
+                self.commands = [
+                    other
+                    for other in self.commands
+                    if getattr(other, "token", None) != command.token
+                ]
+            else:
+                self.commands.append(command)
         return new
 
     def take(self, kind: type[C]) -> C:

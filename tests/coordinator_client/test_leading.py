@@ -1,0 +1,63 @@
+"""The check of what an assignor dealt, for cooperative ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pytest
+
+from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client.assignors import (
+    Assignments,
+    ClusterTopics,
+    PartitionAssignor,
+    Subscription,
+)
+from kohort.errors import AssignorError
+from kohort.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+CLUSTER = ClusterTopics({"t": 2})
+
+
+class Named(PartitionAssignor):
+    name: ClassVar[str] = "named"
+
+    def assign(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> Assignments:
+        return {}
+
+
+class Sticky(Named):
+    name: ClassVar[str] = "cooperative-sticky"
+
+
+def _owners(generation_of_b: int = 3) -> dict[str, Subscription]:
+    return {
+        "a": Subscription(("t",), owned=(T0, T1), generation=3),
+        "b": Subscription(("t",), generation=generation_of_b),
+    }
+
+
+def test_members_that_the_assignor_left_out_get_nothing() -> None:
+    deal = check_deal(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
+    assert deal == {"a": (T0,), "b": ()}
+
+
+def test_pairs_are_as_good_as_topic_partitions() -> None:
+    deal = check_deal(Named(), CLUSTER, _owners(), {"a": [("t", 0)]}, cooperative=False)  # type: ignore[list-item]  # what user code may return
+    assert deal["a"] == (T0,)
+
+
+def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:
+    with pytest.raises(AssignorError, match="from a to b at once"):
+        check_deal(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
+    check_deal(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=False)
+    check_deal(Sticky(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
+
+
+def test_what_a_member_owned_in_an_earlier_generation_is_not_its_own_any_more() -> None:
+    members = _owners(generation_of_b=4)
+    check_deal(Named(), CLUSTER, members, {"a": [T0], "b": [T1]}, cooperative=True)

@@ -1,0 +1,189 @@
+"""The machine on its way out, from every state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kohort.coordinator_client._commands import (
+    CallAssigned,
+    CallLost,
+    CallRevoked,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+)
+from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.assignors import Subscription
+from kohort.errors import KafkaConnectionError
+from kohort.protocol.messages import LeaveGroupResponse
+from tests.coordinator_client.scripts import Script, parts
+
+
+def _join_pending(script: Script) -> None:
+    script.to_stable()
+    script.beat(27)
+
+
+def _revoking(script: Script) -> None:
+    _join_pending(script)
+    script.poll()
+
+
+def _assigning(script: Script) -> None:
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+
+
+def _adopting(script: Script) -> None:
+    script.to_reconciling()
+    script.poll()
+
+
+def _failed(script: Script) -> None:
+    script.to_joining()
+    script.join_answer(30)
+
+
+STATES: dict[str, Callable[[Script], None]] = {
+    "first join pending": Script.subscribe,
+    "join pending": _join_pending,
+    "revoking": _revoking,
+    "joining": Script.to_joining,
+    "assigning": _assigning,
+    "syncing": Script.to_syncing,
+    "reconciling": Script.to_reconciling,
+    "adopting": _adopting,
+    "stable": Script.to_stable,
+    "failed": _failed,
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_leaving_ends_from_every_state_and_gives_everything_up(state: str) -> None:
+    script = Script()
+    STATES[state](script)
+    known = script.machine.member_id
+    script.leave()
+    if script.has(CallAssigned):
+        script.called_back(CallAssigned)
+    while script.has(CallRevoked):
+        script.called_back(CallRevoked)
+    if known:
+        leave = script.take(LeaveGroup)
+        assert leave.member_id == known
+        script.answer(leave, LeaveGroupResponse())
+    assert script.at(MemberState.UNSUBSCRIBED)
+    machine = script.machine
+    assert (machine.owned, machine.member_id, machine.generation) == (frozenset(), "", -1)
+    assert not machine.outstanding
+    assert machine.next_deadline() is None
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_leaving_and_subscribing_again_joins_anew(state: str) -> None:
+    script = Script()
+    STATES[state](script)
+    script.leave()
+    script.subscribe("u")
+    if script.has(CallAssigned):
+        script.called_back(CallAssigned)
+    while script.has(CallRevoked):
+        script.called_back(CallRevoked)
+    if script.has(LeaveGroup):
+        script.leave_answer()
+    assert script.at(MemberState.JOIN_PENDING)
+    script.poll()
+    join = script.take(JoinGroup)
+    assert (join.topics, join.member_id) == (frozenset({"u"}), "")
+
+
+def test_revoked_is_called_on_leaving_and_heartbeats_go_on_in_it() -> None:
+    script = Script()
+    script.to_stable()
+    script.leave()
+    script.beat()
+    assert script.machine.owned == parts(0, 1), "the callback may commit"
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    script.leave_answer()
+    script.wait(10)
+    assert not script.has(Heartbeat)
+
+
+def test_lost_is_called_on_leaving_when_the_generation_is_gone() -> None:
+    script = Script()
+    script.to_stable()
+    script.beat(25)
+    script.leave()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_a_static_member_goes_silently() -> None:
+    script = Script(static=True)
+    script.to_stable()
+    script.leave(leave_group=False)
+    script.called_back(CallRevoked)
+    assert not script.has(LeaveGroup)
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_a_silent_coordinator_does_not_hold_up_the_leaving() -> None:
+    script = Script()
+    script.to_stable()
+    script.leave(timeout=2.0)
+    script.called_back(CallRevoked)
+    sent = script.take(LeaveGroup)
+    script.wait(2.1)
+    assert sent.token in script.cancelled
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_leaving_is_tried_again_until_its_time_is_over() -> None:
+    script = Script()
+    script.to_stable()
+    script.leave(timeout=2.0)
+    script.called_back(CallRevoked)
+    tries = 0
+    end = script.now + 3
+    while script.now < end:
+        if script.has(LeaveGroup):
+            script.refuse(LeaveGroup, KafkaConnectionError("gone"))
+            tries += 1
+        script.wait(0.05)
+    assert 3 <= tries <= 10
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_callbacks_that_took_all_the_time_leave_a_moment_for_leaving() -> None:
+    script = Script()
+    script.to_stable()
+    script.leave(timeout=1.0)
+    script.wait(4)
+    assert script.at(MemberState.LEAVING)
+    script.called_back(CallRevoked)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_leaving_twice_is_leaving_once() -> None:
+    script = Script()
+    script.to_stable()
+    script.leave()
+    script.leave()
+    script.called_back(CallRevoked)
+    script.leave_answer()
+    script.leave()
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert not script.has(CallRevoked)
+
+
+def test_a_parked_join_is_given_up_when_leaving() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(79, member_id="given")
+    parked = script.take(JoinGroup)
+    script.leave()
+    assert parked.token in script.cancelled
+    assert script.take(LeaveGroup).member_id == "given"

@@ -1,0 +1,151 @@
+"""The machine and time: heartbeats, the session, the poll interval."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.coordinator_client._commands import (
+    AwaitPoll,
+    CallAssigned,
+    CallLost,
+    CallRevoked,
+    DropCoordinator,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+)
+from kohort.coordinator_client._state import MemberState
+from kohort.errors import KafkaConnectionError
+from tests.coordinator_client.scripts import Script, parts
+
+
+def test_one_heartbeat_an_interval_and_one_in_flight() -> None:
+    script = Script()
+    script.to_stable()
+    start = script.now
+    for count in range(1, 6):
+        script.beat()
+        assert script.now == start + 3 * count
+    script.wait(10)
+    assert sum(isinstance(command, Heartbeat) for command in script.commands) == 1
+
+
+def test_a_lost_heartbeat_leaves_time_for_another_within_the_session() -> None:
+    script = Script(session_timeout=6.0, heartbeat_interval=2.0)
+    script.to_stable()
+    script.wait(2)
+    assert script.take(Heartbeat).timeout == 4.0
+
+
+def test_a_session_without_an_answer_costs_the_coordinator_but_not_the_partitions() -> None:
+    script = Script()
+    script.to_stable()
+    script.wait(3)
+    silent = script.take(Heartbeat)
+    script.wait(45)
+    assert silent.token in script.cancelled
+    assert "45.0 s" in script.take(DropCoordinator).reason
+    assert script.at(MemberState.STABLE)
+    assert script.machine.owned == parts(0, 1)
+    assert script.take(Heartbeat).generation == 1, "the new coordinator is asked at once"
+
+
+def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answered() -> None:
+    script = Script(session_timeout=10.0)
+    script.to_stable()
+    script.wait(3)
+    sent = script.now
+    script.wait(2)
+    script.heartbeat_answer()
+    assert script.machine.heartbeats.session_end == sent + 10
+
+
+def test_heartbeats_that_fail_are_repeated_with_growing_pauses() -> None:
+    script = Script()
+    script.to_stable()
+    script.wait(3)
+    times = []
+    for _ in range(6):
+        script.refuse(Heartbeat, KafkaConnectionError("gone"))
+        before = script.now
+        while not script.has(Heartbeat):
+            script.wait(0.01)
+        times.append(script.now - before)
+    assert times[:4] == sorted(times[:4])
+    assert 0.07 <= times[0] <= 0.13
+    assert times[-1] <= 1.3
+
+
+def test_a_coordinator_that_falls_silent_while_joining_is_given_up() -> None:
+    script = Script(cooperative=True)
+    script.to_stable()
+    script.beat(27)
+    script.poll()
+    join = script.take(JoinGroup)
+    script.wait(60)
+    assert script.has(DropCoordinator)
+    assert join.token in script.cancelled
+    assert script.take(JoinGroup).member_id == "me"
+
+
+def test_a_caller_that_does_not_poll_makes_the_member_leave(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script(max_poll_interval=10.0)
+    script.to_stable()
+    script.last_poll = script.now
+    for _ in range(3):
+        script.wait(3, polled=False)
+        script.heartbeat_answer()
+    assert script.at(MemberState.STABLE)
+    script.wait(1.5, polled=False)
+    assert "poll() was not called" in script.take(LeaveGroup).reason
+    assert "max_poll_interval_ms (10000)" in caplog.text
+    assert script.at(MemberState.JOIN_PENDING)
+    assert script.machine.owned == parts(0, 1), "lost at the next poll"
+    assert script.machine.next_deadline() is None
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert script.take(JoinGroup).member_id == ""
+
+
+def test_a_static_member_that_does_not_poll_keeps_its_place() -> None:
+    script = Script(max_poll_interval=10.0, static=True)
+    script.to_stable()
+    script.wait(11, polled=False)
+    assert not script.has(LeaveGroup)
+    assert script.at(MemberState.JOIN_PENDING)
+
+
+def test_a_caller_inside_poll_is_never_late() -> None:
+    script = Script(max_poll_interval=10.0)
+    script.to_stable()
+    for _ in range(20):
+        script.beat()
+    assert script.at(MemberState.STABLE)
+
+
+@pytest.mark.parametrize("state", ["joining", "syncing", "reconciling"])
+def test_a_caller_that_leaves_poll_for_good_does_not_hold_up_a_rebalance(state: str) -> None:
+    script = Script(max_poll_interval=10.0)
+    getattr(script, f"to_{state}")()
+    script.machine.member_id = "me"
+    script.wait(11, polled=False)
+    assert script.take(LeaveGroup).member_id == "me"
+    assert script.at(MemberState.JOIN_PENDING)
+    assert script.has(AwaitPoll)
+    assert not script.has(CallAssigned)
+    script.poll()
+    assert script.has(JoinGroup)
+
+
+def test_a_callback_that_takes_longer_than_the_poll_interval_costs_the_membership() -> None:
+    script = Script(max_poll_interval=10.0)
+    script.to_stable()
+    script.beat(27)
+    script.poll()
+    assert script.at(MemberState.REVOKING)
+    script.wait(11, polled=False)
+    assert script.has(LeaveGroup)
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    assert script.take(JoinGroup).member_id == ""
