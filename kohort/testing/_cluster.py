@@ -102,9 +102,9 @@ class Cluster:
 
     async def _serve(self, started: Callable[[], None]) -> None:
         core = self._core = ClusterCore(self._config, self._changed)
-        async with anyio.create_task_group() as group:
-            await group.start(core.run)
-            started()
+        core.listen()
+        started()
+        await core.run()
 
     def __enter__(self) -> Cluster:
         self.start()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import itertools
 import random
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import anyio
-from anyio.abc import TaskStatus
 
 from kohort.protocol import Buffer
 from kohort.records import NewRecord, RecordBatch, encode_batch
@@ -18,7 +19,7 @@ from kohort.testing._broker import Broker, Node
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._hashes import coordinator_partition
-from kohort.testing._server import serve_broker
+from kohort.testing._server import listen, serve_broker
 from kohort.testing._topics import CONSUMER_OFFSETS, Partition, Topic, Topics
 from kohort.testing.groups import (
     PARTITIONS,
@@ -45,6 +46,7 @@ class ClusterCore:
         self._epoch_ms = int((time.time() - anyio.current_time()) * 1000)
         self.cluster_id = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self._listeners: list[tuple[Broker, socket.socket]] = []
         self._producer_ids = itertools.count()
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         nodes = [Node(index + 1, host) for index in range(config.brokers)]
@@ -53,12 +55,19 @@ class ClusterCore:
         for name, partitions in config.topics.items():
             self.create_topic(name, partitions)
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; ``started`` when every broker listens."""
-        async with anyio.create_task_group() as group:
+    def listen(self) -> None:
+        """Open the brokers' ports; OSError, and none is open, if one of them cannot be had."""
+        with ExitStack() as opened:
             for index, broker in enumerate(self.brokers.values()):
-                await group.start(serve_broker, broker, self.config.port_of(index))
-            task_status.started()
+                listener = listen(broker, self.config.port_of(index))
+                self._listeners.append((broker, opened.enter_context(listener)))
+            opened.pop_all()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with anyio.create_task_group() as group:
+            for broker, listener in self._listeners:
+                group.start_soon(serve_broker, broker, listener)
 
     def _make_broker(self, node: Node) -> Broker:
         env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)

@@ -7,7 +7,6 @@ import socket
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskStatus
 
 from kohort.errors import KafkaError
 from kohort.testing._broker import Broker
@@ -20,18 +19,21 @@ logger = logging.getLogger("kohort.testing")
 _BACKLOG = 1024
 
 
-async def serve_broker(
-    broker: Broker, port: int, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
-    """Listen and serve until cancelled; ``started`` when the broker's port is known."""
+def listen(broker: Broker, port: int) -> socket.socket:
+    """Open the broker's listener, from where on clients can connect; OSError if that fails."""
     host = broker.cluster.config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
-        listener.setblocking(False)
-        broker.node.port = listener.getsockname()[1]
+    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    listener.setblocking(False)
+    broker.node.port = listener.getsockname()[1]
+    return listener
+
+
+async def serve_broker(broker: Broker, listener: socket.socket) -> None:
+    """Serve until cancelled; closes the listener."""
+    with listener:
         async with anyio.create_task_group() as connections:
             connections.start_soon(broker.coordinator.run)
-            task_status.started()
             while True:
                 await anyio.wait_readable(listener)
                 try:

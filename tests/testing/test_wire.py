@@ -1,0 +1,219 @@
+"""Frames, versions, order of answers, and what ends a connection."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.protocol import APIS, decode_response, encode_request
+from kohort.protocol.messages import (
+    ApiVersionsRequest,
+    FetchRequest,
+    HeartbeatRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
+from kohort.testing import Cluster
+from kohort.testing.apis import SERVED
+from tests.testing.raw import Raw, join, join_request
+from tests.testing.test_produce import produce_request
+
+FRAMES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "wire_frames.json").read_text()
+)["frames"]
+
+
+def alive(cluster: Cluster) -> bool:
+    with Raw(cluster) as other:
+        return other.ask(MetadataRequest(topics=None), 12).error_code == 0
+
+
+def head(key: int, version: int, correlation_id: int = 5, client: bytes = b"x") -> bytes:
+    return struct.pack(">hhih", key, version, correlation_id, len(client)) + client
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_tells_what_is_served(raw: Raw, version: int) -> None:
+    request = ApiVersionsRequest()
+    if version >= 3:
+        request = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
+    response = raw.ask(request, version)
+    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert told[0] == (0, 13), "Produce, more than is taken"
+    assert (told[1], told[3], told[18]) == ((4, 18), (0, 13), (0, 4))
+    assert set(told) == set(SERVED)
+
+
+def test_ranges_are_those_of_a_broker() -> None:
+    """Every API in the versions that Apache Kafka 4.3.1 has of it."""
+    kafka = next(f for f in FRAMES if f["api"] == "ApiVersions" and f["ver"] == 4)
+    theirs = {
+        entry["apiKey"]: (entry["minVersion"], entry["maxVersion"])
+        for entry in kafka["resp_json"]["apiKeys"]
+    }
+    assert {key: tuple(served.advertised) for key, served in SERVED.items()} == {
+        key: theirs[key] for key in SERVED
+    }
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    raw: Raw, version: int
+) -> None:
+    raw.send_frame(head(18, version, 7) + b"\0\2x\2y\0")
+    assert raw.receive_frame() == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")
+    assert raw.ask(ApiVersionsRequest(), 0).error_code == 0, "the connection goes on"
+
+
+def test_a_software_name_that_is_none_is_refused(raw: Raw) -> None:
+    request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1")
+    assert raw.ask(request, 3).error_code == 42
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(999, 0), (-1, 0), (3, 99), (3, -1), (2, 0), (0, 2), (1, 3)]
+)
+def test_what_is_not_served_ends_the_connection(
+    cluster: Cluster, raw: Raw, key: int, version: int
+) -> None:
+    raw.send_frame(head(key, version))
+    assert raw.is_closed()
+    assert alive(cluster)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\xff\xff\xff\xff",
+        b"\x7f\xff\xff\xff",
+        b"\0\0\0\0",
+        b"\0\0\0\4\0\3\0\0",
+        struct.pack(">i", 20) + head(3, 9) + b"\xff" * 9,
+        struct.pack(">i", 12) + head(3, 0) + b"x",
+    ],
+)
+def test_garbage_ends_its_connection_and_no_other(cluster: Cluster, raw: Raw, data: bytes) -> None:
+    raw.send_bytes(data)
+    assert raw.is_closed()
+    assert alive(cluster)
+
+
+def test_a_frame_over_the_bound_ends_the_connection_before_it_comes() -> None:
+    with Cluster(max_request_bytes=1000) as cluster, Raw(cluster) as raw:
+        raw.send_bytes(struct.pack(">i", 1001))
+        assert raw.is_closed()
+        assert alive(cluster)
+
+
+def test_a_frame_that_stays_half_is_waited_for_and_let_go_with_its_connection(
+    cluster: Cluster, raw: Raw
+) -> None:
+    raw.send_bytes(struct.pack(">i", 100) + head(3, 12))
+    assert not raw.has_answer(0.05)
+    raw.close()
+    assert alive(cluster)
+
+
+def test_a_frame_may_come_byte_by_byte_and_many_at_once(raw: Raw) -> None:
+    frames = b"".join(b"".join(encode_request(MetadataRequest(), 12, n, "x")) for n in range(50))
+    for byte in frames[:200]:
+        raw.send_bytes(bytes([byte]))
+    raw.send_bytes(frames[200:])
+    for n in range(50):
+        assert decode_response(MetadataResponse, 12, raw.receive_frame())[0] == n
+
+
+def test_a_null_client_id_is_taken(raw: Raw) -> None:
+    assert raw.ask(MetadataRequest(topics=[]), 12, client_id=None).brokers
+
+
+def test_answers_come_in_the_order_of_requests_also_behind_one_that_waits(raw: Raw) -> None:
+    topic_id = raw.ask(MetadataRequest(topics=None), 12).topics[0].topic_id
+    wait = FetchRequest(
+        max_wait_ms=150,
+        min_bytes=1,
+        topics=[
+            FetchRequest.FetchTopic(
+                topic_id=topic_id,
+                partitions=[FetchRequest.FetchPartition(partition_max_bytes=1000)],
+            )
+        ],
+    )
+    sent = [raw.send(wait, 13), raw.send(MetadataRequest(), 12), raw.send(HeartbeatRequest(), 4)]
+    assert [raw.receive()[0] for _ in sent] == sent
+
+
+def test_a_parked_request_holds_up_no_other_connection(cluster: Cluster, raw: Raw) -> None:
+    with Raw(cluster) as other:
+        member = join(other).member_id
+        raw.send(join_request(), 3)
+        assert not raw.has_answer(0.05), "waits for the first one to join again"
+        assert other.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id=member), 4)
+
+
+def test_acks_0_has_no_answer(cluster: Cluster, raw: Raw) -> None:
+    raw.send(produce_request("t", 0, acks=0), 9)
+    raw._versions.clear()
+    assert raw.ask(MetadataRequest(), 12).brokers, "the next answer is the next request's"
+    cluster.wait_until(lambda: cluster.records("t"))
+    raw.send(produce_request("nosuch", 0, acks=0), 9)
+    assert raw.is_closed(), "as the client cannot be told"
+
+
+def test_every_captured_request_of_a_served_api_gets_an_answer_that_decodes() -> None:
+    groups: set[str] = set()
+    served = [frame for frame in FRAMES if frame["key"] in SERVED]
+    assert len(served) > 150
+    with Cluster(default_partitions=4) as cluster:
+        for frame in served:
+            data = base64.b64decode(frame["req"])
+            with Raw(cluster) as raw:
+                raw.send_frame(data)
+                if frame["key"] == ProduceRequest.api_key and frame["req_json"]["acks"] == 0:
+                    continue
+                if frame["key"] in (11, 14) and not raw.has_answer(0.3):
+                    groups.add(frame["req_json"]["groupId"])
+                    continue  # parked until the captured group's other members come
+                answer = raw.receive_frame()
+            cls = APIS[frame["key"]].response
+            correlation_id, _ = decode_response(cls, frame["ver"], answer)
+            assert correlation_id == frame["req_header"]["correlationId"]
+        assert alive(cluster)
+    assert len(groups) < 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_requests_crash_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    frames = [base64.b64decode(frame["req"]) for frame in FRAMES if frame["key"] in SERVED]
+    with Cluster(default_partitions=4) as cluster:
+        raw = Raw(cluster)
+        for _ in range(250):
+            data = bytearray(rng.choice(frames))
+            for _ in range(rng.randint(1, 4)):
+                where = rng.randrange(4, len(data))
+                data[where] = rng.randrange(256)
+            if rng.random() < 0.2:
+                del data[rng.randrange(4, len(data)) :]
+            try:
+                raw.send_frame(bytes(data))
+                # A mutated wait is not waited for: the next request takes a new connection.
+                alone = not raw.has_answer(0.02)
+                if not alone:
+                    raw.receive_frame()
+            except (EOFError, OSError):
+                alone = True
+            if alone:
+                raw.close()
+                raw = Raw(cluster)
+        raw.close()
+        assert alive(cluster)
