@@ -10,12 +10,10 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from tests.support import supervise
 from tests.support.needs import java
 from tests.support.net import answers_api_versions, free_ports
+from tests.support.topics import create_topic
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -132,16 +130,7 @@ class KafkaServer:
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic and return its name once every partition has a leader."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
-        admin.create_topics([topic], request_timeout=20)[name].result(20)
-        deadline = time.monotonic() + 20
-        while True:
-            found = admin.list_topics(name, timeout=20).topics[name]
-            leaders = [p.leader for p in found.partitions.values()]
-            if len(leaders) == partitions and min(leaders) >= 0:
-                return name
-            assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"
+        return create_topic(self.bootstrap_servers, name, partitions, config)
 
     def log_tail(self, lines: int = 60) -> str:
         """The last lines of the node's log."""
