@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kohort.testing import Cluster
+from tests.interop.brokers import Broker
+from tests.interop.members import Members
+from tests.support.kafka_server import KafkaServer
 
 HERE = Path(__file__).parent
 
@@ -14,3 +20,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker("interop")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Our cluster of three brokers, shared by the whole run, configured as the Apache Kafka is."""
+    with Cluster(
+        brokers=3, auto_create_topics=False, group_settings={"min_session_timeout_ms": 500}
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _cluster_broker(cluster: Cluster) -> Broker:
+    return Broker(cluster.bootstrap_servers)
+
+
+@pytest.fixture
+def apache(kafka: KafkaServer) -> Broker:
+    """Apache Kafka."""
+    return Broker(kafka.bootstrap_servers)
+
+
+@pytest.fixture(params=["cluster", pytest.param("apache", marks=pytest.mark.real_kafka)])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Our cluster, then Apache Kafka: a test that uses this holds ours to what Kafka does."""
+    name = "_cluster_broker" if request.param == "cluster" else "apache"
+    found: Broker = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    """The members that the test starts; they leave at its end."""
+    with Members() as members:
+        yield members

@@ -1,0 +1,114 @@
+"""A cluster to test on, Apache Kafka or ours, seen through other people's tools alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.support.topics import create_topic
+
+TIMEOUT_S = 20.0
+QUIET = {"log_level": "2"}  # connections that end with a broker are no news
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    """``members``: client id -> partitions of the topics, of all members with that id."""
+
+    state: str
+    members: Mapping[str, frozenset[tuple[str, int]]]
+
+
+class Broker:
+    """Where tests run: a bootstrap address and confluent-kafka's admin client on it."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic and return its name once every partition has a leader."""
+        return create_topic(self.bootstrap_servers, name, partitions, config)
+
+    def feed(self, topic: str, partitions: int) -> Feed:
+        """Something that writes numbered records to the topic."""
+        return Feed(self.bootstrap_servers, topic, partitions)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """All that the group has committed: (topic, partition) -> offset."""
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        answer = asked[group].result(TIMEOUT_S)
+        return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions or []}
+
+    def describe(self, group: str) -> GroupDescription:
+        """The group as its coordinator describes it."""
+        answer = self.admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+        members: dict[str, frozenset[tuple[str, int]]] = {}
+        for member in answer.members:
+            given = member.assignment.topic_partitions if member.assignment else []
+            own = frozenset((tp.topic, tp.partition) for tp in given)
+            members[member.client_id] = members.get(member.client_id, frozenset()) | own
+        return GroupDescription(answer.state.name, members)
+
+
+class Feed:
+    """Writes numbered records, some to each partition at a time, and knows where each one is."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.written: dict[tuple[int, int], bytes] = {}
+        self._partitions = partitions
+        self._sent = 0
+        self._failed: list[Any] = []
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "linger.ms": "2", **QUIET}
+        )
+
+    def write(self, each: int) -> None:
+        """Write ``each`` records to every partition and wait until they are there."""
+        self.start(each)
+        left = self._producer.flush(TIMEOUT_S)
+        assert left == 0 and not self._failed, (left, self._failed)
+
+    def start(self, each: int = 1) -> None:
+        """Write some more without waiting for more than a moment."""
+        for _ in range(each):
+            for partition in range(self._partitions):
+                value = b"%d" % self._sent
+                self._sent += 1
+                self._producer.produce(
+                    self.topic, value, partition=partition, on_delivery=self._delivered
+                )
+        self._producer.poll(0.01)
+
+    def _delivered(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+            return
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None and offset is not None and isinstance(value, bytes)
+        self.written[partition, offset] = value
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> the offset behind its last record."""
+        ends: dict[tuple[str, int], int] = {}
+        for partition, offset in self.written:
+            place = self.topic, partition
+            ends[place] = max(ends.get(place, 0), offset + 1)
+        return ends
+
+
+def wait_until(predicate: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """What the predicate returns as soon as that is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (result := predicate()):
+        assert time.monotonic() < deadline, f"not true in {timeout_s:g} s"
+        time.sleep(0.01)
+    return result

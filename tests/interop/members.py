@@ -1,0 +1,150 @@
+"""Members of one group, each polled in a thread of its own, and what each has read."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tests.interop.peers import Make, Peer, Read, Settings
+
+T = TypeVar("T")
+
+DEADLINE_S = 40.0
+LOOK_AGAIN_S = 0.01
+
+
+class Member:
+    """A consumer that is polled until it leaves."""
+
+    def __init__(self, make: Make, settings: Settings) -> None:
+        self.name = settings.client_id
+        self.reads: list[Read] = []
+        self.owned: frozenset[int] = frozenset()
+        self.failure: BaseException | None = None
+        self._calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]]
+        self._calls = queue.SimpleQueue()
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(make, settings), name=self.name, daemon=True
+        )
+        self._thread.start()
+
+    def call(self, function: Callable[[Any], T]) -> T:
+        """Run ``function(peer)`` between two polls, in the member's thread."""
+        future: Future[T] = Future()
+        self._calls.put((function, future))
+        return future.result(DEADLINE_S)
+
+    def leave(self) -> None:
+        """Have it commit, leave and close; raises what went wrong with it at any time."""
+        self._leaving.set()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), f"{self.name} does not end"
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self, make: Make, settings: Settings) -> None:
+        try:
+            peer = make(settings)
+            try:
+                while not self._leaving.is_set():
+                    self._answer(peer)
+                    self.reads += peer.poll_once()
+                    self.owned = peer.assignment()
+            finally:
+                peer.close()
+                self.owned = frozenset()
+        except BaseException as error:
+            self.failure = error
+
+    def _answer(self, peer: Peer) -> None:
+        while not self._calls.empty():
+            function, future = self._calls.get()
+            try:
+                future.set_result(function(peer))
+            except BaseException as error:
+                future.set_exception(error)
+
+
+class Members:
+    """The members that a test has started; all are gone when its ``with`` ends."""
+
+    def __init__(self) -> None:
+        self.all: list[Member] = []
+
+    def join(self, make: Make, settings: Settings) -> Member:
+        """Start one more; returns at once."""
+        member = Member(make, settings)
+        self.all.append(member)
+        return member
+
+    def wait_until(
+        self,
+        predicate: Callable[[], T],
+        meanwhile: Callable[[], object] = lambda: time.sleep(LOOK_AGAIN_S),
+    ) -> T:
+        """Do something again and again until the predicate holds; what it returned."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not (result := predicate()):
+            for member in self.all:
+                if member.failure is not None:
+                    raise member.failure
+            assert time.monotonic() < deadline, f"not true in {DEADLINE_S:g} s; {self}"
+            meanwhile()
+        return result
+
+    def count(self) -> int:
+        """How many records all have read together."""
+        return sum(len(member.reads) for member in self.all)
+
+    def leave(self) -> None:
+        """Have all of them leave, the latest first."""
+        for member in reversed(self.all):
+            member.leave()
+
+    def __str__(self) -> str:
+        return "; ".join(f"{m.name} owns {sorted(m.owned)}, read {len(m.reads)}" for m in self.all)
+
+    def __enter__(self) -> Members:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for member in reversed(self.all):
+            if error is None:
+                member.leave()
+            else:
+                member._leaving.set()
+
+
+def shares(members: Iterable[Member], sizes: Iterable[int]) -> Callable[[], bool]:
+    """Whether the members own so many partitions, none of them twice."""
+    members, sizes = list(members), list(sizes)
+
+    def look() -> bool:
+        owned = [member.owned for member in members]
+        union = frozenset[int]().union(*owned)
+        return [len(some) for some in owned] == sizes and len(union) == sum(sizes)
+
+    return look
+
+
+def assert_read_once(members: Iterable[Member], written: Mapping[tuple[int, int], bytes]) -> None:
+    """Everything written was read by exactly one of the members, with the right value."""
+    reads = [read for member in members for read in member.reads]
+    times = Counter((read.partition, read.offset) for read in reads)
+    missing = sorted(written.keys() - times.keys())
+    assert missing == [], f"{len(missing)} of {len(written)} records were not read"
+    twice = sorted(place for place, count in times.items() if count > 1)
+    assert twice == [], f"{len(twice)} of {len(written)} records were read twice"
+    assert {(r.partition, r.offset): r.value for r in reads} == dict(written)

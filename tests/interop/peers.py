@@ -1,0 +1,245 @@
+"""One face for everybody's consumer: kohort's two and those of three other client libraries.
+
+All calls on a peer come from one thread. The default assignors are each client's own; heartbeats
+are quick, as a rebalance lasts as long as the other members' next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import aiokafka
+import kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from confluent_kafka import Consumer, KafkaException
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+import kohort
+
+HEARTBEAT_MS = 200
+SESSION_MS = 10_000
+POLL_MS = 100
+MAX_RECORDS = 500
+
+
+class Read(NamedTuple):
+    """A record as a member got it."""
+
+    partition: int
+    offset: int
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a member is told; ``strategy`` is "range" or "roundrobin", the client's own if None."""
+
+    bootstrap_servers: str
+    topic: str
+    group: str
+    client_id: str
+    strategy: str | None = None
+    instance: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def keywords(self, strategies: dict[str, Any]) -> dict[str, Any]:
+        """As the keywords that kohort, aiokafka and kafka-python share."""
+        keywords: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "group_id": self.group,
+            "client_id": self.client_id,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "session_timeout_ms": SESSION_MS,
+        }
+        if self.strategy is not None:
+            keywords["partition_assignment_strategy"] = [strategies[self.strategy]]
+        if self.instance is not None:
+            keywords["group_instance_id"] = self.instance
+        return keywords | self.more
+
+
+class Peer(Protocol):
+    """A member of a group that commits by itself what it has returned."""
+
+    def poll_once(self) -> list[Read]:
+        """What is there, waiting a moment for it."""
+
+    def assignment(self) -> frozenset[int]:
+        """The partitions of the one topic."""
+
+    def commit(self) -> None:
+        """Commit all that was returned, and wait for it."""
+
+    def close(self) -> None:
+        """Commit, leave the group, and be gone."""
+
+
+class Kohort:
+    """kohort.KafkaConsumer."""
+
+    STRATEGIES = {"range": "range", "roundrobin": "roundrobin"}
+
+    def __init__(self, settings: Settings) -> None:
+        self.consumer = kohort.KafkaConsumer(settings.topic, **settings.keywords(self.STRATEGIES))
+
+    def poll_once(self) -> list[Read]:
+        return _flat(self.consumer.poll(timeout_ms=POLL_MS))
+
+    def assignment(self) -> frozenset[int]:
+        return _partitions(self.consumer.assignment())
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class _OnALoop:
+    """A consumer that lives in an event loop, which is a thread's of its own."""
+
+    def __init__(self, backend: str, start: Callable[[], Any]) -> None:
+        self._stack = ExitStack()
+        self._portal: BlockingPortal = self._stack.enter_context(start_blocking_portal(backend))
+        try:
+            self.consumer = self._portal.call(self._started, start)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    @staticmethod
+    async def _started(make: Callable[[], Any]) -> Any:
+        consumer = make()  # aiokafka wants the loop to run when it is made
+        await consumer.start()
+        return consumer
+
+    def poll_once(self) -> list[Read]:
+        wait = partial(self.consumer.getmany, timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+        return _flat(self._portal.call(wait))
+
+    def assignment(self) -> frozenset[int]:
+        return _partitions(self._portal.call(self.consumer.assignment))
+
+    def commit(self) -> None:
+        self._portal.call(self.consumer.commit)
+
+    def close(self) -> None:
+        with self._stack:
+            self._portal.call(self.consumer.stop)
+
+
+class KohortAsync(_OnALoop):
+    """kohort.AsyncKafkaConsumer, on asyncio or trio."""
+
+    def __init__(self, settings: Settings, backend: str) -> None:
+        keywords = settings.keywords(Kohort.STRATEGIES)
+        super().__init__(backend, partial(kohort.AsyncKafkaConsumer, settings.topic, **keywords))
+
+
+class AioKafka(_OnALoop):
+    """aiokafka: round-robin alone unless told otherwise."""
+
+    STRATEGIES = {"range": AioRange, "roundrobin": AioRoundRobin}
+
+    def __init__(self, settings: Settings) -> None:
+        keywords = settings.keywords(self.STRATEGIES)
+        super().__init__("asyncio", partial(aiokafka.AIOKafkaConsumer, settings.topic, **keywords))
+
+
+class KafkaPython:
+    """kafka-python.
+
+    When the time of a poll() of 3.0.12 ends just as its SyncGroup is answered, it never takes the
+    assignment: so the time is ample, and poll() returns early as long as records come in.
+    """
+
+    POLL_MS = 1500
+    STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+    def __init__(self, settings: Settings) -> None:
+        keywords = settings.keywords(self.STRATEGIES)
+        self.consumer = kafka.KafkaConsumer(settings.topic, **keywords)
+
+    def poll_once(self) -> list[Read]:
+        return _flat(self.consumer.poll(timeout_ms=self.POLL_MS))
+
+    def assignment(self) -> frozenset[int]:
+        return _partitions(self.consumer.assignment())
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Confluent:
+    """confluent-kafka."""
+
+    def __init__(self, settings: Settings) -> None:
+        options: dict[str, Any] = {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "group.id": settings.group,
+            "client.id": settings.client_id,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "session.timeout.ms": SESSION_MS,
+        }
+        if settings.strategy is not None:
+            options["partition.assignment.strategy"] = settings.strategy
+        if settings.instance is not None:
+            options["group.instance.id"] = settings.instance
+        self.consumer = Consumer(options | settings.more)
+        # With a callback the partitions are given up inside poll(), after what it returned.
+        self.consumer.subscribe([settings.topic], on_revoke=lambda consumer, partitions: None)
+
+    def poll_once(self) -> list[Read]:
+        reads: list[Read] = []
+        message = self.consumer.poll(POLL_MS / 1000)
+        while message is not None:
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None and offset is not None and isinstance(value, bytes)
+            reads.append(Read(partition, offset, value))
+            message = self.consumer.poll(0) if len(reads) < MAX_RECORDS else None
+        return reads
+
+    def assignment(self) -> frozenset[int]:
+        return frozenset(tp.partition for tp in self.consumer.assignment())
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def _flat(records: dict[Any, list[Any]]) -> list[Read]:
+    return [Read(r.partition, r.offset, r.value) for some in records.values() for r in some]
+
+
+def _partitions(assigned: set[Any] | frozenset[Any]) -> frozenset[int]:
+    return frozenset(tp.partition for tp in assigned)
+
+
+Make = Callable[[Settings], Peer]
+
+FACES: dict[str, Make] = {
+    "sync": Kohort,
+    "asyncio": partial(KohortAsync, backend="asyncio"),
+    "trio": partial(KohortAsync, backend="trio"),
+}
+OTHERS: dict[str, Make] = {
+    "confluent-kafka": Confluent,
+    "aiokafka": AioKafka,
+    "kafka-python": KafkaPython,
+}

@@ -1,0 +1,67 @@
+"""A group of kohort and one other client: three partitions each, every record read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.interop.members import Members, assert_read_once, shares
+from tests.interop.peers import FACES, OTHERS, Make, Settings
+
+PARTITIONS = 6
+BEFORE, AFTER = 50, 10  # records a partition
+
+first_kohort = pytest.mark.parametrize("kohort_first", [True, False], ids=["leads", "follows"])
+
+
+def share(
+    broker: Broker,
+    members: Members,
+    pair: list[tuple[str, Make]],
+    unique: Callable[[str], str],
+    strategy: str | None = None,
+) -> None:
+    """Let the two share a group, in the order of their joining, while records come in."""
+    topic, group = broker.create_topic(unique("shared"), PARTITIONS), unique("pair")
+    feed = broker.feed(topic, PARTITIONS)
+    feed.write(BEFORE)
+
+    def settings(name: str) -> Settings:
+        return Settings(broker.bootstrap_servers, topic, group, name, strategy)
+
+    first, second = [members.join(make, settings(name)) for name, make in pair[:1]], []
+    members.wait_until(shares(first, [PARTITIONS]), feed.start)
+    second = [members.join(make, settings(name)) for name, make in pair[1:]]
+    both = first + second
+    members.wait_until(shares(both, [3, 3]), feed.start)
+    feed.write(AFTER)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+
+    described = broker.describe(group)
+    assert described.state == "STABLE"
+    assert {name: len(own) for name, own in described.members.items()} == {
+        name: 3 for name, _ in pair
+    }
+
+    second[0].leave()
+    members.wait_until(shares(first, [PARTITIONS]), feed.start)
+    feed.write(AFTER)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    members.leave()
+    assert_read_once(both, feed.written)
+    assert broker.committed(group) == feed.ends()
+
+
+@first_kohort
+@pytest.mark.parametrize("other", OTHERS)
+def test_kohort_and_another_client_share_a_group(
+    broker: Broker,
+    members: Members,
+    unique: Callable[[str], str],
+    other: str,
+    kohort_first: bool,
+) -> None:
+    pair = [("kohort", FACES["sync"]), (other, OTHERS[other])]
+    share(broker, members, pair if kohort_first else pair[::-1], unique)
