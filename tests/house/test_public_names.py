@@ -34,7 +34,7 @@ def methods(name: str, thing: type) -> Iterator[tuple[str, object]]:
     for attribute, value in inspect.getmembers_static(thing):
         plain = value.fget if isinstance(value, property) else inspect.unwrap(value)
         plain = getattr(plain, "__func__", plain)
-        own = getattr(plain, "__module__", "").partition(".")[0] == "kohort"
+        own = (getattr(plain, "__module__", None) or "").partition(".")[0] == "kohort"
         if own and inspect.isfunction(plain) and not attribute.startswith("_"):
             yield f"{name}.{attribute}", plain
 
