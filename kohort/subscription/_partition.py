@@ -38,6 +38,9 @@ class PartitionState:
     """The next offset to hand to the caller; None until it is known."""
     fetch_offset: int | None = None
     """The next offset to ask a broker for; runs ahead of the position."""
+    consumed: int | None = None
+    """The position that an automatic commit may commit: see SubscriptionState.note_consumed()."""
+    consumed_epoch: int = -1
     leader_epoch: int = -1
     """Of the last record that the caller was given, or of the committed offset; -1 unknown."""
     fetch_leader_epoch: int = -1
@@ -45,6 +48,8 @@ class PartitionState:
     paused: bool = False
     pending_revocation: bool = False
     """Still owned, and its position still commits, but neither fetched nor delivered any more."""
+    unwanted: bool = False
+    """Of a topic that is not subscribed to any more; the same holds until it is, or is revoked."""
     reset: OffsetReset | None = None
     """The position is to be looked up by this rule."""
     high_watermark: int | None = None
@@ -56,9 +61,14 @@ class PartitionState:
     """The latest error of a fetch or look-up; None again after the next success."""
 
     @property
+    def leaving(self) -> bool:
+        """Still owned, but not for long."""
+        return self.pending_revocation or self.unwanted
+
+    @property
     def deliverable(self) -> bool:
         """What is there of it may be handed to the caller."""
-        return not self.paused and not self.pending_revocation
+        return not self.paused and not self.leaving
 
     @property
     def fetchable(self) -> bool:
@@ -70,6 +80,11 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_leader_epoch = leader_epoch
         self.reset = None
+        self.note_consumed()
+
+    def note_consumed(self) -> None:
+        """The caller is done with all that it was given."""
+        self.consumed, self.consumed_epoch = self.position, self.leader_epoch
 
 
 class FetchTarget(NamedTuple):

@@ -106,8 +106,7 @@ class SubscriptionState:
     def _want(self, topics: frozenset[str]) -> None:
         self._topics = topics
         for tp, state in self._partitions.items():
-            if tp.topic not in topics:
-                state.pending_revocation = True
+            state.unwanted = tp.topic not in topics
 
     # --- what is owned --------------------------------------------------------------------------
 
@@ -128,6 +127,7 @@ class SubscriptionState:
             self._own(wanted)
             for tp in wanted:
                 self._partitions[tp].pending_revocation = False
+                self._partitions[tp].unwanted = tp.topic not in self._topics
             return added
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
@@ -202,7 +202,7 @@ class SubscriptionState:
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """:meth:`request_reset` for code that holds the lock."""
         state.epoch = self._new_epoch()
-        state.position = state.fetch_offset = None
+        state.position = state.fetch_offset = state.consumed = None
         state.leader_epoch = state.fetch_leader_epoch = -1
         state.last_error = None
         state.reset = strategy or self.default_reset
@@ -228,7 +228,7 @@ class SubscriptionState:
             return {
                 tp: state.epoch
                 for tp, state in self._partitions.items()
-                if state.position is None and state.reset is None and not state.pending_revocation
+                if state.position is None and state.reset is None and not state.leaving
             }
 
     def pending_resets(self) -> list[PendingReset]:
@@ -237,7 +237,7 @@ class SubscriptionState:
             return [
                 PendingReset(tp, state.epoch, state.reset)
                 for tp, state in self._partitions.items()
-                if state.reset is not None and not state.pending_revocation
+                if state.reset is not None and not state.leaving
             ]
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -247,6 +247,24 @@ class SubscriptionState:
                 tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
                 for tp, state in self._partitions.items()
                 if state.position is not None
+            }
+
+    def note_consumed(self) -> None:
+        """The caller is done with all that it was given before: it may be committed."""
+        with self.lock:
+            for state in self._partitions.values():
+                state.note_consumed()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
+
+        Bound to the ownership: a partition that was away and came back starts anew.
+        """
+        with self.lock:
+            return {
+                tp: OffsetAndMetadata(state.consumed, "", state.consumed_epoch)
+                for tp, state in self._partitions.items()
+                if state.consumed is not None
             }
 
     # --- what may be fetched --------------------------------------------------------------------

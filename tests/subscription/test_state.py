@@ -18,6 +18,14 @@ def epoch_of(subscription: SubscriptionState, tp: TopicPartition) -> int:
     return subscription.snapshot().partitions[tp].epoch
 
 
+def deliver(subscription: SubscriptionState, tp: TopicPartition, position: int) -> None:
+    """Move a position as a delivery of records does."""
+    with subscription.lock:
+        state = subscription.partition(tp)
+        assert state is not None
+        state.position = position
+
+
 def owning(*partitions: TopicPartition, offset: int = 0) -> SubscriptionState:
     subscription = SubscriptionState()
     subscription.assign(partitions)
@@ -75,6 +83,42 @@ class TestModes:
         subscription.subscribe(["b"])
         assert [t.topic_partition for t in subscription.fetchable()] == [B0]
         assert subscription.positions_for_commit().keys() == {A0, B0}
+
+    def test_topics_wanted_again_before_they_were_revoked_are_delivered_on(self) -> None:
+        subscription = SubscriptionState()
+        subscription.subscribe(["a", "b"])
+        subscription.assign_from_group([A0, B0])
+        subscription.seek(A0, 3)
+        subscription.seek(B0, 4)
+        subscription.subscribe(["b"])
+        subscription.mark_pending_revocation([B0])
+        subscription.subscribe(["a", "b"])
+        assert [t.topic_partition for t in subscription.fetchable()] == [A0]  # B0 is on its way out
+
+
+class TestConsumed:
+    def test_it_is_the_position_of_the_moment_that_was_noted(self) -> None:
+        subscription = owning(A0, offset=4)
+        deliver(subscription, A0, 7)
+        assert subscription.consumed() == {A0: OffsetAndMetadata(4)}
+        subscription.note_consumed()
+        assert subscription.consumed() == {A0: OffsetAndMetadata(7)}
+
+    def test_a_seek_counts_at_once_and_a_reset_takes_it_away(self) -> None:
+        subscription = owning(A0, offset=4)
+        subscription.seek(A0, 2, leader_epoch=5)
+        assert subscription.consumed() == {A0: OffsetAndMetadata(2, "", 5)}
+        subscription.request_reset(A0)
+        assert subscription.consumed() == {}
+
+    def test_it_does_not_outlive_the_ownership(self) -> None:
+        subscription = SubscriptionState()
+        subscription.subscribe(["a"])
+        subscription.assign_from_group([A0])
+        subscription.seek(A0, 9)
+        subscription.revoke([A0])
+        subscription.assign_from_group([A0])
+        assert subscription.consumed() == {}
 
 
 class TestOwnership:
