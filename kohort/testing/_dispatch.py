@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from kohort.protocol import ApiKey, Buffer, decode_request, encode_response
+from kohort.protocol import APIS, ApiKey, Buffer, decode_from, encode_response
+from kohort.protocol.messages import RequestHeader
 from kohort.testing._broker import Broker
 from kohort.testing.apis import SERVED, CloseConnection, Context, api_versions
 
@@ -43,7 +44,10 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> list[Buffer
         if key == ApiKey.API_VERSIONS:
             return encode_response(api_versions.unsupported_version(), 0, correlation_id)
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
-    header, request = decode_request(frame)
+    known = APIS[key].request
+    header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
+    # As in Kafka, bytes behind the request are left alone: librdkafka 2.16 sends some.
+    request, _ = decode_from(known, version, frame, start)
     client_id = header.client_id or ""
     broker.cluster.received(broker.node.id, type(request).__name__, version, client_id, client_host)
     response = await served.handler(Context(broker, version, client_id, client_host), request)

@@ -132,6 +132,12 @@ def test_a_frame_may_come_byte_by_byte_and_many_at_once(raw: Raw) -> None:
         assert decode_response(MetadataResponse, 12, raw.receive_frame())[0] == n
 
 
+def test_bytes_behind_a_request_are_left_alone_as_kafka_does(raw: Raw) -> None:
+    frame = b"".join(encode_request(MetadataRequest(topics=None), 13, 3, "x"))[4:]
+    raw.send_frame(frame + b"\1\0\0")
+    assert decode_response(MetadataResponse, 13, raw.receive_frame())[0] == 3
+
+
 def test_a_null_client_id_is_taken(raw: Raw) -> None:
     assert raw.ask(MetadataRequest(topics=[]), 12, client_id=None).brokers
 
