@@ -1,0 +1,56 @@
+"""A Spark session for the tests that need one, and what the others share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kohort.spark_connector._consumers import close_idle
+from kohort.testing import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two task slots; its workers run this Python and find this source."""
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Without these the workers would take any python3 on the PATH, and know no kohort.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.master("local[2]").appName("kohort tests")
+        builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A cluster with the empty topic ``orders`` of three partitions; idle readers are closed."""
+    with Cluster(topics={"orders": 3}) as running:
+        yield running
+        close_idle()

@@ -1,0 +1,141 @@
+"""The source used as Spark uses it, without Spark: the same calls in the same order, pickled."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
+
+from kohort.spark_connector import KohortDataSource
+from kohort.testing import Cluster
+
+Row = dict[str, Any]
+
+ALL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+
+def options(cluster: Cluster, **given: object) -> dict[str, str]:
+    """Options with the cluster's address; ``kafka_group_id`` stands for ``kafka.group.id``."""
+    chosen = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+    if not {"subscribePattern", "assign"} & given.keys():
+        chosen["subscribe"] = "orders"
+    for name, value in given.items():
+        dotted = name.replace("_", ".") if name.startswith("kafka_") else name
+        chosen[dotted] = str(value).lower() if isinstance(value, bool) else str(value)
+    return chosen
+
+
+def source(given: dict[str, str]) -> KohortDataSource:
+    """The source as Spark makes it, and has it travel."""
+    made = KohortDataSource(CaseInsensitiveDict(given))
+    copy: KohortDataSource = pickle.loads(pickle.dumps(made))
+    return copy
+
+
+def schema(text: str) -> StructType:
+    """A schema from ``name type, name type``, as Spark's parser would make it."""
+    types = {"int": "integer", "bigint": "long"}
+    fields = [column.split() for column in text.split(", ")]
+    return StructType.fromJson(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": types.get(kind, kind), "nullable": True, "metadata": {}}
+                for name, kind in fields
+            ],
+        }
+    )
+
+
+def batch_reader(given: dict[str, str], columns: str = ALL) -> Any:
+    """The reader of a batch query."""
+    return source(given).reader(schema=schema(columns))
+
+
+def stream_reader(given: dict[str, str], columns: str = ALL) -> Any:
+    """The reader of a streaming query."""
+    return source(given).streamReader(schema=schema(columns))
+
+
+def rows(reader: Any, partitions: list[Any]) -> Iterator[Row]:
+    """What the tasks read, each with a reader and a partition that have travelled."""
+    for partition in partitions:
+        worker, task = pickle.loads(pickle.dumps((reader, partition)))
+        for batch in worker.read(task):
+            yield from batch.to_pylist()
+
+
+def read_batch(given: dict[str, str], columns: str = ALL) -> list[Row]:
+    """A batch query."""
+    reader = batch_reader(given, columns)
+    found = list(rows(reader, reader.partitions()))
+    return sorted(found, key=lambda row: (row.get("partition", 0), row.get("offset", 0)))
+
+
+class Query:
+    """A streaming query: its offset log, its commit log, its runs."""
+
+    def __init__(self, given: dict[str, str], columns: str = ALL) -> None:
+        self._given = given
+        self._columns = columns
+        self.offset_log: list[str] = []
+        self.commit_log = 0
+        self.batches: list[list[Row]] = []
+        self.reader: Any = None
+
+    def start(self, available_now: bool = False) -> None:
+        """Begin a run: what Spark does before the first batch, a replay included."""
+        self.reader = stream_reader(self._given, self._columns)
+        self.reader.initialOffset()
+        self._limit = self.reader.getDefaultReadLimit()
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+        if len(self.offset_log) > self.commit_log:
+            self._read(self.offset_log[-1])
+
+    def stop(self) -> None:
+        """End the run."""
+        self.reader.stop()
+        self.reader = None
+
+    def trigger(self, *, finish: bool = True) -> bool:
+        """Ask for a batch and read it; False if there is none. Unfinished, it will be replayed."""
+        start = json.loads(self._last())
+        found = json.dumps(self.reader.latestOffset(start, self._limit))
+        if found == self._last() and self.offset_log:
+            return False
+        self.offset_log.append(found)
+        if finish:
+            self._read(found)
+        return True
+
+    def run_available_now(self, most: int = 50) -> None:
+        """A whole run of ``trigger(availableNow=True)``."""
+        self.start(available_now=True)
+        while self.trigger():
+            most -= 1
+            assert most > 0, "the run does not end"
+        self.stop()
+
+    def values(self) -> list[bytes]:
+        """All values of all batches."""
+        return [row["value"] for batch in self.batches for row in batch]
+
+    def end(self) -> dict[str, dict[str, int]]:
+        """Where the latest batch ends."""
+        found: dict[str, dict[str, int]] = json.loads(self.offset_log[-1])["to"]
+        return found
+
+    def _last(self) -> str:
+        return self.offset_log[-1] if self.offset_log else json.dumps(self.reader.initialOffset())
+
+    def _read(self, end: str) -> None:
+        start = self.offset_log[-2] if len(self.offset_log) > 1 else None
+        before = json.loads(start) if start else self.reader.initialOffset()
+        tasks = self.reader.partitions(before, json.loads(end))
+        self.batches.append(list(rows(self.reader, tasks)))
+        self.commit_log = len(self.offset_log)

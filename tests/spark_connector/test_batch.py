@@ -1,0 +1,254 @@
+"""Batch queries on the in-process cluster, without Spark: what is read, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+
+from kohort import TopicPartition
+from kohort.errors import InvalidOptionError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kohort.spark_connector import _consumers
+from kohort.spark_connector._batch import KohortPartition
+from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._ranges import OffsetRange
+from kohort.testing import Cluster, ProducerRecord
+from tests.spark_connector.reading import batch_reader, options, read_batch, rows, source
+
+
+def produce(cluster: Cluster, count: int, topic: str = "orders", partition: int = 0) -> list[bytes]:
+    values = [b"%s-%d-%d" % (topic.encode(), partition, number) for number in range(count)]
+    cluster.produce(topic, [ProducerRecord(value, partition=partition) for value in values])
+    return values
+
+
+def delete_before(cluster: Cluster, offset: int, topic: str = "orders", partition: int = 0) -> None:
+    """What retention does."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    place = ConfluentPartition(topic, partition, offset)
+    for future in admin.delete_records([place]).values():
+        future.result(10)
+
+
+def values(found: list[dict[str, Any]]) -> list[bytes]:
+    return [row["value"] for row in found]
+
+
+def test_all_that_is_there_is_read(cluster: Cluster) -> None:
+    expected = [each for p in range(3) for each in produce(cluster, 50, partition=p)]
+    found = read_batch(options(cluster))
+    assert values(found) == expected
+    assert [(row["partition"], row["offset"]) for row in found] == [
+        (partition, offset) for partition in range(3) for offset in range(50)
+    ]
+    assert {row["topic"] for row in found} == {"orders"}
+
+
+def test_an_empty_topic_is_an_empty_batch(cluster: Cluster) -> None:
+    assert read_batch(options(cluster)) == []
+    # Spark makes one partition of an empty list of them.
+    reader = batch_reader(options(cluster), "value binary")
+    assert list(reader.read(None)) == []
+
+
+def test_the_batch_is_what_was_there_when_it_was_planned(cluster: Cluster) -> None:
+    expected = produce(cluster, 20)
+    reader = batch_reader(options(cluster), "value binary")
+    planned = reader.partitions()
+    produce(cluster, 20)
+    for _ in range(2):
+        assert values(list(rows(reader, planned))) == expected
+
+
+def test_headers_when_asked_for(cluster: Cluster) -> None:
+    cluster.produce("orders", [ProducerRecord(b"v", headers=[("h", b"1")], partition=0)])
+    made = source(options(cluster, includeHeaders=True))
+    assert made.schema().endswith("headers array<struct<key: string, value: binary>>")
+    assert "headers" not in source(options(cluster)).schema()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, range(20)),
+        ({"startingOffsets": "latest"}, []),
+        ({"startingOffsets": '{"orders": {"0": 5, "1": -2, "2": -1}}'}, range(5, 20)),
+        ({"endingOffsets": '{"orders": {"0": 7, "1": -1, "2": 0}}'}, range(7)),
+        (
+            {
+                "startingOffsets": '{"orders": {"0": 5, "1": 0, "2": 0}}',
+                "endingOffsets": '{"orders": {"0": 6, "1": 0, "2": 0}}',
+            },
+            [5],
+        ),
+    ],
+)
+def test_where_it_starts_and_ends(cluster: Cluster, given: dict[str, str], expected: Any) -> None:
+    produced = produce(cluster, 20)
+    assert values(read_batch(options(cluster, **given))) == [produced[at] for at in expected]
+
+
+def test_from_the_groups_committed_offsets_else_from_the_beginning(cluster: Cluster) -> None:
+    zero, one = produce(cluster, 10), produce(cluster, 10, partition=1)
+    consumer = _consumers.make_consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing"}, group=True
+    )
+    consumer.commit({TopicPartition("orders", 0): 4})
+    consumer.close()
+    given = options(cluster, startingOffsets="committed", kafka_group_id="billing")
+    assert values(read_batch(given)) == zero[4:] + one
+    # A batch has no end at which it could commit.
+    assert set(cluster.committed("billing")) == {TopicPartition("orders", 0)}
+
+
+def test_topics_by_pattern_match_as_a_whole(cluster: Cluster) -> None:
+    for topic in ("orders-eu", "orders-us", "old-orders-eu"):
+        cluster.create_topic(topic, 1)
+        produce(cluster, 1, topic)
+    found = read_batch(options(cluster, subscribePattern="orders-.."))
+    assert sorted(row["topic"] for row in found) == ["orders-eu", "orders-us"]
+    assert read_batch(options(cluster, subscribePattern="nothing-of-that")) == []
+
+
+def test_several_topics_and_single_partitions(cluster: Cluster) -> None:
+    cluster.create_topic("more", 2)
+    for partition in range(2):
+        produce(cluster, 1, "more", partition)
+        produce(cluster, 1, "orders", partition)
+    assert len(read_batch(options(cluster, subscribe="orders,more"))) == 4
+    found = read_batch(options(cluster, assign='{"orders": [1], "more": [0]}'))
+    assert sorted(values(found)) == [b"more-0-0", b"orders-1-0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subscribe": "orders,orderz"}, "no topic is called orderz"),
+        ({"assign": '{"orders": [3]}'}, "topic orders has no partition 3"),
+        ({"assign": '{"orderz": [0]}'}, "no topic is called orderz"),
+    ],
+)
+def test_what_is_not_there_is_an_error(cluster: Cluster, given: dict[str, str], said: str) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match=said):
+        read_batch(options(cluster, **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingOffsets": '{"orders": {"0": 5}}'}, r"startingOffsets: .*orders-1 is in one of"),
+        ({"endingOffsets": '{"orders": {"0": 5}, "x": {"0": 1}}'}, "endingOffsets: "),
+        (
+            {
+                "startingOffsets": '{"orders": {"0": 5, "1": 0, "2": 0}}',
+                "endingOffsets": '{"orders": {"0": 4, "1": 0, "2": 0}}',
+            },
+            r"startingOffsets \(5\) is behind endingOffsets \(4\)",
+        ),
+    ],
+)
+def test_offsets_that_do_not_fit_are_an_error(
+    cluster: Cluster, given: dict[str, str], said: str
+) -> None:
+    produce(cluster, 10)
+    with pytest.raises(InvalidOptionError, match=said):
+        read_batch(options(cluster, **given))
+
+
+def test_offsets_that_are_gone_or_not_there_yet_are_data_loss(cluster: Cluster) -> None:
+    expected = produce(cluster, 10)
+    delete_before(cluster, 4)
+    given = options(
+        cluster,
+        startingOffsets='{"orders": {"0": 2, "1": 0, "2": 0}}',
+        endingOffsets='{"orders": {"0": 15, "1": 0, "2": 0}}',
+    )
+    with pytest.raises(DataLossError, match=r"orders-0 \[2, 4\), orders-0 \[10, 15\)") as caught:
+        read_batch(given)
+    assert caught.value.ranges == (OffsetRange("orders", 0, 2, 4), OffsetRange("orders", 0, 10, 15))
+    assert values(read_batch(given | {"failOnDataLoss": "false"})) == expected[4:]
+
+
+def test_a_start_behind_the_end_of_the_log_is_data_loss(cluster: Cluster) -> None:
+    produce(cluster, 3)
+    given = options(cluster, startingOffsets='{"orders": {"0": 9, "1": 0, "2": 0}}')
+    with pytest.raises(DataLossError, match=r"orders-0 \[3, 9\)"):
+        read_batch(given)
+    assert read_batch(given | {"failOnDataLoss": "false"}) == []
+
+
+def test_offsets_deleted_between_planning_and_reading_are_data_loss(cluster: Cluster) -> None:
+    expected = produce(cluster, 10)
+    reader = batch_reader(options(cluster), "value binary")
+    planned = reader.partitions()
+    delete_before(cluster, 6)
+    with pytest.raises(DataLossError, match=r"orders-0 \[0, 6\).*failOnDataLoss=false"):
+        list(rows(reader, planned))
+    lenient = batch_reader(options(cluster, failOnDataLoss=False), "value binary")
+    assert values(list(rows(lenient, planned))) == expected[6:]
+
+
+def test_offsets_that_never_come_end_in_an_error(cluster: Cluster) -> None:
+    produce(cluster, 3)
+    given = options(cluster, **{"kafkaConsumer.pollTimeoutMs": 300})
+    reader = batch_reader(given, "value binary")
+    found = rows(reader, [KohortPartition([OffsetRange("orders", 0, 0, 9)])])
+    assert [next(found)["value"] for _ in range(3)] == values(read_batch(given))
+    with pytest.raises(KafkaTimeoutError, match=r"nothing came of orders-0 \[0, 9\) for 300 ms"):
+        next(found)
+
+
+def test_ranges_of_one_partition_in_one_task(cluster: Cluster) -> None:
+    expected = produce(cluster, 30)
+    reader = batch_reader(options(cluster), "value binary")
+    task = KohortPartition([OffsetRange("orders", 0, 20, 22), OffsetRange("orders", 0, 3, 5)])
+    assert values(list(rows(reader, [task]))) == expected[3:5] + expected[20:22]
+
+
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [({}, 1), ({"minPartitions": 6}, 6), ({"maxRecordsPerPartition": 10}, 6), ({"maxTasks": 1}, 1)],
+)
+def test_tasks(cluster: Cluster, given: dict[str, Any], tasks: int) -> None:
+    expected = [each for p in range(3) for each in produce(cluster, 20, partition=p)]
+    reader = batch_reader(options(cluster, **given), "value binary, offset bigint")
+    planned = reader.partitions()
+    assert len(planned) == tasks
+    assert sorted(values(list(rows(reader, planned)))) == sorted(expected)
+
+
+def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
+    produce(cluster, 10)
+    given = options(cluster)
+    reader = batch_reader(given, "value binary")
+    planned = reader.partitions()
+    list(rows(reader, planned))
+    (kept,) = [each for each in _consumers._idle.values() if each]
+    first = kept[0]
+    assert first.assignment() == set()
+    assert len(list(rows(reader, planned))) == 10
+    assert kept == [first]
+    # A task that is cut short gives its consumer back; one that fails does not.
+    batches = reader.read(planned[0])
+    next(batches)
+    batches.close()
+    assert kept == [first]
+    with pytest.raises(RuntimeError), _consumers.borrowed({"bootstrap.servers": "h:1"}):
+        raise RuntimeError
+    assert not _consumers._idle[next(reversed(_consumers._idle))]
+
+
+def test_no_reader_joins_the_group(cluster: Cluster) -> None:
+    produce(cluster, 10)
+    assert len(read_batch(options(cluster, kafka_group_id="billing"))) == 10
+    assert "JoinGroup" not in {request.api for request in cluster.requests}
+
+
+def test_a_reader_shows_no_secret(cluster: Cluster) -> None:
+    given = options(cluster) | {"kafka.client.id": "hunter2"}
+    reader = batch_reader(given, "value binary")
+    assert "hunter2" not in repr(vars(reader)["_options"])
+    assert json.dumps([each.ranges for each in reader.partitions()]).count("hunter2") == 0

@@ -1,0 +1,110 @@
+"""What the connector says where pyspark or pyarrow is too old or missing, and does to others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql.datasource import DataSource
+
+import pyspark_kohort
+from kohort.spark_connector import KohortDataSource
+from kohort.spark_connector._errors import ReadOnlyError
+from tests.spark_connector.reading import schema, source
+
+ROOT = Path(__file__).parents[2]
+GIVEN = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders"}
+COLUMNS = "value binary"
+
+
+def run(code: str, folder: Path | None = None) -> str:
+    """Run code with ``folder`` in front of all installed packages."""
+    path = os.pathsep.join([*([str(folder)] if folder else []), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_spark_finds_the_source_by_itself() -> None:
+    # As pyspark.sql.worker.lookup_data_sources looks for it.
+    assert issubclass(pyspark_kohort.DefaultSource, DataSource)
+    assert pyspark_kohort.DefaultSource.name() == "kohort"
+    assert pyspark_kohort.DefaultSource is KohortDataSource
+
+
+@pytest.mark.parametrize("version", ["4.0.1", "4.1.0"])
+def test_an_older_pyspark_is_refused_when_the_source_is_used(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    made = source(GIVEN)
+    for use in (
+        made.schema,
+        lambda: made.reader(schema=schema(COLUMNS)),
+        lambda: made.streamReader(schema=schema(COLUMNS)),
+    ):
+        with pytest.raises(ImportError, match=f"needs pyspark 4.2 or newer, and this is {version}"):
+            use()
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0.dev1", "5.0.0rc1"])
+def test_newer_ones_are_accepted(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    assert source(GIVEN).schema().startswith("key binary")
+
+
+def test_importing_the_source_harms_no_session_of_an_older_pyspark(tmp_path: Path) -> None:
+    """Spark imports every source it finds; one that cannot be imported breaks all sessions."""
+    package = tmp_path / "pyspark" / "sql"
+    package.mkdir(parents=True)
+    (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "4.0.0"')
+    (package / "__init__.py").write_text("")
+    (package / "datasource.py").write_text(
+        "class DataSource:\n    def __init__(self, options): self.options = options\n"
+    )
+    code = (
+        "from pyspark_kohort import DefaultSource\n"
+        "print(DefaultSource.name())\n"
+        "try: DefaultSource({}).schema()\n"
+        "except ImportError as error: print(error)\n"
+    )
+    assert "kohort\nthe Spark connector needs pyspark 4.2 or newer" in run(code, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
+def test_a_missing_library_is_named_with_the_way_to_get_it(name: str) -> None:
+    code = (
+        f"import sys; sys.modules[{name!r}] = None\n"
+        "try:\n"
+        "    from pyspark_kohort import DefaultSource\n"
+        "    DefaultSource({}).schema()\n"
+        "except ImportError as error: print(error)\n"
+    )
+    said = run(code)
+    assert f"needs {name}" in said
+    assert "pip install 'kohort[spark]'" in said
+
+
+def test_importing_the_source_starts_no_thread_and_loads_no_arrow() -> None:
+    code = (
+        "import sys, threading, pyspark_kohort\n"
+        "print(threading.active_count(), 'pyarrow' in sys.modules)"
+    )
+    assert run(code) == "1 False\n"
+
+
+def test_writing_is_refused_with_a_hint() -> None:
+    made = source(GIVEN)
+    for use in (made.writer, made.streamWriter):
+        with pytest.raises(ReadOnlyError, match=r'kohort reads and does not write: .*"kafka"'):
+            use(schema(COLUMNS), False)

@@ -1,0 +1,175 @@
+"""Offsets as JSON: what is written is read back, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort import TopicPartition
+from kohort.errors import KafkaError
+from kohort.spark_connector._errors import OffsetFormatError
+from kohort.spark_connector._offsets import StreamOffset, parse_offsets, parse_partitions
+from kohort.spark_connector._ranges import OffsetRange
+
+GOOD = {
+    "v": 1,
+    "from": {"orders": {"0": 100, "2": 5, "10": 7}, "a": {"1": 0}},
+    "to": {"orders": {"0": 200, "2": 5, "10": 9}, "a": {"1": 4}},
+}
+
+
+def test_an_offset_holds_both_ends_of_every_range() -> None:
+    offset = StreamOffset.from_json(GOOD)
+    assert offset.ranges() == [
+        OffsetRange("a", 1, 0, 4),
+        OffsetRange("orders", 0, 100, 200),
+        OffsetRange("orders", 2, 5, 5),
+        OffsetRange("orders", 10, 7, 9),
+    ]
+    assert offset.to_json() == GOOD
+
+
+def test_the_text_is_always_the_same() -> None:
+    text = json.dumps(StreamOffset.from_json(GOOD).to_json())
+    assert text == (
+        '{"v": 1, "from": {"a": {"1": 0}, "orders": {"0": 100, "2": 5, "10": 7}}, '
+        '"to": {"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}}}'
+    )
+    shuffled = {"to": GOOD["to"], "v": 1, "from": GOOD["from"]}
+    assert json.dumps(StreamOffset.from_json(shuffled).to_json()) == text
+
+
+def test_the_offset_before_any_batch_is_empty() -> None:
+    assert StreamOffset().to_json() == {"v": 1, "from": {}, "to": {}}
+    assert StreamOffset.from_json({"v": 1, "from": {}, "to": {}}) == StreamOffset()
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text(min_size=1, max_size=5), st.integers(0, (1 << 31) - 1)),
+        st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)),
+        max_size=5,
+    )
+)
+def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    start = {TopicPartition(*tp): at for tp, (at, _) in ranges.items()}
+    end = {TopicPartition(*tp): at + size for tp, (at, size) in ranges.items()}
+    offset = StreamOffset(start, end)
+    assert StreamOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "an offset is an object, not None"),
+        ([], "an offset is an object"),
+        ({}, "version None cannot be read, only version 1"),
+        ({"orders": {"0": 100}}, "was the checkpoint written by another source"),
+        (GOOD | {"v": 2}, "version 2 cannot be read"),
+        (GOOD | {"v": True}, "version True cannot be read"),
+        (GOOD | {"v": "1"}, "version '1' cannot be read"),
+        (GOOD | {"more": 1}, "has v, from and to"),
+        ({"v": 1, "from": {}}, "has v, from and to"),
+        (GOOD | {"from": {}}, "a-1 has one end only"),
+        (GOOD | {"to": {"orders": {"0": 1}}}, "one end only"),
+        ({"v": 1, "from": {"t": {"0": 5}}, "to": {"t": {"0": 4}}}, "t-0 goes from 5 back to 4"),
+        ({"v": 1, "from": {"t": {"0": -1}}, "to": {"t": {"0": 4}}}, "t-0: -1 is out of range"),
+        ({"v": 1, "from": {"t": {"0": 0}}, "to": {"t": {"0": 1 << 63}}}, "is out of range"),
+        ({"v": 1, "from": {"t": {"0": 0.0}}, "to": {"t": {"0": 1}}}, "0.0 is not an offset"),
+        ({"v": 1, "from": {"t": {"0": True}}, "to": {"t": {"0": 1}}}, "True is not an offset"),
+        ({"v": 1, "from": {"t": {"00": 0}}, "to": {"t": {"00": 1}}}, "'00' is not a partition"),
+        ({"v": 1, "from": {"t": {"-1": 0}}, "to": {"t": {"-1": 1}}}, "'-1' is not a partition"),
+        ({"v": 1, "from": {"t": {"2147483648": 0}}, "to": {}}, "is not a partition"),
+        ({"v": 1, "from": {"": {"0": 0}}, "to": {}}, "'' is not a topic's name"),
+        ({"v": 1, "from": {"t": [0]}, "to": {}}, "an object is needed"),
+        ({"v": 1, "from": "t", "to": {}}, "an object is needed"),
+    ],
+)
+def test_any_other_offset_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(OffsetFormatError) as caught:
+        StreamOffset.from_json(value)
+    assert said in str(caught.value)
+    assert isinstance(caught.value, KafkaError)
+
+
+def _mutate(text: str, rng: random.Random) -> str:
+    characters = list(text)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(len(characters))
+        match rng.randrange(4):
+            case 0:
+                characters[at] = rng.choice('{}[]",:0129-.eE truefalsn\u00e9\\')
+            case 1:
+                del characters[at : at + rng.randrange(1, 12)]
+            case 2:
+                characters[at:at] = rng.choice(("9" * 30, "-", '"0":', "{", "null", "NaN", "1e999"))
+            case _:
+                characters[at:at] = characters[rng.randrange(len(characters)) :][:20]
+        if not characters:
+            break
+    return "".join(characters)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_offsets_are_read_or_refused_with_the_one_error(seed: int) -> None:
+    rng = random.Random(seed)
+    refused = 0
+    for _ in range(1000):
+        text = _mutate(json.dumps(GOOD), rng)
+        for read in (parse_offsets, parse_partitions):
+            try:
+                read(text)
+            except OffsetFormatError:
+                refused += 1
+        try:
+            value = json.loads(text)
+        except ValueError:
+            continue
+        try:
+            offset = StreamOffset.from_json(value)
+        except OffsetFormatError:
+            refused += 1
+        else:
+            assert all(each.size >= 0 for each in offset.ranges())
+    assert refused > 1000
+
+
+def test_offsets_of_an_option() -> None:
+    assert parse_offsets('{"t": {"0": 23, "1": -1}, "u": {"0": -2}}') == {
+        TopicPartition("t", 0): 23,
+        TopicPartition("t", 1): -1,
+        TopicPartition("u", 0): -2,
+    }
+    assert parse_partitions('{"t": [1, 0]}') == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "{}", '{"t": {}}', "null", '{"t": {"0": -3}}', '{"t": {"0": 1.5}}'),
+        '{"t": {"0": NaN}}',
+        '{"t": {"0": 1, "0": 2}}',
+        '{"t": {"0": 1}, "t": {"1": 1}}',
+        '{"t": {"x": 1}}',
+        '{"t": {"\u0661": 1}}',
+        '{"t": {"0": "1"}}',
+        "[" * 100_000,
+        '{"t": {"0": ' + "9" * 5000 + "}}",
+    ],
+)
+def test_offsets_of_an_option_are_read_strictly(text: str) -> None:
+    with pytest.raises(OffsetFormatError):
+        parse_offsets(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"t": []}', '{"t": 0}', '{"t": [0, 0]}', '{"t": ["0"]}', '{"t": [true]}']
+)
+def test_partitions_of_an_option_are_read_strictly(text: str) -> None:
+    with pytest.raises(OffsetFormatError):
+        parse_partitions(text)

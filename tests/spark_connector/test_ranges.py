@@ -1,0 +1,69 @@
+"""Ranges shared out to tasks: every offset once, small ranges together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.spark_connector._ranges import OFFSETS_PER_TASK, OffsetRange, cut, joined, share_out
+
+RANGES = st.dictionaries(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 3)),
+    st.tuples(st.integers(0, 100), st.integers(0, 3 * OFFSETS_PER_TASK)),
+    max_size=8,
+).map(lambda found: [OffsetRange(*tp, at, at + size) for tp, (at, size) in found.items()])
+MAYBE = st.none() | st.integers(1, 20)
+
+
+@given(RANGES, MAYBE, MAYBE, st.none() | st.integers(1_000, 50_000))
+def test_every_offset_is_in_one_task_and_once(
+    ranges: list[OffsetRange], least: int | None, most: int | None, records: int | None
+) -> None:
+    tasks = share_out(ranges, min_partitions=least, max_tasks=most, max_records=records)
+    assert all(tasks)
+    assert joined(each for task in tasks for each in task) == sorted(
+        each for each in ranges if each.size
+    )
+    if most is not None:
+        assert len(tasks) <= most
+    again = share_out(reversed(ranges), min_partitions=least, max_tasks=most, max_records=records)
+    assert again == tasks
+
+
+def test_small_ranges_share_a_task() -> None:
+    ranges = [OffsetRange("t", partition, 0, 100) for partition in range(4)]
+    assert share_out(ranges) == [ranges]
+
+
+def test_large_ranges_have_a_task_each() -> None:
+    ranges = [OffsetRange("t", partition, 0, 5 * OFFSETS_PER_TASK) for partition in range(4)]
+    assert sorted(share_out(ranges)) == [[each] for each in ranges]
+
+
+def test_a_large_range_is_not_cut_unless_asked_to() -> None:
+    whole = OffsetRange("t", 0, 0, 100 * OFFSETS_PER_TASK)
+    assert share_out([whole]) == [[whole]]
+    assert len(share_out([whole], min_partitions=7)) == 7
+    sizes = [task[0].size for task in share_out([whole], max_records=OFFSETS_PER_TASK)]
+    assert sizes == [OFFSETS_PER_TASK] * 100
+
+
+def test_min_partitions_parts_small_ranges_too() -> None:
+    ranges = [OffsetRange("t", partition, 0, 100) for partition in range(4)]
+    assert len(share_out(ranges, min_partitions=4)) == 4
+    assert len(share_out(ranges, min_partitions=8)) == 8
+    assert len(share_out(ranges, min_partitions=8, max_tasks=3)) == 3
+
+
+def test_no_offsets_no_tasks() -> None:
+    assert share_out([]) == []
+    assert share_out([OffsetRange("t", 0, 5, 5)], min_partitions=3) == []
+
+
+def test_a_range_is_cut_into_even_parts() -> None:
+    whole = OffsetRange("t", 0, 10, 20)
+    assert [each.size for each in cut(whole, 3)] == [3, 3, 4]
+    assert joined(cut(whole, 3)) == [whole]
+    assert len(cut(whole, 50)) == 10
+    assert cut(whole, 0) == [whole]
+    assert str(whole) == "t-0 [10, 20)"

@@ -1,0 +1,192 @@
+"""The source in real Spark: found, planned, pickled, run in worker processes."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kohort.testing import Cluster, ProducerRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # pyspark says so of every pandas from 3 on, when it hands out Arrow data.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+END_S = 90
+
+
+def load(spark: SparkSession, cluster: Cluster, columns: str = "", **options: Any) -> DataFrame:
+    reader = spark.read.format("kohort").option(
+        "kafka.bootstrap.servers", cluster.bootstrap_servers
+    )
+    if columns:
+        reader = reader.schema(columns)
+    return reader.options(**({"subscribe": "orders"} | options)).load()
+
+
+def run(spark: SparkSession, cluster: Cluster, folder: Path, **options: Any) -> list[Any]:
+    """One run of an AvailableNow query that writes to ``folder``; its progress."""
+    query = (
+        spark.readStream.format("kohort")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.group.id", "billing")
+        .options(**({"subscribe": "orders", "startingOffsets": "earliest"} | options))
+        .load()
+        .selectExpr("partition", "offset", "cast(value as string) as value")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(END_S)
+    return query.recentProgress
+
+
+def test_a_topic_as_a_data_frame(spark: SparkSession, cluster: Cluster) -> None:
+    when = 1_700_000_000_123
+    cluster.produce(
+        "orders",
+        [
+            ProducerRecord(b"first", b"k", [("h", b"1"), ("i", None)], when, 0),
+            ProducerRecord(None, None, (), when, 2),
+        ],
+    )
+    frame = load(spark, cluster, includeHeaders="true")
+    assert frame.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    first, second = (row.asDict(recursive=True) for row in frame.orderBy("partition").collect())
+    moment = datetime.datetime.fromtimestamp(when // 1000).replace(microsecond=123_000)
+    assert first == {
+        "key": b"k",
+        "value": b"first",
+        "topic": "orders",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": moment,
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"1"}, {"key": "i", "value": None}],
+    }
+    assert (second["key"], second["value"], second["headers"]) == (None, None, None)
+
+
+def test_aggregation_over_several_tasks(spark: SparkSession, cluster: Cluster) -> None:
+    cluster.produce("orders", [(f"k{number}", f"v{number % 7}") for number in range(3000)])
+    frame = load(spark, cluster, "value string, partition int", minPartitions=3)
+    assert frame.rdd.getNumPartitions() == 3
+    counts = {row["value"]: row["count"] for row in frame.groupBy("value").count().collect()}
+    assert counts == {f"v{rest}": len(range(rest, 3000, 7)) for rest in range(7)}
+
+
+def test_an_empty_topic(spark: SparkSession, cluster: Cluster) -> None:
+    assert load(spark, cluster).count() == 0
+
+
+def test_registered_by_hand_it_works_too(spark: SparkSession, cluster: Cluster) -> None:
+    from kohort.spark_connector import KohortDataSource
+
+    spark.dataSource.register(KohortDataSource)
+    cluster.produce("orders", [b"v"])
+    assert load(spark, cluster, "value string").collect()[0]["value"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribeTo": "x"}, "no option is called 'subscribeto': did you mean subscribe?"),
+        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset cannot be set"),
+        ({"subscribe": "orderz"}, "no topic is called orderz"),
+    ],
+)
+def test_what_is_wrong_is_said_in_sparks_error(
+    spark: SparkSession, cluster: Cluster, options: dict[str, str], said: str
+) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        load(spark, cluster, **options).collect()
+    assert said in str(caught.value)
+
+
+def test_writing_is_refused(spark: SparkSession, cluster: Cluster) -> None:
+    from pyspark.errors import PySparkException
+
+    frame = spark.range(1)
+    with pytest.raises(PySparkException, match="kohort reads and does not write"):
+        frame.write.format("kohort").mode("append").save()
+
+
+def test_a_stream_in_bounded_batches_with_commits_goes_on_from_its_checkpoint(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.produce("orders", [(f"k{number}", f"v{number}") for number in range(100)])
+    progress = run(spark, cluster, tmp_path, maxOffsetsPerTrigger=40)
+    assert [each["numInputRows"] for each in progress] == [40, 40, 20]
+    cluster.produce("orders", [(f"k{number}", f"v{number}") for number in range(100, 110)])
+    progress = run(spark, cluster, tmp_path)
+    assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [10]
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row["value"] for row in found) == sorted(f"v{number}" for number in range(110))
+    assert len({(row["partition"], row["offset"]) for row in found}) == 110
+    assert sum(at.offset for at in cluster.committed("billing").values()) == 110
+
+
+def test_a_stream_that_runs_until_it_is_stopped(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    query = (
+        spark.readStream.format("kohort")
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.group.id", "billing")
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .schema("value string")
+        .load()
+        .writeStream.format("memory")
+        .queryName("running")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    expected = 0
+
+    def all_committed() -> bool:
+        done = sum(at.offset for at in cluster.committed("billing").values())
+        return done == expected or query.exception() is not None
+
+    try:
+        for _ in range(2):
+            cluster.produce("orders", [f"v{number}" for number in range(50)])
+            expected += 50
+            cluster.wait_until(all_committed, END_S)
+            assert query.exception() is None
+            assert spark.table("running").count() == expected
+    finally:
+        query.stop()
+
+
+def test_lost_data_fails_the_query_and_says_what(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    cluster.produce("orders", [b"v"] * 30)
+    run(spark, cluster, tmp_path)
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 3)
+    with pytest.raises(StreamingQueryException, match="read was up to"):
+        run(spark, cluster, tmp_path)
