@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.topics import create_topic
@@ -30,12 +30,34 @@ class Broker:
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **QUIET})
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
         """Create a topic and return its name once every partition has a leader."""
         return create_topic(self.bootstrap_servers, name, partitions, config)
+
+    def write(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int = 0,
+    ) -> None:
+        """Write one record as a batch of its own and wait until it is there."""
+        self._producer.produce(
+            topic, value, key, partition, headers=list(headers), timestamp=timestamp
+        )
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def delete_records(self, topic: str, partition: int, *, before: int) -> None:
+        """Have the partition begin at an offset."""
+        place = TopicPartition(topic, partition, before)
+        self.admin.delete_records([place])[place].result(TIMEOUT_S)
 
     def feed(self, topic: str, partitions: int) -> Feed:
         """Something that writes numbered records to the topic."""
@@ -46,6 +68,13 @@ class Broker:
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         answer = asked[group].result(TIMEOUT_S)
         return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions or []}
+
+    def wait_until(self, predicate: Callable[[], Any]) -> None:
+        """Return as soon as the predicate is true."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not predicate():
+            assert time.monotonic() < deadline, f"not true in {TIMEOUT_S:g} s"
+            time.sleep(0.01)
 
     def describe(self, group: str) -> GroupDescription:
         """The group as its coordinator describes it."""
@@ -103,12 +132,3 @@ class Feed:
             place = self.topic, partition
             ends[place] = max(ends.get(place, 0), offset + 1)
         return ends
-
-
-def wait_until(predicate: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """What the predicate returns as soon as that is true."""
-    deadline = time.monotonic() + timeout_s
-    while not (result := predicate()):
-        assert time.monotonic() < deadline, f"not true in {timeout_s:g} s"
-        time.sleep(0.01)
-    return result
