@@ -13,6 +13,9 @@ from kohort.testing.groups import GroupConfig
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes."""
 
+MAX_PARTITIONS = 10_000
+"""Of one topic; Kafka's controller has this limit for one request."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:

@@ -8,7 +8,7 @@ import socket
 import anyio
 import anyio.lowlevel
 
-from kohort.errors import KafkaError
+from kohort.errors import FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
 from kohort.testing._dispatch import answer
 from kohort.testing._socket import ByteConnection, FrameSource, SocketConnection
@@ -17,6 +17,7 @@ from kohort.testing.apis import CloseConnection
 logger = logging.getLogger("kohort.testing")
 
 _BACKLOG = 1024
+_ACCEPT_PAUSE = 0.01
 
 
 def listen(broker: Broker, port: int) -> socket.socket:
@@ -37,12 +38,23 @@ async def serve_broker(broker: Broker, listener: socket.socket) -> None:
             while True:
                 await anyio.wait_readable(listener)
                 try:
-                    sock, _ = listener.accept()
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    connection = SocketConnection(sock)
-                except OSError:
-                    continue  # gone again before it was accepted
+                    connection = _accept(listener)
+                except OSError as error:
+                    # It is gone again, or there are no file descriptors left: do not spin on it.
+                    logger.debug("broker %d cannot accept: %s", broker.node.id, error)
+                    await anyio.sleep(_ACCEPT_PAUSE)
+                    continue
                 connections.start_soon(serve_connection, broker, connection)
+
+
+def _accept(listener: socket.socket) -> SocketConnection:
+    sock, _ = listener.accept()
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return SocketConnection(sock)
+    except OSError:
+        sock.close()
+        raise
 
 
 async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
@@ -59,7 +71,7 @@ async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
                 await connection.send(response)
             # A busy connection must not keep the others from their turn.
             await anyio.lowlevel.checkpoint()
-    except (CloseConnection, KafkaError) as error:
+    except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
         logger.info("broker %d closes on %s: %s", broker.node.id, client_host, error)
     except OSError as error:
         logger.debug("broker %d lost %s: %s", broker.node.id, client_host, error)

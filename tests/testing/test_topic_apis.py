@@ -321,7 +321,7 @@ def test_topics_grow(cluster: Cluster, raw: Raw, version: int) -> None:
         request = CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
         return raw.ask(request, version).results[0].error_code
 
-    assert grow("t", 2) == grow("t", 1) == 37
+    assert grow("t", 2) == grow("t", 1) == grow("t", 1 << 30) == 37
     assert grow("nosuch", 2) == 3
     assert grow("t", 4, validate_only=True) == 0
     assert cluster.topics["t"] == 2

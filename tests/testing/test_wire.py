@@ -198,7 +198,7 @@ def test_every_captured_request_of_a_served_api_gets_an_answer_that_decodes() ->
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mutated_requests_crash_nothing(seed: int) -> None:
+def test_mutated_requests_crash_nothing(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(seed)
     frames = [base64.b64decode(frame["req"]) for frame in FRAMES if frame["key"] in SERVED]
     with Cluster(default_partitions=4) as cluster:
@@ -223,3 +223,5 @@ def test_mutated_requests_crash_nothing(seed: int) -> None:
                 raw = Raw(cluster)
         raw.close()
         assert alive(cluster)
+    failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert failures == [], "what cannot be read is told from what went wrong on our side"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from kohort.testing._configs import MAX_PARTITIONS
 from kohort.testing.apis._registry import Context, serves
 
 _Asked = CreatePartitionsRequest.CreatePartitionsTopic
@@ -35,6 +36,8 @@ def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
             f"The topic currently has {len(topic.partitions)} partition(s); "
             f"{asked.count} would not be an increase.",
         )
+    if asked.count > MAX_PARTITIONS:
+        return refused(ErrorCode.INVALID_PARTITIONS, f"More than {MAX_PARTITIONS} partitions.")
     assignments = None
     if asked.assignments is not None:
         assignments = [list(entry.broker_ids) for entry in asked.assignments]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from kohort.testing._configs import TOPIC_SETTINGS, config_error
+from kohort.testing._configs import MAX_PARTITIONS, TOPIC_SETTINGS, config_error
 from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _Asked = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
 _DYNAMIC_TOPIC, _DEFAULT = 1, 5
-_MAX_PARTITIONS = 10_000
 
 
 class _Refused(Exception):
@@ -97,10 +96,10 @@ def _sizes(
         partitions = cluster.config.default_partitions
     if factor == -1:
         factor = cluster.config.default_replication_factor
-    if not 0 < partitions <= _MAX_PARTITIONS:
+    if not 0 < partitions <= MAX_PARTITIONS:
         raise _Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"Number of partitions must be between 1 and {_MAX_PARTITIONS}.",
+            f"Number of partitions must be between 1 and {MAX_PARTITIONS}.",
         )
     if not 0 < factor <= len(cluster.nodes):
         raise _Refused(
