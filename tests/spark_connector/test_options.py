@@ -15,7 +15,7 @@ from kohort.spark_connector._options import COMMITTED, UNSUPPORTED, SourceOption
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
 
-def parse(streaming: bool | None = False, **given: Any) -> SourceOptions:
+def parse(streaming: bool | None = False, /, **given: Any) -> SourceOptions:
     return SourceOptions.parse(LEAST | given, streaming=streaming)
 
 
@@ -29,7 +29,7 @@ def test_the_least_is_an_address_and_what_to_read() -> None:
 
 
 def test_a_stream_starts_at_the_latest_as_sparks_own_source_does() -> None:
-    assert parse(streaming=True).starting == LATEST
+    assert parse(True).starting == LATEST
 
 
 def test_names_are_taken_in_any_case() -> None:
@@ -66,7 +66,7 @@ def test_numbers() -> None:
     )
     assert (options.min_partitions, options.max_tasks) == (4, 2)
     assert (options.max_records_per_partition, options.poll_timeout_ms) == (1000, 500)
-    assert parse(streaming=True, maxOffsetsPerTrigger="10").max_offsets_per_trigger == 10
+    assert parse(True, maxOffsetsPerTrigger="10").max_offsets_per_trigger == 10
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_nothing_to_read_is_refused() -> None:
 
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(InvalidOptionError, match="endingOffsets is for batches"):
-        parse(streaming=True, endingOffsets="latest")
+        parse(True, endingOffsets="latest")
 
 
 def test_before_the_kind_of_query_is_known_either_kinds_options_pass() -> None:
-    parse(streaming=None, endingOffsets="latest")
-    parse(streaming=None, maxOffsetsPerTrigger="5")
+    parse(None, endingOffsets="latest")
+    parse(None, maxOffsetsPerTrigger="5")
 
 
 @pytest.mark.parametrize(
