@@ -116,11 +116,12 @@ class KafkaServer:
         self.start()
 
     def tool(
-        self, main_class: str, *args: str, timeout_s: float = 60.0
+        self, main_class: str, *args: str, stdin: str = "", timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command-line classes; its exit status is the caller's to judge."""
         return subprocess.run(
             self._java(main_class, *args, level="warn"),
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout_s,
