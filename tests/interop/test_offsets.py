@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import kafka
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as TheirPartition
-from confluent_kafka.admin import OffsetSpec
 
 import kohort
 from kohort import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
-from tests.interop.brokers import TIMEOUT_S, Broker
+from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
 from tests.interop.reading import consumer, join, read
 
 Unique = Callable[[str], str]
@@ -167,8 +167,7 @@ def test_commits_happen_on_the_way(broker: Broker, ten: TopicPartition, unique: 
         read(reader, 4)
         # What this poll returns nothing behind is done with: the commit that follows has it all.
         broker.wait_until(
-            lambda: reader.poll(timeout_ms=20) == {}
-            and broker.committed(group) == {tuple(ten): 10}
+            lambda: reader.poll(timeout_ms=20) == {} and broker.committed(group) == {tuple(ten): 10}
         )
 
 
@@ -249,22 +248,14 @@ def test_offsets_are_those_that_another_client_looks_up(
     broker: Broker, ten: TopicPartition
 ) -> None:
     broker.delete_records(ten.topic, 0, before=3)
-    theirs = {
-        name: broker.admin.list_offsets({TheirPartition(*ten): spec})[TheirPartition(*ten)]
-        .result(TIMEOUT_S)
-        .offset
-        for name, spec in (
-            ("beginning", OffsetSpec.earliest()),
-            ("end", OffsetSpec.latest()),
-            ("time", OffsetSpec.for_timestamp(FIRST_MS + 4500)),
-        )
-    }
+    partition = TheirPartition(*ten)
+    other = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"} | QUIET)
+    beginning, end = other.get_watermark_offsets(partition, TIMEOUT_S)
+    asked = TheirPartition(*ten, FIRST_MS + 4500)
+    (at_time,) = other.offsets_for_times([asked], TIMEOUT_S)
+    other.close()
     with consumer(broker.bootstrap_servers) as reader:
         found = reader.offsets_for_times({ten: FIRST_MS + 4500})[ten]
         assert found is not None
-        ours = {
-            "beginning": reader.beginning_offsets([ten])[ten],
-            "end": reader.end_offsets([ten])[ten],
-            "time": found.offset,
-        }
-    assert ours == theirs == {"beginning": 3, "end": 10, "time": 5}
+        ours = [reader.beginning_offsets([ten])[ten], found.offset, reader.end_offsets([ten])[ten]]
+    assert ours == [beginning, at_time.offset, end] == [3, 5, 10]

@@ -1,0 +1,109 @@
+"""Transactions of another client on Apache Kafka: what is aborted is never read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from kohort import TopicPartition
+from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
+from tests.interop.reading import consumer, read
+
+pytestmark = pytest.mark.real_kafka
+Unique = Callable[[str], str]
+
+
+class Transactions:
+    """A transactional producer on one partition."""
+
+    def __init__(self, broker: Broker, partition: TopicPartition, name: str) -> None:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name}
+        self._producer = Producer(options | QUIET)
+        self._producer.init_transactions(TIMEOUT_S)
+        self._partition = partition
+
+    def begin(self, *values: bytes) -> None:
+        """Write the values in a new transaction, and leave it open."""
+        topic, partition = self._partition
+        self._producer.begin_transaction()
+        for value in values:
+            self._producer.produce(topic, value, partition=partition)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(TIMEOUT_S)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(TIMEOUT_S)
+
+
+@pytest.fixture
+def partition(apache: Broker, unique: Unique) -> TopicPartition:
+    return TopicPartition(apache.create_topic(unique("transactions")), 0)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_only_what_is_committed_is_read(
+    apache: Broker, partition: TopicPartition, unique: Unique, isolation: str
+) -> None:
+    one = Transactions(apache, partition, unique("one"))
+    other = Transactions(apache, partition, unique("other"))
+    one.begin(b"a0", b"a1")
+    one.abort()
+    one.begin(b"c3", b"c4")
+    other.begin(b"a5")  # inside of the first one's
+    one.commit()
+    other.abort()
+    apache.write(partition.topic, b"last")
+
+    expected = [b"a0", b"a1", b"c3", b"c4", b"a5", b"last"]
+    if isolation == "read_committed":
+        expected = [b"c3", b"c4", b"last"]
+    with consumer(apache.bootstrap_servers, isolation_level=isolation) as reader:
+        reader.assign([partition])
+        # Kafka answers an EndTxn before its markers are in the log.
+        apache.wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
+        records = read(reader, len(expected))
+    assert [r.value for r in records] == expected
+    assert [r.offset for r in records if r.value == b"c4"] == [4]
+
+
+def test_an_open_transaction_is_waited_for(
+    apache: Broker, partition: TopicPartition, unique: Unique
+) -> None:
+    apache.write(partition.topic, b"before")
+    producer = Transactions(apache, partition, unique("open"))
+    producer.begin(b"open")
+    apache.write(partition.topic, b"after")
+    options = {"isolation_level": "read_committed", "group_id": unique("open")}
+    with consumer(apache.bootstrap_servers, **options) as reader:
+        reader.assign([partition])
+        assert [r.value for r in read(reader, 1)] == [b"before"]
+        assert reader.poll(timeout_ms=200) == {}
+        assert reader.end_offsets([partition]) == {partition: 1}
+        producer.commit()
+        assert [r.value for r in read(reader, 2)] == [b"open", b"after"]
+        assert reader.end_offsets([partition]) == {partition: 4}
+
+
+def test_positions_and_commits_pass_over_what_is_not_shown(
+    apache: Broker, partition: TopicPartition, unique: Unique
+) -> None:
+    producer = Transactions(apache, partition, unique("tail"))
+    producer.begin(b"shown")
+    producer.commit()
+    producer.begin(*[b"aborted"] * 5)
+    producer.abort()
+    options = {"isolation_level": "read_committed", "group_id": unique("tail")}
+    with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
+        assert [r.value for r in read(reader, 1)] == [b"shown"]
+        apache.wait_until(
+            lambda: reader.poll(timeout_ms=50) == {} and reader.position(partition) == 8
+        )
+        reader.commit()
+        assert reader.committed(partition) == 8
+    with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
+        apache.write(partition.topic, b"next")
+        assert [(r.offset, r.value) for r in read(reader, 1)] == [(8, b"next")]
