@@ -22,6 +22,7 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._events import (
     AssignmentMade,
+    CoordinatorFound,
     Event,
     Failed,
     LeaveRequested,
@@ -96,6 +97,7 @@ class CoordinatorClient:
             rng,
         )
         self._link = CoordinatorLink(cluster, config.group_id, backoff, rng)
+        self._link.on_found = lambda: self._feed(CoordinatorFound())
         self._steps = Steps(
             cluster, self._link, config, assignors, host, cooperative=cooperative, rack=rack
         )

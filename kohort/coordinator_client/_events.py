@@ -43,6 +43,11 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """The coordinator was looked up, and requests that waited for that go out now."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRefused:
     """The coordinator refused a commit of this generation and member id."""
 
@@ -105,6 +110,7 @@ Event = (
     | LeaveRequested
     | RejoinRequested
     | TopicsChanged
+    | CoordinatorFound
     | CommitRefused
     | PollEntered
     | CallbackDone

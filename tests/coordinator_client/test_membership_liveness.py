@@ -14,6 +14,7 @@ from kohort.coordinator_client._commands import (
     JoinGroup,
     LeaveGroup,
 )
+from kohort.coordinator_client._events import CoordinatorFound
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import KafkaConnectionError
 from tests.coordinator_client.scripts import Script, parts
@@ -58,6 +59,19 @@ def test_the_session_counts_from_the_sending_of_the_last_heartbeat_that_was_answ
     script.wait(2)
     script.heartbeat_answer()
     assert script.machine.heartbeats.session_end == sent + 10
+
+
+def test_a_coordinator_that_was_long_looked_for_gets_a_whole_session_to_answer() -> None:
+    script = Script(session_timeout=10.0)
+    script.to_stable()
+    script.wait(3)
+    script.wait(6.5)  # the heartbeat waits for the coordinator to be found
+    script.feed(CoordinatorFound())
+    script.wait(5)
+    script.heartbeat_answer()
+    assert script.machine.heartbeats.session_end == script.now - 5 + 10
+    script.wait(1)
+    assert not script.has(DropCoordinator)
 
 
 def test_heartbeats_that_fail_are_repeated_with_growing_pauses() -> None:
