@@ -36,6 +36,7 @@ class GroupSnapshot:
 
     @property
     def is_stable(self) -> bool:
+        """Every member has its assignment."""
         return self.state == GroupState.STABLE.value
 
     @property
