@@ -41,14 +41,22 @@ CLOSE_SECONDS = 1.0
 class Leased(Generic[R]):
     """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
 
-    __slots__ = ("_frame", "response")
+    __slots__ = ("_frame", "_response")
 
     def __init__(self, response: R, frame: Frame) -> None:
-        self.response = response
+        self._response: R | None = response
         self._frame = frame
+
+    @property
+    def response(self) -> R:
+        """The answer; ValueError when it is released."""
+        if self._response is None:
+            raise ValueError("the answer is released")
+        return self._response
 
     def release(self) -> None:
         """The bytes are copied or not wanted any more. The second time does nothing."""
+        self._response = None
         self._frame.release()
 
 
@@ -78,6 +86,8 @@ class BrokerConnection:
         self.closed_by_us = False
         self.lost = 0
         """Requests that failed because it closed."""
+        self.on_close: Callable[[], None] = lambda: None
+        """Called the moment it is closed, before anybody hears of it."""
         self._link = link
         self._client_id = client_id
         self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
@@ -334,6 +344,7 @@ class BrokerConnection:
                 pending.fail(lost)
         if self._tasks is not None:
             self._tasks.cancel()
+        self.on_close()
         return explained
 
     def abort(self) -> None:

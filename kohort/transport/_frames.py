@@ -32,7 +32,7 @@ class Frame:
 
 
 class FrameSource:
-    """Reads a connection frame by frame. Cancelled in between, it can be gone on with."""
+    """Reads a connection frame by frame. A read that is cancelled leaves it of no use."""
 
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size

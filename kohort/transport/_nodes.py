@@ -203,8 +203,6 @@ class Nodes:
         if node is None:
             raise KafkaConnectionError(f"broker {node_id} is not among the known brokers")
         link = node.links.get(purpose)
-        if link is not None and link.connection is not None and link.connection.failure is not None:
-            link = None
         if link is None:
             tasks = self._running()
             link = node.links[purpose] = Link(node.broker)
@@ -225,16 +223,12 @@ class Nodes:
         try:
             with link.scope:
                 await anyio.sleep_until(node.not_before)
-                await self._open_and_run(node, link)
+                await self._open_and_run(node, purpose, link)
         finally:
-            connection = link.connection
-            if connection is not None:
-                node.last_used = max(node.last_used, connection.last_used)
-            if node.links.get(purpose) is link:
-                del node.links[purpose]
+            _forget(node, purpose, link)
             link.opened.set()
 
-    async def _open_and_run(self, node: Node, link: Link) -> None:
+    async def _open_and_run(self, node: Node, purpose: str, link: Link) -> None:
         config = self._config
         try:
             connection = await BrokerConnection.open(
@@ -251,11 +245,17 @@ class Nodes:
             link.error = error
             self._failed(node, error)
             return
+        # The back-off has to begin before the callers whose requests failed can try again.
+        connection.on_close = lambda: self._closed(node, purpose, link, connection)
         link.connection = connection
         link.opened.set()
         node.error = None
         logger.debug("connected to %s", connection.peer)
         await connection.run()
+
+    def _closed(self, node: Node, purpose: str, link: Link, connection: BrokerConnection) -> None:
+        node.last_used = max(node.last_used, connection.last_used)
+        _forget(node, purpose, link)
         if connection.failure is not None and not connection.closed_by_us:
             # A broker that accepts and hangs up each time must not reset its own back-off.
             if connection.answered:
@@ -272,7 +272,7 @@ class Nodes:
         self.on_failure(node, error, lost)
 
     def _close(self, links: Iterable[Link]) -> None:
-        for link in links:
+        for link in list(links):
             if link.connection is not None:
                 link.connection.abort()
             link.scope.cancel()
@@ -288,7 +288,7 @@ class Nodes:
             now = anyio.current_time()
             next_look = now + limit
             for node in [*self.brokers.values(), *self.bootstrap.values()]:
-                for link in node.links.values():
+                for link in list(node.links.values()):
                     if link.connection is None or link.load:
                         continue
                     if link.connection.last_used + limit <= now:
@@ -297,3 +297,8 @@ class Nodes:
                     else:
                         next_look = min(next_look, link.connection.last_used + limit)
             await anyio.sleep_until(next_look)
+
+
+def _forget(node: Node, purpose: str, link: Link) -> None:
+    if node.links.get(purpose) is link:
+        del node.links[purpose]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 
-SMALLEST = 16
-"""log2 of the smallest size: 64 KiB. What is smaller is not worth a pool."""
-CLASSES_ABOVE = 2
-"""A buffer of up to so many size classes above the wanted one will do."""
-MAX_FREE_BYTES = 32 << 20
+SMALLEST = 1 << 16
+"""Bytes. What is smaller is not worth a pool."""
+MOST_WASTE = 2
+"""A buffer of up to so many times the wanted size will do."""
+MAX_FREE_BYTES = 64 << 20
 
 
 class BufferPool:
-    """Free buffers by size class (powers of two), of ``max_free_bytes`` together at most.
+    """Free buffers, ``max_free_bytes`` of them together at most; the oldest go first.
 
     A buffer is never given out twice at a time: one that is leased is not in the pool, and one
     that came back while somebody still looks at it (a memoryview, or an array over it) stays put
@@ -24,7 +23,7 @@ class BufferPool:
     def __init__(self, max_free_bytes: int = MAX_FREE_BYTES) -> None:
         self._max_free_bytes = max_free_bytes
         self._lock = threading.Lock()
-        self._free: defaultdict[int, list[bytearray]] = defaultdict(list)
+        self._free: list[bytearray] = []  # the one that came back last is at the end
         self._free_bytes = 0
 
     @property
@@ -34,26 +33,30 @@ class BufferPool:
 
     def reuse(self, size: int) -> Lease | None:
         """A buffer of ``size`` bytes or more out of the pool; None if it has none."""
-        wanted = _size_class(size)
+        largest = _rounded(size) * MOST_WASTE
         with self._lock:
-            for size_class in range(wanted, wanted + CLASSES_ABOVE + 1):
-                buffers = self._free[size_class]
-                for index in range(len(buffers) - 1, -1, -1):
-                    if _is_unseen(buffers[index]):
-                        self._free_bytes -= 1 << size_class
-                        return Lease(self, buffers.pop(index))
+            for index in range(len(self._free) - 1, -1, -1):
+                buffer = self._free[index]
+                if size <= len(buffer) <= largest and _is_unseen(buffer):
+                    del self._free[index]
+                    self._free_bytes -= len(buffer)
+                    return Lease(self, buffer)
         return None
 
     def make(self, size: int) -> Lease:
         """A new buffer of ``size`` bytes or more."""
-        return Lease(self, bytearray(1 << _size_class(size)))
+        return Lease(self, bytearray(_rounded(size)))
 
     def give_back(self, buffer: bytearray) -> None:
-        """Take a buffer for the next one who needs it, if there is room."""
+        """Take a buffer for the next one who needs it, in place of those that nobody needed."""
+        size = len(buffer)
+        if size > self._max_free_bytes:
+            return
         with self._lock:
-            if self._free_bytes + len(buffer) <= self._max_free_bytes:
-                self._free[_size_class(len(buffer))].append(buffer)
-                self._free_bytes += len(buffer)
+            while self._free_bytes + size > self._max_free_bytes:
+                self._free_bytes -= len(self._free.pop(0))
+            self._free.append(buffer)
+            self._free_bytes += size
 
 
 class Lease:
@@ -74,8 +77,10 @@ class Lease:
             self._pool.give_back(buffer)
 
 
-def _size_class(size: int) -> int:
-    return max(SMALLEST, (size - 1).bit_length())
+def _rounded(size: int) -> int:
+    """Up to a quarter more, so that buffers fit for sizes that differ a little."""
+    step = 1 << max((size - 1).bit_length() - 3, 0)
+    return max(SMALLEST, -(-size // step) * step)
 
 
 def _is_unseen(buffer: bytearray) -> bool:

@@ -98,7 +98,7 @@ class TcpConnector:
             except TimeoutError as error:
                 why = reason(error) if error.errno else f"no connection within {share:.3g} s"
             except OSError as error:
-                why = error.strerror or reason(error)
+                why = reason(error)
             where = "" if sockaddr[0] == host else f"{address(sockaddr[0], port)}: "
             failures.append(where + why)
         raise ConnectionError(", ".join(failures) or f"{escaped(host)} has no address")

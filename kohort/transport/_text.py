@@ -15,5 +15,6 @@ def address(host: str, port: int) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, or its name if it says nothing."""
-    return escaped(str(error)) or type(error).__name__
+    """What an exception says, without numbers of the system; its name if it says nothing."""
+    text = error.strerror if isinstance(error, OSError) else None
+    return escaped(text or str(error)) or type(error).__name__

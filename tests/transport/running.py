@@ -1,0 +1,30 @@
+"""A cluster client that runs against brokers in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from kohort.config import ClientConfig
+from kohort.transport import ClusterClient
+from tests.transport.peer import FakeCluster, Network
+
+
+@asynccontextmanager
+async def running(
+    *, brokers: int = 1, bootstrap: tuple[tuple[str, int], ...] = (("b1", 9092),), **options: Any
+) -> AsyncIterator[tuple[ClusterClient, FakeCluster]]:
+    """The client and its cluster; afterwards it is closed, and has left nothing open."""
+    async with anyio.create_task_group() as tasks:
+        cluster = FakeCluster(Network(tasks), brokers)
+        config = ClientConfig(bootstrap_servers=bootstrap, **options)
+        client = ClusterClient(config, connect=cluster.network.connect, rng=random.Random(1))
+        await tasks.start(client.run)
+        yield client, cluster
+        await client.aclose()
+        assert cluster.network.open_ends == 0
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,215 @@
+"""Opening a connection: connect, ApiVersions, and everything that may be wrong with the peer."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort.errors import (
+    BrokerResponseError,
+    CorrelationIdError,
+    FrameTooLargeError,
+    InvalidRequestError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageDecodeError,
+    UnsupportedVersionError,
+)
+from kohort.protocol import ApiKey, decode_request_header
+from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
+from kohort.transport import BrokerConnection, ByteConnection
+from tests.transport.peer import Network, Peer, Serve, api_versions
+
+pytestmark = pytest.mark.anyio
+
+
+async def open_to(serve: Serve, **options: Any) -> BrokerConnection:
+    """The connection, already closed again; the client leaves none open, whatever happens."""
+    async with anyio.create_task_group() as tasks:
+        network = Network(tasks)
+        network.listen("b", 9092, serve)
+        failure: KafkaError | None = None
+        try:
+            connection = await BrokerConnection.open(network.connect, "b", 9092, **options)
+            await connection.aclose()
+        except KafkaError as error:
+            failure = error
+        assert network.open_ends == 0
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return connection
+
+
+def refusal(correlation_id: int, ranges: list[tuple[int, int, int]]) -> bytes:
+    """UNSUPPORTED_VERSION as Kafka sends it: in the form of version 0, whatever was asked."""
+    body = struct.pack(">ihi", correlation_id, 35, len(ranges))
+    body += b"".join(struct.pack(">hhh", *each) for each in ranges)
+    return struct.pack(">i", len(body)) + body
+
+
+async def test_the_client_says_who_it_is() -> None:
+    seen = []
+
+    async def serve(peer: Peer) -> None:
+        header, request = await peer.expect(ApiVersionsRequest)
+        seen.append((header, request))
+        await peer.reply(header, api_versions())
+
+    await open_to(serve, client_id="c")
+    ((header, request),) = seen
+    assert isinstance(request, ApiVersionsRequest)
+    assert (header.client_id, header.request_api_version) == ("c", 4)
+    assert request.client_software_name == "kohort"
+    assert request.client_software_version
+
+
+@pytest.mark.parametrize(
+    ("ranges", "versions"),
+    [
+        ([(18, 0, 3)], [4, 3]),
+        ([(18, 0, 0)], [4, 0]),
+        ([(3, 0, 9), (18, 0, 2)], [4, 2]),
+        ([], [4, 0]),
+    ],
+)
+async def test_a_broker_that_refuses_the_version_is_asked_in_its_own(
+    ranges: list[tuple[int, int, int]], versions: list[int]
+) -> None:
+    asked = []
+
+    async def serve(peer: Peer) -> None:
+        while (frame := await peer.receive_frame()) is not None:
+            header = decode_request_header(frame)
+            asked.append(header.request_api_version)
+            if len(asked) == 1:
+                await peer.send(refusal(header.correlation_id, ranges))
+            else:
+                await peer.reply(header, api_versions({int(ApiKey.HEARTBEAT): (0, 2)}))
+
+    connection = await open_to(serve)
+    assert asked == versions
+    assert connection.version_for(HeartbeatRequest) == 2
+
+
+async def test_a_broker_that_refuses_every_version_is_given_up() -> None:
+    asked = []
+
+    async def serve(peer: Peer) -> None:
+        while (frame := await peer.receive_frame()) is not None:
+            header = decode_request_header(frame)
+            asked.append(header.request_api_version)
+            await peer.send(refusal(header.correlation_id, []))
+
+    with pytest.raises(UnsupportedVersionError, match="b:9092"):
+        await open_to(serve)
+    assert asked == [4, 0]
+
+
+async def test_a_broker_that_names_the_refused_version_is_not_asked_for_ever() -> None:
+    async def serve(peer: Peer) -> None:
+        while (frame := await peer.receive_frame()) is not None:
+            header = decode_request_header(frame)
+            await peer.send(refusal(header.correlation_id, [(18, 0, 4)]))
+
+    with anyio.fail_after(5), pytest.raises(UnsupportedVersionError):
+        await open_to(serve)
+
+
+async def test_another_error_of_the_broker_is_raised_as_that() -> None:
+    async def serve(peer: Peer) -> None:
+        await peer.shake_hands(ApiVersionsResponse(error_code=42))
+
+    with pytest.raises(InvalidRequestError, match="b:9092 answered ApiVersions") as caught:
+        await open_to(serve)
+    assert isinstance(caught.value, BrokerResponseError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x46", FrameTooLargeError, "TLS"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", FrameTooLargeError, "TLS"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", FrameTooLargeError, "HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", FrameTooLargeError, "SSH"),
+        (b"\x7f\xff\xff\xff", FrameTooLargeError, "2147483647"),
+        (b"\x00\x20\x00\x00", FrameTooLargeError, "2097152"),
+        (b"\x00\x00\x00\x02ab", MessageDecodeError, "too short"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00", MessageDecodeError, "ApiVersions"),
+        (b"\x00\x00\x00\x0a\x00\x00\x00\x63abcdef", CorrelationIdError, "id 99"),
+        (b"\x00\x00", KafkaConnectionError, "inside a frame"),
+        (b"", KafkaConnectionError, "plaintext listener"),
+    ],
+)
+async def test_what_is_not_kafka_is_told_with_the_address(
+    answer: bytes, kind: type[KafkaError], text: str
+) -> None:
+    async def serve(peer: Peer) -> None:
+        await peer.expect(ApiVersionsRequest)
+        if answer:
+            await peer.send(answer)
+
+    with pytest.raises(kind, match="b:9092") as caught:
+        await open_to(serve, max_frame=2**31 - 1)
+    assert type(caught.value) is kind
+    assert text in str(caught.value)
+
+
+async def test_a_black_hole_is_given_up_in_time() -> None:
+    async def serve(peer: Peer) -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(KafkaTimeoutError, match="b:9092 accepted, but did not answer"):
+        await open_to(serve, timeout=0.05)
+
+
+async def test_a_connect_that_hangs_is_given_up_in_time() -> None:
+    async def connect(host: str, port: int) -> ByteConnection:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with pytest.raises(KafkaTimeoutError, match="no connection to b:9092 within"):
+        await BrokerConnection.open(connect, "b", 9092, timeout=0.05)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no"), OSError("dns"), ValueError("bug")])
+async def test_whatever_a_connect_hook_raises_arrives_typed(error: Exception) -> None:
+    async def connect(host: str, port: int) -> ByteConnection:
+        raise error
+
+    with pytest.raises(KafkaConnectionError, match=f"cannot connect to b:9092: {error}") as caught:
+        await BrokerConnection.open(connect, "b", 9092)
+    assert caught.value.__cause__ is error
+    assert caught.value.retriable
+
+
+async def test_a_cancelled_open_leaves_no_connection() -> None:
+    shaking = anyio.Event()
+
+    async def serve(peer: Peer) -> None:
+        await peer.receive()
+        shaking.set()
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        network = Network(tasks)
+        network.listen("b", 9092, serve)
+        async with anyio.create_task_group() as openers:
+            openers.start_soon(BrokerConnection.open, network.connect, "b", 9092)
+            await shaking.wait()
+            openers.cancel_scope.cancel()
+        assert network.open_ends == 0
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_host_cannot_forge_a_line_of_the_log() -> None:
+    async def connect(host: str, port: int) -> ByteConnection:
+        raise ConnectionRefusedError("no\nINFO all is well\x1b[31m")
+
+    with pytest.raises(KafkaConnectionError) as caught:
+        await BrokerConnection.open(connect, "evil\r\nhost\x1b[2J", 9092)
+    assert str(caught.value).isprintable()

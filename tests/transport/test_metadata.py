@@ -1,0 +1,155 @@
+"""The snapshot: what an answer changes, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import MetadataResponse
+from kohort.transport import Broker, ClusterMetadata, Leader
+from kohort.types import TopicPartition
+from tests.transport.peer import topic_answer
+
+T0 = TopicPartition("t", 0)
+
+
+def answer(
+    *topics: MetadataResponse.MetadataResponseTopic, brokers: tuple[int, ...] = (1, 2)
+) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id="c",
+        controller_id=2,
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node, host=f"b{node}", port=9092, rack="r"
+            )
+            for node in brokers
+        ],
+        topics=list(topics),
+    )
+
+
+def after(*answers: MetadataResponse) -> ClusterMetadata:
+    snapshot = ClusterMetadata()
+    for each in answers:
+        snapshot = snapshot.merged(each)
+    return snapshot
+
+
+def test_an_answer_becomes_a_snapshot() -> None:
+    snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
+    assert snapshot.cluster_id == "c"
+    assert snapshot.controller == 2
+    assert snapshot.brokers[1] == Broker(1, "b1", 9092, "r")
+    assert snapshot.partitions_for("t") == (0, 1)
+    assert snapshot.leader(T0) == Leader(1, 4)
+    assert snapshot.topics["t"].partitions[1].isr == (2,)
+    assert snapshot.topics["t"].complete
+    found = snapshot.topic_by_id(b"t" + b"." * 15)
+    assert found is snapshot.topics["t"]
+
+
+def test_what_is_not_known_is_none_or_empty() -> None:
+    snapshot = after(answer(topic_answer("t", [1])))
+    assert snapshot.leader(TopicPartition("t", 5)) is None
+    assert snapshot.leader(TopicPartition("u", 0)) is None
+    assert snapshot.partitions_for("u") == ()
+    assert snapshot.topic_by_id(b"x" * 16) is None
+    assert snapshot.topic_by_id(bytes(16)) is None
+
+
+def test_nobody_leads_without_a_leader_or_with_one_that_is_not_there() -> None:
+    snapshot = after(answer(topic_answer("t", [-1, 7])))
+    assert snapshot.leader(T0) is None
+    assert snapshot.leader(TopicPartition("t", 1)) is None
+    assert not snapshot.topics["t"].complete
+
+
+@pytest.mark.parametrize(
+    ("epochs", "leader"),
+    [
+        ((5, 6), Leader(2, 6)),
+        ((5, 5), Leader(2, 5)),
+        ((5, 4), Leader(1, 5)),
+        ((5, -1), Leader(2, -1)),
+        ((-1, 3), Leader(2, 3)),
+    ],
+)
+def test_an_older_leader_epoch_never_replaces_a_newer_one(
+    epochs: tuple[int, int], leader: Leader
+) -> None:
+    old, new = epochs
+    snapshot = after(
+        answer(topic_answer("t", [1], epoch=old)), answer(topic_answer("t", [2], epoch=new))
+    )
+    assert snapshot.leader(T0) == leader
+
+
+def test_a_topic_created_anew_starts_with_its_own_epochs() -> None:
+    snapshot = after(
+        answer(topic_answer("t", [1], epoch=5)),
+        answer(topic_answer("t", [2], epoch=0, topic_id=b"another topic id")),
+    )
+    assert snapshot.leader(T0) == Leader(2, 0)
+
+
+def test_an_answer_without_topic_ids_does_not_make_it_another_topic() -> None:
+    snapshot = after(
+        answer(topic_answer("t", [1], epoch=5)),
+        answer(topic_answer("t", [2], epoch=4, topic_id=bytes(16))),
+    )
+    assert snapshot.leader(T0) == Leader(1, 5)
+
+
+def test_topics_not_in_the_answer_are_forgotten_unless_kept() -> None:
+    old = after(answer(topic_answer("t", [1])))
+    new = answer(topic_answer("u", [2]))
+    assert set(old.merged(new).topics) == {"u"}
+    assert set(old.merged(new, keep=True).topics) == {"t", "u"}
+
+
+def test_an_error_that_passes_keeps_what_was_known() -> None:
+    error = topic_answer("t", [], error=ErrorCode.LEADER_NOT_AVAILABLE)
+    snapshot = after(answer(topic_answer("t", [1], epoch=5)), answer(error))
+    assert snapshot.topics["t"].error == ErrorCode.LEADER_NOT_AVAILABLE
+    assert snapshot.partitions_for("t") == (0,)
+    assert not snapshot.topics["t"].complete
+
+
+def test_a_topic_is_gone_when_several_answers_in_a_row_call_it_unknown() -> None:
+    known = answer(topic_answer("t", [1]))
+    unknown = answer(topic_answer("t", [], error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert after(known, unknown, unknown).partitions_for("t") == (0,)
+    gone = after(known, unknown, unknown, unknown)
+    assert gone.partitions_for("t") == ()
+    assert gone.topics["t"].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert after(known, unknown, unknown, known, unknown).partitions_for("t") == (0,)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION]
+)
+def test_an_error_that_stays_is_shown_and_not_asked_about_again_soon(code: int) -> None:
+    snapshot = after(answer(topic_answer("t", [1])), answer(topic_answer("t", [], error=code)))
+    assert snapshot.topics["t"].error == code
+    assert snapshot.partitions_for("t") == ()
+    assert snapshot.topics["t"].complete
+
+
+def test_nonsense_in_an_answer_is_left_out() -> None:
+    topic = topic_answer("t", [1])
+    topic.partitions[0].partition_index = -3
+    nameless = topic_answer("u", [1])
+    nameless.name = None
+    snapshot = after(answer(topic, nameless, brokers=(1, -5)))
+    assert set(snapshot.topics) == {"t"}
+    assert snapshot.partitions_for("t") == ()
+    assert set(snapshot.brokers) == {1}
+
+
+def test_a_snapshot_cannot_be_changed() -> None:
+    snapshot = after(answer(topic_answer("t", [1])))
+    with pytest.raises(AttributeError):
+        snapshot.controller = 9  # type: ignore[misc]  # that is the point
+    with pytest.raises(TypeError):
+        snapshot.topics["x"] = snapshot.topics["t"]  # type: ignore[index]  # that is the point

@@ -1,0 +1,108 @@
+"""Receive buffers: used again, never while somebody looks at them."""
+
+from __future__ import annotations
+
+import threading
+
+from kohort.transport import BufferPool, Lease
+
+SIZE = 200_000
+
+
+def taken(pool: BufferPool, size: int = SIZE) -> Lease:
+    """A lease out of the pool, which has one."""
+    lease = pool.reuse(size)
+    assert lease is not None
+    return lease
+
+
+def test_a_released_buffer_is_used_again() -> None:
+    pool = BufferPool()
+    lease = pool.make(SIZE)
+    lease.view[:5] = b"hello"
+    assert len(lease.view) >= SIZE
+    lease.release()
+    assert bytes(taken(pool).view[:5]) == b"hello"
+    assert pool.reuse(SIZE) is None
+
+
+def test_a_buffer_that_is_leased_is_not_given_out_again() -> None:
+    pool = BufferPool()
+    lease = pool.make(SIZE)
+    assert pool.reuse(SIZE) is None
+    lease.release()
+    assert taken(pool) is not None
+
+
+def test_a_released_buffer_that_somebody_still_looks_at_stays_put() -> None:
+    pool = BufferPool()
+    lease = pool.make(SIZE)
+    lease.view[:4] = b"mine"
+    seen = lease.view[:4]
+    lease.release()
+    assert pool.reuse(SIZE) is None
+    assert bytes(seen) == b"mine"
+    del seen
+    assert pool.reuse(SIZE) is not None
+
+
+def test_releasing_twice_counts_once() -> None:
+    pool = BufferPool()
+    lease = pool.make(SIZE)
+    lease.release()
+    lease.release()
+    first = pool.reuse(SIZE)
+    assert first is not None
+    assert pool.reuse(SIZE) is None
+
+
+def test_a_somewhat_larger_buffer_will_do_and_a_much_larger_one_will_not() -> None:
+    pool = BufferPool()
+    pool.make(1 << 20).release()
+    assert pool.reuse(1 << 16) is None
+    assert len(taken(pool, 1 << 19).view) == 1 << 20
+
+
+def test_free_buffers_are_bounded() -> None:
+    pool = BufferPool(max_free_bytes=1 << 20)
+    for lease in [pool.make(SIZE) for _ in range(10)]:
+        lease.release()
+    free = pool.free_bytes
+    assert (1 << 20) - 2 * SIZE < free <= 1 << 20
+    pool.make(1 << 24).release()
+    assert pool.free_bytes == free
+
+
+def test_a_buffer_is_hardly_larger_than_what_it_was_made_for() -> None:
+    for size in (1, 1 << 16, (1 << 16) + 1, 10_000_000, (1 << 24) + 1):
+        assert size <= len(BufferPool().make(size).view) <= max(1 << 16, 1.25 * size)
+
+
+def test_buffers_of_sizes_that_nobody_needs_make_room() -> None:
+    pool = BufferPool(max_free_bytes=1 << 20)
+    for lease in [pool.make(1 << 16) for _ in range(16)]:
+        lease.release()
+    pool.make(1 << 20).release()
+    assert len(taken(pool, 1 << 20).view) == 1 << 20
+    assert pool.free_bytes == 0
+
+
+def test_leases_may_be_released_from_other_threads() -> None:
+    pool = BufferPool()
+    clashes = []
+
+    def work(mark: bytes) -> None:
+        for _ in range(300):
+            lease = pool.reuse(SIZE) or pool.make(SIZE)
+            lease.view[:1] = mark
+            if bytes(lease.view[:1]) != mark:
+                clashes.append(mark)
+            lease.release()
+
+    threads = [threading.Thread(target=work, args=(bytes([index]),)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clashes == []
+    assert pool.free_bytes <= 4 * (1 << 18)
