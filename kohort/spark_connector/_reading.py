@@ -142,12 +142,14 @@ class _Reading:
 
 def split(records: Records, most: int) -> Iterator[Records]:
     """Runs of records of at most so many bytes of keys and values, but one record at least."""
-    start = size = 0
-    for at, record in enumerate(records):
-        own = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
-        if size + own > most and at > start:
-            yield records[start:at]
-            start, size = at, 0
-        size += own
+    # -1 stands for null, which is near enough.
+    sizes = [each.serialized_key_size + each.serialized_value_size for each in records]
+    start = total = 0
+    if sum(sizes) > most:
+        for at, size in enumerate(sizes):
+            if total + size > most and at > start:
+                yield records[start:at]
+                start, total = at, 0
+            total += size
     if start < len(records):
-        yield records if start == 0 else records[start:]
+        yield records[start:] if start else records

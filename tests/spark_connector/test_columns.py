@@ -151,7 +151,10 @@ def test_any_other_schema_is_refused(schema: StructType, said: str) -> None:
 
 def test_records_are_split_by_their_bytes() -> None:
     sizes = (4, 4, 4, 20, 1)
-    records = [record(offset=at, serialized_value_size=size) for at, size in enumerate(sizes)]
+    records = [
+        record(offset=at, serialized_key_size=0, serialized_value_size=size)
+        for at, size in enumerate(sizes)
+    ]
     parts = [[each.offset for each in part] for part in split(records, 10)]
     assert parts == [[0, 1], [2], [3], [4]]
     assert list(split(records, 1000)) == [records]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from kohort import TopicPartition
+from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from kohort.spark_connector import _driver
 from kohort.spark_connector._driver import StreamDriver, limited
@@ -142,6 +142,21 @@ def test_nothing_is_committed_without_a_group(cluster: Cluster) -> None:
     query = Query(options(cluster, startingOffsets="earliest"))
     query.run_available_now()
     assert "OffsetCommit" not in {request.api for request in cluster.requests}
+
+
+def test_a_group_with_members_refuses_the_commits_and_the_query_goes_on(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "billing"}
+    with KafkaConsumer("orders", **given) as member:
+        while not member.assignment():
+            member.poll(100)
+        expected = produce(cluster, 5)
+        query = Query(options(cluster, startingOffsets="earliest", kafka_group_id="billing"))
+        with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+            query.run_available_now()
+    assert query.values() == expected
+    assert "offsets were not committed to billing" in caplog.text
 
 
 def test_a_new_checkpoint_goes_on_where_the_group_is(cluster: Cluster) -> None:

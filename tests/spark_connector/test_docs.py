@@ -1,0 +1,48 @@
+"""The blocks of docs/spark.md, run one by one on a topic with something in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kohort.spark_connector._options import NAMES, REJECTED
+from kohort.testing import Cluster
+from tests.support.snippets import FENCED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+BLOCKS = FENCED.findall(PAGE.read_text())
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_a_block_of_the_page_runs(
+    spark: SparkSession,
+    cluster: Cluster,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster.produce("orders", [(f"k{each}", f"order-{each % 3}") for each in range(60)])
+    # Relative paths are resolved by the JVM, whose folder cannot be changed.
+    code = BLOCKS[number].replace('"billing/', f'"{tmp_path}/')
+    names = {"spark": spark, "bootstrap_servers": cluster.bootstrap_servers}
+    exec(compile(code, str(PAGE), "exec"), names)
+    if "readStream" in code:
+        assert spark.read.parquet(f"{tmp_path}/orders").count() == 60
+        assert sum(at.offset for at in cluster.committed("billing").values()) == 60
+    else:
+        assert "order-2" in capsys.readouterr().out
+
+
+def test_the_page_names_every_option() -> None:
+    text = PAGE.read_text()
+    assert len(BLOCKS) == 3
+    for name in (*NAMES, *(f"kafka.{each}" for each in REJECTED)):
+        assert f"`{name}`" in text, name
