@@ -46,9 +46,12 @@ class Host:
         work = ListenerWork(self._mailbox.core, "on_partitions_revoked", partitions)
         await self._mailbox.perform(work)
 
-    async def on_lost(self, partitions: Partitions) -> None:
-        """The partitions are somebody else's: deliver no more, and tell the listener."""
+    def withhold(self, partitions: Partitions) -> None:
+        """The partitions may be somebody else's: deliver no more."""
         self._subscription.mark_pending_revocation(partitions)
+
+    async def on_lost(self, partitions: Partitions) -> None:
+        """Tell the listener what is somebody else's, and give it up."""
         work = ListenerWork(self._mailbox.core, "on_partitions_lost", partitions)
         await self._mailbox.perform(work)
 

@@ -19,6 +19,7 @@ from kohort.coordinator_client._commands import (
     DropCoordinator,
     ReportFailure,
     WatchTopics,
+    Withhold,
 )
 from kohort.coordinator_client._events import (
     AssignmentMade,
@@ -268,6 +269,8 @@ class CoordinatorClient:
                 self._link.drop(reason)
             case WatchTopics(topics):
                 self._watch(topics)
+            case Withhold(partitions):
+                self._host.withhold(partitions)
             case ReportFailure(error):
                 self._host.group_failed(error)
             case _ if self._tasks is None:

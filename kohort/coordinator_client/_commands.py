@@ -81,6 +81,13 @@ class CallLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Withhold:
+    """Others may own these from now on: deliver no more of them. CallLost follows."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class CallAssigned:
     """Tell the host what is new, and the whole of it: CallbackDone."""
 
@@ -136,6 +143,7 @@ Command = (
     | AwaitPoll
     | CallRevoked
     | CallLost
+    | Withhold
     | CallAssigned
     | MakeAssignment
     | Cancel

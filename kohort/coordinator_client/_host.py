@@ -27,6 +27,9 @@ class GroupHost(Protocol):
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Commit if that is automatic, then call the listener. Owned until this returns."""
 
+    def withhold(self, partitions: frozenset[TopicPartition]) -> None:
+        """Deliver no more of these: they may be others' already. ``on_lost`` follows."""
+
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener; a commit would fail."""
 

@@ -15,6 +15,7 @@ from kohort.coordinator_client._commands import (
     JoinGroup,
     LeaveGroup,
     ReportFailure,
+    Withhold,
 )
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
@@ -170,6 +171,8 @@ class Joining(Member, ABC):
                 escaped(reason),
                 describe(self.owned),
             )
+            # The callback waits for poll(), which must not return what came in meanwhile.
+            self.emit(Withhold(self.owned))
         else:
             logger.debug("[%s] membership reset: %s", group, escaped(reason))
         self.generation, self.protocol = NO_GENERATION, None

@@ -199,6 +199,7 @@ class FakeHost:
 
     calls: list[tuple[str, Any]] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
+    withheld: list[Partitions] = field(default_factory=list)
     gate: anyio.Event | None = None
     """The caller comes into poll() when this is set; None: it is in there."""
     hold: anyio.Event | None = None
@@ -213,6 +214,9 @@ class FakeHost:
 
     async def on_revoked(self, partitions: Partitions) -> None:
         await self._call("revoked", partitions)
+
+    def withhold(self, partitions: Partitions) -> None:
+        self.withheld.append(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:
         await self._call("lost", partitions)

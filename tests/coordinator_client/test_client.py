@@ -237,6 +237,7 @@ async def test_a_fenced_static_member_is_told_so_and_stays_out() -> None:
         consumer.cluster.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=82))
         await consumer.until_state("failed")
         assert consumer.host.names() == ["assigned", "lost"]
+        assert consumer.host.withheld == [consumer.host.calls[0][1]]
         assert isinstance(consumer.host.failures[0], FencedInstanceIdError)
 
 

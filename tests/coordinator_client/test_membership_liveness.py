@@ -13,6 +13,7 @@ from kohort.coordinator_client._commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    Withhold,
 )
 from kohort.coordinator_client._events import CoordinatorFound
 from kohort.coordinator_client._state import MemberState
@@ -121,6 +122,17 @@ def test_a_caller_that_does_not_poll_makes_the_member_leave(
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
     assert script.take(JoinGroup).member_id == ""
+
+
+def test_what_is_lost_is_withheld_before_the_caller_is_back() -> None:
+    script = Script()
+    script.to_stable()
+    script.wait(301, polled=False)
+    assert script.take(Withhold).partitions == parts(0, 1)
+    assert not script.has(CallLost)
+    script.poll()
+    assert script.called_back(CallLost) == parts(0, 1)
+    assert not script.has(Withhold)
 
 
 def test_a_static_member_that_does_not_poll_keeps_its_place() -> None:
