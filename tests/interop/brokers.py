@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from tests.support.topics import create_topic
 
@@ -59,6 +59,15 @@ class Broker:
         place = TopicPartition(topic, partition, before)
         self.admin.delete_records([place])[place].result(TIMEOUT_S)
 
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Have the topic grow."""
+        asked = self.admin.create_partitions([NewPartitions(topic, total)])
+        asked[topic].result(TIMEOUT_S)
+
+    def delete_topic(self, topic: str) -> None:
+        """Have the topic gone."""
+        self.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+
     def feed(self, topic: str, partitions: int) -> Feed:
         """Something that writes numbered records to the topic."""
         return Feed(self.bootstrap_servers, topic, partitions)
@@ -68,13 +77,6 @@ class Broker:
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         answer = asked[group].result(TIMEOUT_S)
         return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions or []}
-
-    def wait_until(self, predicate: Callable[[], Any]) -> None:
-        """Return as soon as the predicate is true."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not predicate():
-            assert time.monotonic() < deadline, f"not true in {TIMEOUT_S:g} s"
-            time.sleep(0.01)
 
     def describe(self, group: str) -> GroupDescription:
         """The group as its coordinator describes it."""

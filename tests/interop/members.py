@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -12,11 +11,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tests.interop.peers import Make, Peer, Read, Settings
+from tests.interop.waiting import DEADLINE_S, look_again_soon, wait_until
 
 T = TypeVar("T")
-
-DEADLINE_S = 40.0
-LOOK_AGAIN_S = 0.01
 
 
 class Member:
@@ -85,19 +82,17 @@ class Members:
         return member
 
     def wait_until(
-        self,
-        predicate: Callable[[], T],
-        meanwhile: Callable[[], object] = lambda: time.sleep(LOOK_AGAIN_S),
+        self, predicate: Callable[[], T], meanwhile: Callable[[], object] = look_again_soon
     ) -> T:
-        """Do something again and again until the predicate holds; what it returned."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not (result := predicate()):
+        """As the function of that name; raises at once what went wrong with a member."""
+
+        def look() -> T:
             for member in self.all:
                 if member.failure is not None:
                     raise member.failure
-            assert time.monotonic() < deadline, f"not true in {DEADLINE_S:g} s; {self}"
-            meanwhile()
-        return result
+            return predicate()
+
+        return wait_until(look, meanwhile, explain=self.__str__)
 
     def count(self) -> int:
         """How many records all have read together."""

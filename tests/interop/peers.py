@@ -106,20 +106,12 @@ class Kohort:
 class _OnALoop:
     """A consumer that lives in an event loop, which is a thread's of its own."""
 
-    def __init__(self, backend: str, start: Callable[[], Any]) -> None:
-        self._stack = ExitStack()
-        self._portal: BlockingPortal = self._stack.enter_context(start_blocking_portal(backend))
-        try:
-            self.consumer = self._portal.call(self._started, start)
-        except BaseException:
-            self._stack.close()
-            raise
-
-    @staticmethod
-    async def _started(make: Callable[[], Any]) -> Any:
-        consumer = make()  # aiokafka wants the loop to run when it is made
-        await consumer.start()
-        return consumer
+    def __init__(self, backend: str, make: Callable[[], Any]) -> None:
+        with ExitStack() as stack:
+            self._portal: BlockingPortal = stack.enter_context(start_blocking_portal(backend))
+            self.consumer = self._portal.call(_inside, make)
+            stack.enter_context(self._portal.wrap_async_context_manager(self.consumer))
+            self._stack = stack.pop_all()
 
     def poll_once(self) -> list[Read]:
         wait = partial(self.consumer.getmany, timeout_ms=POLL_MS, max_records=MAX_RECORDS)
@@ -132,8 +124,7 @@ class _OnALoop:
         self._portal.call(self.consumer.commit)
 
     def close(self) -> None:
-        with self._stack:
-            self._portal.call(self.consumer.stop)
+        self._stack.close()
 
 
 class KohortAsync(_OnALoop):
@@ -221,6 +212,11 @@ class Confluent:
 
     def close(self) -> None:
         self.consumer.close()
+
+
+async def _inside(make: Callable[[], Any]) -> Any:
+    """What ``make`` makes, made while the loop runs, as aiokafka wants it."""
+    return make()
 
 
 def _flat(records: dict[Any, list[Any]]) -> list[Read]:

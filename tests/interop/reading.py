@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import kohort
 from tests.interop.peers import HEARTBEAT_MS, SESSION_MS
+from tests.interop.waiting import wait_until
 
-DEADLINE_S = 30.0
+Record = kohort.ConsumerRecord[Any, Any]
 
 
 def consumer(bootstrap_servers: str, *topics: str, **options: Any) -> kohort.KafkaConsumer:
@@ -23,25 +24,39 @@ def consumer(bootstrap_servers: str, *topics: str, **options: Any) -> kohort.Kaf
     return kohort.KafkaConsumer(*topics, **defaults | options)
 
 
-def read(consumer: kohort.KafkaConsumer, count: int) -> list[kohort.ConsumerRecord[Any, Any]]:
+def read(consumer: kohort.KafkaConsumer, count: int) -> list[Record]:
     """Poll until there are ``count`` records, and fail if there are more."""
-    records: list[kohort.ConsumerRecord[Any, Any]] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(records) < count:
-        assert time.monotonic() < deadline, f"{len(records)} of {count} records: {records[-3:]}"
+    records: list[Record] = []
+
+    def poll() -> None:
         for some in consumer.poll(timeout_ms=500).values():
-            records += some
+            records.extend(some)
+
+    wait_until(lambda: len(records) >= count, poll, explain=lambda: f"{count}: {records[-3:]}")
     assert len(records) == count
     return records
 
 
+def idle(consumer: kohort.KafkaConsumer) -> Callable[[], None]:
+    """What polls for a moment and has to get nothing."""
+
+    def poll() -> None:
+        assert consumer.poll(timeout_ms=50) == {}
+
+    return poll
+
+
 def join(*consumers: kohort.KafkaConsumer, sizes: tuple[int, ...]) -> None:
     """Poll one after the other, returning no records, until they own so many partitions each."""
-    deadline = time.monotonic() + DEADLINE_S
-    while tuple(len(one.assignment()) for one in consumers) != sizes:
-        assert time.monotonic() < deadline, [one.assignment() for one in consumers]
+
+    def poll() -> None:
         for one in consumers:
             one.pause(*one.assignment())
             assert one.poll(timeout_ms=50) == {}
+
+    def owned() -> tuple[int, ...]:
+        return tuple(len(one.assignment()) for one in consumers)
+
+    wait_until(lambda: owned() == sizes, poll, explain=owned)
     for one in consumers:
         one.resume(*one.assignment())

@@ -13,7 +13,8 @@ import kohort
 from kohort import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
-from tests.interop.reading import consumer, join, read
+from tests.interop.reading import consumer, idle, join, read
+from tests.interop.waiting import wait_until
 
 Unique = Callable[[str], str]
 FIRST_MS = 1_700_000_000_000
@@ -165,10 +166,8 @@ def test_commits_happen_on_the_way(broker: Broker, ten: TopicPartition, unique: 
     with consumer(broker.bootstrap_servers, ten.topic, max_poll_records=6, **options) as reader:
         read(reader, 6)
         read(reader, 4)
-        # What this poll returns nothing behind is done with: the commit that follows has it all.
-        broker.wait_until(
-            lambda: reader.poll(timeout_ms=20) == {} and broker.committed(group) == {tuple(ten): 10}
-        )
+        # Only a poll says that what was returned before is done with.
+        wait_until(lambda: broker.committed(group) == {tuple(ten): 10}, idle(reader))
 
 
 def test_a_record_larger_than_the_fetch_is_read(broker: Broker, unique: Unique) -> None:

@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 
 from kohort import TopicPartition
 from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
-from tests.interop.reading import consumer, read
+from tests.interop.reading import consumer, idle, read
+from tests.interop.waiting import wait_until
 
 pytestmark = pytest.mark.real_kafka
 Unique = Callable[[str], str]
@@ -64,7 +65,7 @@ def test_only_what_is_committed_is_read(
     with consumer(apache.bootstrap_servers, isolation_level=isolation) as reader:
         reader.assign([partition])
         # Kafka answers an EndTxn before its markers are in the log.
-        apache.wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
+        wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
         records = read(reader, len(expected))
     assert [r.value for r in records] == expected
     assert [r.offset for r in records if r.value == b"c4"] == [4]
@@ -99,9 +100,7 @@ def test_positions_and_commits_pass_over_what_is_not_shown(
     options = {"isolation_level": "read_committed", "group_id": unique("tail")}
     with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
         assert [r.value for r in read(reader, 1)] == [b"shown"]
-        apache.wait_until(
-            lambda: reader.poll(timeout_ms=50) == {} and reader.position(partition) == 8
-        )
+        wait_until(lambda: reader.position(partition) == 8, idle(reader))
         reader.commit()
         assert reader.committed(partition) == 8
     with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
