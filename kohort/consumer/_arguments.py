@@ -8,6 +8,9 @@ from typing import Any
 
 from kohort.types import OffsetAndMetadata, TopicPartition
 
+FOR_EVER_MS = 1e12
+"""30 years: clocks and event loops cannot count with all that a float can be."""
+
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -108,7 +111,7 @@ def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> floa
         raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
-    return timeout_ms / 1000
+    return min(timeout_ms, FOR_EVER_MS) / 1000
 
 
 def max_records(value: object, default: int) -> int:

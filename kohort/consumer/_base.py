@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import warnings
@@ -13,6 +14,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._engine import Engine
 from kohort.consumer._handout import Handout
 from kohort.consumer._metrics import collect
+from kohort.consumer._performer import Performer
 from kohort.coordinator_client import GroupSnapshot, MemberState
 from kohort.errors import (
     ConsumerClosedError,
@@ -22,6 +24,8 @@ from kohort.errors import (
 )
 from kohort.listeners import check_listener
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger("kohort.consumer")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing takes at most, unless the caller says otherwise."""
@@ -34,6 +38,7 @@ class ConsumerBase:
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
+    _performer: Performer
     _closed: bool
     _pid: int | None
 
@@ -113,7 +118,8 @@ class ConsumerBase:
             if not names:
                 raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
             subscription.subscribe(names)
-        self._engine.listener = listener
+        self._performer.listener = listener
+        self._engine.has_listener = listener is not None
         self._tell_core(self._engine.subscription_changed)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -153,10 +159,14 @@ class ConsumerBase:
         chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
         if not chosen:
             raise NotAssignedError("no partitions are assigned")
-        for tp in chosen:
+        self._check_assigned(chosen)
+        return chosen
+
+    def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        assigned = self._engine.subscription.assigned()
+        for tp in partitions:
             if tp not in assigned:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
-        return chosen
 
     # -- what is known ------------------------------------------------------------------------
 
@@ -201,7 +211,10 @@ class ConsumerBase:
         for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
             close = getattr(deserializer, "close", None)
             if callable(close):
-                close()
+                try:
+                    close()
+                except Exception:
+                    logger.exception("closing %r failed", deserializer)
 
 
 def _group_state(group: GroupSnapshot) -> str:

@@ -29,6 +29,11 @@ logger = logging.getLogger("kohort.consumer")
 
 __all__ = ["EARLIEST", "LATEST", "Engine"]
 
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+PARTING_TIMEOUT = 5.0
+"""Seconds for the commit, and for leaving, when nobody waits for them."""
+
 
 class Engine:
     """The core of one consumer."""
@@ -60,7 +65,8 @@ class Engine:
         self.host = Host(
             self.mailbox,
             self.subscription,
-            has_listener=lambda: self.listener is not None,
+            has_listener=lambda: self.has_listener,
+            parting=lambda: self.parting is not None,
             on_assignment=self._on_assignment,
             on_failure=self.mailbox.report,
         )
@@ -75,16 +81,23 @@ class Engine:
                 rng=rng,
                 on_group_topics=lambda topics: self._topics.wake(),
             )
-        self.listener: Any = None
-        self.consumed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The positions as of the latest entry into poll(): what automatic commits commit."""
+        self.has_listener = False
+        """The listener itself is the face's: through it the core would keep the consumer alive."""
+        self.failure: Exception | None = None
+        """The defect that ended the core."""
+        self.ended = False
+        """Nothing runs any more: the consumer was closed, or something went wrong."""
+        self._leaving = 0
+        self.parting: Offsets | None = None
+        """The caller has given up its subscription; these are left to commit before leaving."""
+        self._parted = anyio.Event()
         self._positions = PositionFinder(self)
         self._topics = TopicWatch(self)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Run until cancelled."""
+        """Run until cancelled. A defect ends it, too, and is kept in :attr:`failure`."""
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.cluster.run)
@@ -97,10 +110,24 @@ class Engine:
                         tasks.start_soon(self._commit_at_intervals)
                 started()
                 await anyio.sleep_forever()
+        except Exception as error:
+            logger.critical("the consumer broke down", exc_info=error)
+            self.failure = error
         finally:
+            self.ended = True
+            self.mailbox.notify()
             self.fetcher.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(1):
                 await self.cluster.aclose()
+
+    def check_running(self) -> None:
+        """Raise IllegalStateError when the core has ended."""
+        if self.ended:
+            raise IllegalStateError(
+                "the consumer broke down, by a defect of kohort's: close it, and make a new one"
+                if self.failure is not None
+                else "the consumer's own task or thread was ended: close it, and make a new one"
+            ) from self.failure
 
     def _on_assignment(self) -> None:
         self._positions.wake()
@@ -111,10 +138,15 @@ class Engine:
         self._topics.wake()
         self._on_assignment()
 
-    async def bootstrap(self, timeout: float | None) -> None:
-        """Wait until the cluster's metadata is there. KafkaTimeoutError, NoBrokersAvailable."""
+    async def bootstrap(self, timeout: float | None, *, refresh: bool) -> None:
+        """Wait for the cluster's metadata (None: as long as NoBrokersAvailable takes to be sure).
+
+        With ``refresh`` it is asked for in any case. KafkaTimeoutError, NoBrokersAvailable.
+        """
         with _deadline(timeout, "the cluster's metadata did not come"):
             await self.cluster.wait_bootstrapped()
+            if refresh:
+                await self.cluster.wait_refreshed()
 
     # -- offsets ------------------------------------------------------------------------------
 
@@ -171,25 +203,30 @@ class Engine:
 
     # -- automatic commits --------------------------------------------------------------------
 
+    @property
+    def commit_seconds(self) -> float:
+        """How long an automatic commit may take: it must not cost the membership."""
+        group = self.config.group
+        return min(group.request_timeout_ms, group.rebalance_timeout_ms / 2) / 1000
+
     def note_consumed(self) -> None:
         """The caller came into poll(): it is done with everything that it was given before."""
-        self.consumed = self.subscription.positions_for_commit()
+        if self.config.group.auto_commit:
+            self.subscription.note_consumed()
 
     async def _commit_at_intervals(self) -> None:
         interval = max(self.config.group.auto_commit_interval_ms, 10) / 1000
-        done: dict[TopicPartition, OffsetAndMetadata] = {}
+        done: Offsets = {}
         while True:
             await anyio.sleep(interval)
-            owned = self.subscription.assigned()
-            offsets = {
-                tp: at for tp, at in self.consumed.items() if tp in owned and done.get(tp) != at
-            }
+            consumed = self.subscription.consumed()
+            new = {tp: at for tp, at in consumed.items() if done.get(tp) != at}
             try:
-                await self.commit(offsets, None)
+                await self.commit(new, self.commit_seconds)
             except KafkaError as error:
                 logger.warning("automatic commit failed: %s", error)
             else:
-                done = {tp: at for tp, at in {**done, **offsets}.items() if tp in owned}
+                done = consumed
 
     # -- leaving ------------------------------------------------------------------------------
 
@@ -199,22 +236,63 @@ class Engine:
         return self.subscription.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
 
     def membership_lost(self) -> bool:
-        """True if what is assigned is no longer this member's."""
-        return (
-            self.coordinator is not None
-            and self.subscribed
-            and self.coordinator.generation().generation_id < 0
-        )
+        """What is assigned is no longer this member's."""
+        return self.coordinator is not None and self.coordinator.generation().generation_id < 0
+
+    @property
+    def leaving(self) -> bool:
+        """The subscription is being given up; the group is not to be joined meanwhile."""
+        return self._leaving > 0
 
     async def leave(self, reason: str, timeout: float) -> None:
-        """Leave the group, if in one. Never raises: the session's end does it otherwise."""
+        """Leave the group, if in one; the caller performs the callbacks meanwhile.
+
+        Nothing is joined again before :meth:`left`. Never raises: what does not get through is
+        seen to by the end of the session.
+        """
+        self._leaving += 1
+        with anyio.move_on_after(timeout):
+            if self.parting is not None:
+                await self._parted.wait()
+            await self._leave_group(reason, timeout)
+
+    async def _leave_group(self, reason: str, timeout: float) -> None:
         if self.coordinator is None:
             return
         try:
-            with anyio.move_on_after(timeout):
-                await self.coordinator.leave(reason, timeout)
+            await self.coordinator.leave(reason, timeout)
         except KafkaError as error:
             logger.info("could not leave the group: %s", error)
+
+    def left(self) -> None:
+        """The caller has given up its subscription, or has another one by now."""
+        self._leaving = max(0, self._leaving - 1)
+        self._topics.forget()
+        self.subscription_changed()
+
+    def part(self) -> None:
+        """Give up the subscription at once; the core commits and leaves when it gets to it.
+
+        For a caller who cannot wait; it has called the listener.
+        """
+        if self.coordinator is not None:
+            consumed = self.subscription.consumed() if self.config.group.auto_commit else {}
+            if self.parting is None:
+                self._parted = anyio.Event()
+            self.parting = (self.parting or {}) | consumed
+        self.subscription.unsubscribe()
+        self.subscription_changed()
+
+    async def finish_parting(self) -> None:
+        """What :meth:`part` left to do."""
+        try:
+            await self.commit(self.parting or {}, PARTING_TIMEOUT)
+        except KafkaError as error:
+            logger.warning("automatic commit failed: %s", error)
+        await self._leave_group("the consumer unsubscribed", PARTING_TIMEOUT)
+        self.parting = None
+        self._parted.set()
+        self._topics.forget()
 
 
 class _deadline:

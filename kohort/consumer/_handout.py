@@ -35,16 +35,37 @@ class Handout:
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._held: deque[_Held] = deque()
+        self._latest: PartitionState | None = None
 
-    def load(self, drained: dict[TopicPartition, list[Record]]) -> None:
-        """Hold what a drain returned."""
+    def load(
+        self, drained: dict[TopicPartition, list[Record]], *, given_back: bool = False
+    ) -> None:
+        """Hold what a drain returned; ``given_back``: before what is held, it was given once."""
         with self._subscription.lock:
             for tp, records in drained.items():
                 state = self._subscription.partition(tp)
                 if state is None or state.position is None:
                     continue
-                self._held.append(_Held(tp, state.epoch, records, state.position))
+                rest = self._rest_of(tp, state.epoch) if given_back else None
+                if rest is not None:
+                    rest.records.extendleft(reversed(records))
+                else:
+                    self._held.append(_Held(tp, state.epoch, records, state.position))
                 state.position = records[0].offset
+
+    def _rest_of(self, tp: TopicPartition, epoch: int) -> _Held | None:
+        for held in self._held:
+            if held.topic_partition == tp and held.epoch == epoch:
+                return held
+        return None
+
+    def step(self) -> Record | None:
+        """As next(), for a caller who is done with the record before this one by coming back."""
+        if self._latest is not None:
+            with self._subscription.lock:
+                self._latest.note_consumed()
+            self._latest = None
+        return self.next()
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         """Give the next record; None when nothing is held that may be given."""
@@ -89,4 +110,5 @@ class Handout:
         else:
             state.position = held.end
             self._held.popleft()
+        self._latest = state
         return record

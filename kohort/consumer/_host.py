@@ -29,12 +29,14 @@ class Host:
         subscription: SubscriptionState,
         *,
         has_listener: Callable[[], bool],
+        parting: Callable[[], bool],
         on_assignment: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._mailbox = mailbox
         self._subscription = subscription
         self._has_listener = has_listener
+        self._parting = parting
         self._on_assignment = on_assignment
         self._on_failure = on_failure
         self.rebalances = 0
@@ -43,20 +45,28 @@ class Host:
 
     async def on_revoked(self, partitions: Partitions) -> None:
         """Commit, call the listener, and give the partitions up, when the caller polls next."""
+        if self._parting():
+            return  # the caller has done all that when it unsubscribed
         work = ListenerWork(self._mailbox.core, "on_partitions_revoked", partitions)
         await self._mailbox.perform(work)
 
     def withhold(self, partitions: Partitions) -> None:
         """The partitions may be somebody else's: deliver no more."""
+        if self._parting():
+            return  # by now they may be assigned by hand
         self._subscription.mark_pending_revocation(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:
         """Tell the listener what is somebody else's, and give it up."""
+        if self._parting():
+            return
         work = ListenerWork(self._mailbox.core, "on_partitions_lost", partitions)
         await self._mailbox.perform(work)
 
     async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
         """Take the assignment, call the listener, and only then look for positions."""
+        if self._parting():
+            return
         self.assigning = True
         try:
             self._subscription.assign_from_group(assignment)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._engine import Engine
-from kohort.consumer._work import AssignorWork, CommitCallbackWork, ListenerWork, Work
+from kohort.consumer._work import AssignorWork, ListenerWork, Work
 from kohort.errors import KafkaError, RebalanceListenerError
 from kohort.listeners import CallbackName
 from kohort.types import TopicPartition
@@ -20,8 +20,11 @@ logger = logging.getLogger("kohort.consumer")
 
 T = TypeVar("T")
 
+ASSIGNED: CallbackName = "on_partitions_assigned"
 REVOKED: CallbackName = "on_partitions_revoked"
 LOST: CallbackName = "on_partitions_lost"
+SHARE_OF_COMMIT = 0.7
+"""How much of the time for leaving the commit before it may take: LeaveGroup needs some, too."""
 
 
 class Call(Protocol):
@@ -63,12 +66,14 @@ class Performer:
     """Performs the work that the core leaves in the mailbox, one piece after the other."""
 
     def __init__(self, engine: Engine, call: Call, serve: Serve, invoke: Invoke) -> None:
+        self.listener: Any = None
         self._engine = engine
         self._call = call
         self._invoke = invoke
         self._serve = serve
         self._clock = engine.mailbox.clock
         self._commits = True
+        self._commit_until: float | None = None
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
 
@@ -76,7 +81,23 @@ class Performer:
         """Perform everything that is there."""
         work = self._engine.mailbox.work
         while work:
-            await self._perform(work.popleft())
+            # It stays in the queue until it is done: Ctrl-C between the two would lose it.
+            first = work[0]
+            if not first.finished:
+                await self._perform(first)
+            if work and work[0] is first:
+                work.popleft()
+        self.call_back()
+
+    def call_back(self) -> None:
+        """Call the callbacks of commits that are done; what they raise is logged."""
+        callbacks = self._engine.mailbox.commit_callbacks
+        while callbacks:
+            callback = callbacks.popleft()
+            try:
+                callback.function(callback.offsets, callback.error)
+            except Exception:
+                logger.exception("the callback of a commit raised")
 
     def raise_errors(self, *, over: bool) -> None:
         """Raise what the core reported, and the first error of a listener.
@@ -90,6 +111,7 @@ class Performer:
         errors = self._engine.mailbox.errors
         if errors:
             raise errors.popleft()
+        self._engine.check_running()
 
     async def _perform(self, work: Work) -> None:
         result: Any = None
@@ -100,14 +122,13 @@ class Performer:
                     await self.listen(callback, partitions)
                 case AssignorWork(assign=assign):
                     result = assign()
-                case CommitCallbackWork():
-                    self._commit_callback(work)
         except Exception as raised:
             error = raised
-        except BaseException as raised:  # Ctrl-C: the core goes on, and so does the exception
-            error = KafkaError(f"interrupted by {raised!r}")
-            if isinstance(work, ListenerWork):
-                error = None
+        except BaseException as raised:
+            # Ctrl-C or a cancellation goes on to the caller. A listener that it came out of has
+            # had its turn; without the result of an assignor there is nothing to go on with.
+            if not isinstance(work, ListenerWork):
+                error = KafkaError(f"interrupted by {raised!r}")
             raise
         finally:
             work.finish(result, error)
@@ -115,43 +136,44 @@ class Performer:
     async def listen(self, callback: CallbackName, partitions: frozenset[TopicPartition]) -> None:
         """Call the listener, with the commit before and the revocation after it."""
         subscription = self._engine.subscription
-        leaving = callback in (REVOKED, LOST)
         self._rebalance_ended = False
         try:
             if callback == REVOKED:
                 subscription.mark_pending_revocation(partitions)
                 if self._commits:
                     await self.auto_commit()
-            listener = self._engine.listener
-            if listener is not None:
-                error = await self._invoke(listener, callback, partitions)
+            if self.listener is not None:
+                error = await self._invoke(self.listener, callback, partitions)
                 if error is not None:
-                    self._note(error)
+                    self.note(error)
         finally:
-            self._rebalance_ended = callback != REVOKED
-            if leaving:
+            self._rebalance_ended = callback == ASSIGNED
+            if callback != ASSIGNED:
                 subscription.revoke(partitions)
 
-    def _note(self, error: RebalanceListenerError) -> None:
+    def note(self, error: RebalanceListenerError) -> None:
+        """A listener raised: the first one is raised to the caller."""
         if self._listener_error is None:
             self._listener_error = error
         else:
             logger.error("%s; the one before is raised", error, exc_info=error)
 
-    def _commit_callback(self, work: CommitCallbackWork) -> None:
-        try:
-            work.callback(work.offsets, work.response)
-        except Exception:
-            logger.exception("the callback of a commit raised")
+    def take_listener_error(self) -> RebalanceListenerError | None:
+        """What is noted; nothing is from then on."""
+        error, self._listener_error = self._listener_error, None
+        return error
 
-    async def auto_commit(self, timeout: float | None = None) -> None:
-        """Commit the positions, if that is automatic; a failure is only logged."""
+    async def auto_commit(self) -> None:
+        """Commit what the caller is done with, if that is automatic; a failure is only logged."""
         engine = self._engine
         if not engine.config.group.auto_commit:
             return
-        offsets = engine.subscription.positions_for_commit()
+        offsets = engine.subscription.consumed()
+        limit = engine.commit_seconds
+        if self._commit_until is not None:
+            limit = min(limit, max(0.1, self._commit_until - self._clock()))
         try:
-            await self._call(lambda: engine.commit(offsets, timeout))
+            await self._call(lambda: engine.commit(offsets, limit))
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
 
@@ -161,19 +183,22 @@ class Performer:
         Returns what the listener raised. The group asks for the callbacks by itself, as it does in
         a rebalance, so they are performed while it leaves.
         """
-        engine = self._engine
+        engine, now = self._engine, self._clock()
         self._commits = autocommit
-        if engine.subscribed:
-            await self._serve(
-                lambda: engine.leave(reason, max(0.1, deadline - self._clock())), self.perform_all
-            )
-        elif autocommit:
-            await self.auto_commit(max(0.1, deadline - self._clock()))
-        engine.subscription.revoke(engine.subscription.assigned())
-        await self.perform_all()
-        self._commits = True
-        error, self._listener_error = self._listener_error, None
-        return error
+        self._commit_until = now + SHARE_OF_COMMIT * max(0.0, deadline - now)
+        try:
+            if engine.subscribed or engine.parting is not None:
+                await self._serve(
+                    lambda: engine.leave(reason, max(0.1, deadline - self._clock())),
+                    self.perform_all,
+                )
+            elif autocommit:
+                await self.auto_commit()
+            engine.subscription.revoke(engine.subscription.assigned())
+            await self.perform_all()
+        finally:
+            self._commits, self._commit_until = True, None
+        return self.take_listener_error()
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""

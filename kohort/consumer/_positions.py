@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
+from kohort.fetcher import EARLIEST, LATEST
+from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
+
+logger = logging.getLogger("kohort.consumer")
+
+_ENDS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
+FIRST_LOOK, LAST_LOOK = 0.002, 0.1
+"""Seconds between looks at a reset that is under way; doubled from the first to the last."""
+
+
+class _Found(NamedTuple):
+    """What is known of one partition's position."""
+
+    position: int | None
+    epoch: int
+    reset: OffsetReset | None
+    leaving: bool
+    error: KafkaError | None
 
 
 class PositionFinder:
@@ -19,7 +38,6 @@ class PositionFinder:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._wanted = anyio.Event()
-        self._found = anyio.Event()
 
     def wake(self) -> None:
         """Something was assigned."""
@@ -31,39 +49,69 @@ class PositionFinder:
         while True:
             self._wanted = anyio.Event()
             missing = self._engine.subscription.awaiting_position()
-            if missing and not self._engine.host.assigning:
-                try:
-                    await self._look_up(missing)
-                except KafkaError as error:
-                    self._engine.mailbox.report(error)
-                    with anyio.move_on_after(backoff):
-                        await self._wanted.wait()
-                    continue
-            else:
+            if not missing or self._engine.host.assigning:
                 await self._wanted.wait()
+                continue
+            try:
+                await self._look_up(missing)
+            except KafkaError as error:
+                if error.retriable:
+                    logger.info("no committed offsets yet: %s", error)
+                else:
+                    self._engine.mailbox.report(error)
+                with anyio.move_on_after(max(backoff, LAST_LOOK)):
+                    await self._wanted.wait()
 
     async def find(self, tp: TopicPartition) -> int:
-        """The position of one partition, also from inside the assignment callback."""
-        engine = self._engine
+        """The position of one partition, also from inside a listener. NotAssignedError."""
+        pause = FIRST_LOOK
         while True:
-            found = self._found
-            position = engine.subscription.position(tp)
-            if position is not None:
-                return position
-            missing = engine.subscription.awaiting_position()
-            if tp in missing:
-                await self._look_up({tp: missing[tp]})
+            found = self._look(tp)
+            if found.position is not None:
+                return found.position
+            if found.leaving:
+                return await self._of_leaving(tp, found.reset)
+            if found.reset is None:
+                await self._look_up({tp: found.epoch})
                 continue
-            # A reset is under way, which the fetcher sees to.
-            engine.fetcher.wake()
-            with anyio.move_on_after(0.02):
-                await found.wait()
+            if found.reset is OffsetReset.NONE:
+                raise _nowhere(tp)
+            if found.error is not None and not found.error.retriable:
+                raise found.error
+            # The fetcher sees to the reset.
+            self._engine.fetcher.wake()
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK)
+
+    def _look(self, tp: TopicPartition) -> _Found:
+        subscription = self._engine.subscription
+        with subscription.lock:
+            state = subscription.partition(tp)
+            if state is None:
+                raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
+            return _Found(state.position, state.epoch, state.reset, state.leaving, state.last_error)
+
+    async def _of_leaving(self, tp: TopicPartition, reset: OffsetReset | None) -> int:
+        """Where a partition would have started that is being revoked before it ever did."""
+        committed = await self._committed([tp])
+        at = committed.get(tp)
+        if at is not None and reset is None:
+            return at.offset
+        end = _ENDS.get(reset or self._engine.subscription.default_reset)
+        if end is None:
+            raise _nowhere(tp)
+        return (await self._engine.end_of([tp], end, None))[tp]
+
+    async def _committed(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        if self._engine.coordinator is None:
+            return {}
+        return await self._engine.committed(partitions, None)
 
     async def _look_up(self, missing: dict[TopicPartition, int]) -> None:
         subscription = self._engine.subscription
-        committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        if self._engine.coordinator is not None:
-            committed = await self._engine.committed(missing, None)
+        committed = await self._committed(list(missing))
         for tp, epoch in missing.items():
             at = committed.get(tp)
             if at is not None:
@@ -71,5 +119,11 @@ class PositionFinder:
             elif subscription.awaiting_position().get(tp) == epoch:
                 subscription.request_reset(tp)
         self._engine.fetcher.wake()
-        event, self._found = self._found, anyio.Event()
-        event.set()
+
+
+def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:
+    return NoOffsetForPartitionError(
+        f"{tp.topic}-{tp.partition} has no committed offset to start at, and auto_offset_reset is "
+        f'"none": seek({tp}, ...), or commit an offset first',
+        topic_partition=tp,
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
 
-from kohort.errors import ConsumerClosedError, IllegalStateError
+from kohort.errors import IllegalStateError
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -24,6 +25,9 @@ class Root(Protocol):
 
     async def stop(self) -> None:
         """Cancel the task and wait for its end, also in a cancelled task."""
+
+    def abandon(self) -> None:
+        """Cancel the task, from wherever; nobody waits."""
 
 
 class _TaskRoot:
@@ -45,16 +49,18 @@ class _TaskRoot:
         self._task = asyncio.create_task(main(), name="kohort")
         self._task.add_done_callback(lambda _: started.set())
         await started.wait()
-        if self._task.done():
-            raise ConsumerClosedError("the consumer ended while it started") from (
-                None if self._task.cancelled() else self._task.exception()
-            )
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._task])
+
+    def abandon(self) -> None:
+        if self._task is not None:
+            loop = self._task.get_loop()
+            with suppress(RuntimeError):  # the event loop is closed already
+                loop.call_soon_threadsafe(self._task.cancel)
 
 
 class _BlockRoot:
@@ -88,6 +94,9 @@ class _BlockRoot:
         self._group.cancel_scope.shield = True
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
+
+    def abandon(self) -> None:
+        pass  # the block ends the task, whatever becomes of the consumer
 
 
 def make_root(*, in_block: bool) -> Root:

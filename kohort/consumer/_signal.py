@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import anyio
 
 
 class ThreadSignal:
-    """For a caller in another thread: remembers that it was given until it is cleared."""
+    """For a caller in another thread: remembers that it was given until it is cleared.
+
+    A lock that is open when the signal is given. Unlike an Event it may be given by a signal
+    handler which interrupts the very thread that waits.
+    """
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def notify(self) -> None:
-        self._event.set()
+        if self._lock.locked():
+            with suppress(RuntimeError):  # somebody else was faster
+                self._lock.release()
 
     def clear(self) -> None:
-        self._event.clear()
+        self._lock.acquire(blocking=False)
 
     def wait(self, timeout: float) -> None:
-        """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds."""
-        self._event.wait(min(timeout, threading.TIMEOUT_MAX))
+        """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
+        self._lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
 
 
 class TaskSignal:

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, Pattern
-from kohort.consumer._engine import EARLIEST, LATEST, Engine
-from kohort.consumer._performer import Performer, run_inline
-from kohort.consumer._signal import ThreadSignal
-from kohort.consumer._thread import CoreThread
-from kohort.consumer._work import CommitCallbackWork
-from kohort.errors import (
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    RebalanceListenerError,
-    ReentrantCallError,
-)
-from kohort.listeners import CallbackName, call_listener
+from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
+from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._performer import run_inline
+from kohort.consumer._sync_life import SyncLife
+from kohort.consumer._work import CommitCallback
+from kohort.errors import KafkaTimeoutError
 from kohort.records import ConsumerRecord
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
-logger = logging.getLogger("kohort.consumer")
-
-T = TypeVar("T")
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
-class KafkaConsumer(ConsumerBase):
+class KafkaConsumer(SyncLife):
     """Reads topics, alone or as a member of a consumer group.
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``; all options
@@ -50,73 +35,6 @@ class KafkaConsumer(ConsumerBase):
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
-
-    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
-        self._signal = ThreadSignal()
-        self._thread: CoreThread | None = None
-        self._inside: int | None = None
-        self._close_later: tuple[bool, float | None] | None = None
-        engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
-        self._prepare(config, engine, topics)
-
-        async def call(function: Callable[[], Awaitable[T]]) -> T:
-            return self._call(function)
-
-        async def serve(
-            function: Callable[[], Awaitable[None]],
-            perform: Callable[[], Coroutine[Any, Any, None]],
-        ) -> None:
-            future = self._core().call(function)
-            future.add_done_callback(lambda _: self._signal.notify())
-            while True:
-                self._signal.clear()
-                run_inline(perform())
-                if future.done():
-                    return future.result()
-                self._signal.wait(1.0)
-
-        async def invoke(
-            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
-        ) -> RebalanceListenerError | None:
-            return call_listener(listener, callback, partitions)
-
-        self._performer = Performer(engine, call, serve, invoke)
-
-    # -- the core -----------------------------------------------------------------------------
-
-    def _core(self) -> CoreThread:
-        self._check_usable()
-        if self._thread is None:
-            thread = CoreThread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
-            self._engine.mailbox.core = thread
-            self._thread, self._pid = thread, os.getpid()
-            thread.start()
-        return self._thread
-
-    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        return self._core().call(function).result()
-
-    @contextmanager
-    def _polling(self, what: str) -> Iterator[None]:
-        """Be inside poll(): heartbeats count it as life, listeners may be called."""
-        self._core()
-        me = threading.get_ident()
-        if self._inside is not None:
-            if self._inside == me:
-                raise ReentrantCallError(
-                    f"{what} was called from inside a listener, deserializer or assignor"
-                )
-            raise IllegalStateError(f"{what} was called while another thread is inside poll()")
-        self._inside = me
-        self._engine.mailbox.entered_poll()
-        try:
-            self._engine.note_consumed()
-            yield
-        finally:
-            self._engine.mailbox.left_poll()
-            self._inside = None
-        if self._close_later is not None:
-            self._finish_close(*self._close_later)
 
     # -- records ------------------------------------------------------------------------------
 
@@ -132,8 +50,14 @@ class KafkaConsumer(ConsumerBase):
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        with self._polling("poll()"):
-            return self._poll(timeout, count)
+        records: Records = {}
+        try:
+            with self._polling("poll()"):
+                records = self._poll(timeout, count)
+        except BaseException:
+            self._handout.load(records, given_back=True)  # Ctrl-C on the way out
+            raise
+        return records
 
     def _poll(self, timeout: float, count: int) -> Records:
         deadline = time.monotonic() + timeout
@@ -144,10 +68,12 @@ class KafkaConsumer(ConsumerBase):
             remaining = deadline - time.monotonic()
             over = remaining <= 0
             self._performer.raise_errors(over=over)
+            if self._close_later is not None:
+                return {}
             if self._handout and (records := self._handout.take(count)):
                 return records
             records = buffer.drain(count, repeat_errors=over)
-            if records or over or self._close_later is not None:
+            if records or over:
                 return records
             self._signal.wait(remaining)
 
@@ -158,25 +84,36 @@ class KafkaConsumer(ConsumerBase):
         """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
         if self._closed:
             raise StopIteration
-        if self._handout and not self._engine.mailbox.work and self._inside is None:
-            record = self._handout.next()
+        mailbox = self._engine.mailbox
+        if self._handout and not mailbox.work and self._turn.free:
+            self._check_usable()
+            record = self._handout.step()
             if record is not None:
+                mailbox.left_poll()
                 return record
-        with self._polling("iteration"):
-            deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
-            while not self._closed and self._close_later is None:
-                remaining = deadline - time.monotonic()
-                held = self._handout.next()
-                if held is None:
-                    step = max(0.0, min(remaining, 1.0))
-                    self._handout.load(self._poll(step, self._config.fetch.max_poll_records))
-                    held = self._handout.next()
-                if held is not None:
-                    return held
-                if remaining <= 0:
-                    break
-                self._engine.mailbox.entered_poll()
-        raise StopIteration
+        record = None
+        try:
+            with self._polling("iteration"):
+                record = self._next(time.monotonic() + self._config.consumer_timeout_ms / 1000)
+        except BaseException:
+            if record is not None:
+                tp = TopicPartition(record.topic, record.partition)
+                self._handout.load({tp: [record]}, given_back=True)
+            raise
+        if record is None:
+            raise StopIteration
+        return record
+
+    def _next(self, deadline: float) -> ConsumerRecord[Any, Any] | None:
+        over = False
+        while (record := self._handout.next()) is None:
+            if over or self._close_later is not None:
+                return None
+            remaining = deadline - time.monotonic()
+            over = remaining <= 0
+            step = max(0.0, min(remaining, 1.0))
+            self._handout.load(self._poll(step, self._config.fetch.max_poll_records))
+        return record
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -193,7 +130,7 @@ class KafkaConsumer(ConsumerBase):
 
     def subscription(self) -> set[str] | None:
         """The topics subscribed to; None before a subscription."""
-        return set(self._engine.subscription.topics()) or None
+        return set(self._engine.subscription.topics()) if self._engine.subscribed else None
 
     def unsubscribe(self) -> None:
         """Commit (if automatic), call the listener, leave the group, want nothing."""
@@ -201,10 +138,13 @@ class KafkaConsumer(ConsumerBase):
             self._check_usable()
             self._engine.subscription.unsubscribe()
             return
+        deadline = time.monotonic() + CLOSE_TIMEOUT
         with self._polling("unsubscribe()"):
-            error = self._leave("the consumer unsubscribed", True, CLOSE_TIMEOUT)
-            self._engine.subscription.unsubscribe()
-            self._tell_core(self._engine.subscription_changed)
+            try:
+                error = self._leave("the consumer unsubscribed", True, deadline)
+            finally:
+                self._engine.subscription.unsubscribe()
+                self._tell_core(self._engine.left)
         if error is not None:
             raise error
 
@@ -217,7 +157,8 @@ class KafkaConsumer(ConsumerBase):
         if not chosen:
             self.unsubscribe()
             return
-        if self._thread is not None and self._config.group.auto_commit:
+        if self._thread is not None and not self._engine.subscribed:
+            self._engine.note_consumed()
             run_inline(self._performer.auto_commit())
         self._assign(chosen)
 
@@ -293,30 +234,36 @@ class KafkaConsumer(ConsumerBase):
         self._check_usable()
         chosen = self._to_commit(offsets)
         timeout = self._timeout(timeout_ms)
-        self._call(lambda: self._engine.commit(chosen, timeout))
+        try:
+            self._call(lambda: self._engine.commit(chosen, timeout))
+        finally:
+            if self._turn.free:
+                self._performer.call_back()
 
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, Any] | None = None,
         callback: Callable[[Any, Any], Any] | None = None,
     ) -> Future[None]:
-        """Commit without waiting.
+        """Commit without waiting; close() waits for it.
 
-        ``callback(offsets, error)`` is called from a later poll() or close(); error is None when
-        it worked. Without one, ``default_offset_commit_callback`` is.
+        ``callback(offsets, error)`` is called from a later poll(), commit() or close(); error is
+        None when it worked. Without one, ``default_offset_commit_callback`` is.
         """
         self._check_usable()
         chosen = self._to_commit(offsets)
-        future = self._core().call(lambda: self._engine.commit(chosen, None))
         wanted = callback or self._config.default_offset_commit_callback
-        if wanted is not None:
-            mailbox = self._engine.mailbox
+        mailbox = self._engine.mailbox
+        future = self._core().call(lambda: self._engine.commit(chosen, None))
+        self._commits.add(future)
 
-            def done(future: Future[None]) -> None:
-                work = CommitCallbackWork(mailbox.core, wanted, chosen, future.exception())
-                mailbox.post(work)
+        def done(future: Future[None]) -> None:
+            if wanted is not None and not future.cancelled():
+                mailbox.answer(CommitCallback(wanted, chosen, future.exception()))
+            self._commits.discard(future)
+            mailbox.notify()
 
-            future.add_done_callback(done)
+        future.add_done_callback(done)
         return future
 
     def committed(
@@ -348,70 +295,9 @@ class KafkaConsumer(ConsumerBase):
 
         ``timeout_ms=None`` is ``bootstrap_timeout_ms``. NoBrokersAvailable, KafkaTimeoutError.
         """
-        default = self._config.client.bootstrap_timeout_ms
-        timeout = _arguments.timeout_seconds(timeout_ms, default)
-        self._call(lambda: self._engine.bootstrap(timeout))
-        if refresh:
-            self._call(lambda: self._engine.all_topics(timeout))
+        timeout = _arguments.timeout_seconds(timeout_ms)
+        self._call(lambda: self._engine.bootstrap(timeout, refresh=refresh))
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached since the start, and the consumer is open."""
         return not self._closed and self._engine.cluster.bootstrapped
-
-    def _timeout(self, timeout_ms: float | None) -> float | None:
-        return _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
-
-    # -- the end ------------------------------------------------------------------------------
-
-    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit (if automatic), call the listener, leave the group, end the thread.
-
-        Takes 5 s at most, or ``timeout_ms``. May be called twice. From inside a listener it
-        returns at once, and the consumer closes when the callback has returned.
-        """
-        timeout = _arguments.timeout_seconds(timeout_ms)
-        if self._closed or self._pid not in (None, os.getpid()):
-            self._closed = True
-            return
-        if self._inside == threading.get_ident():
-            self._close_later = (autocommit, timeout)
-            return
-        self._finish_close(autocommit, timeout)
-
-    def _finish_close(self, autocommit: bool, timeout: float | None) -> None:
-        self._close_later = None
-        thread, deadline = self._thread, time.monotonic() + (timeout or CLOSE_TIMEOUT)
-        error: KafkaError | None = None
-        try:
-            if thread is not None and thread.alive:
-                error = self._leave("the consumer was closed", autocommit, timeout)
-        finally:
-            self._closed = True
-            if thread is not None:
-                thread.stop(max(0.2, deadline - time.monotonic()))
-            self._performer.abandon()
-            self._close_deserializers()
-        if error is not None:
-            raise error
-
-    def _leave(self, reason: str, autocommit: bool, timeout: float | None) -> KafkaError | None:
-        """Give everything up in good order; returns what a listener raised."""
-        limit = CLOSE_TIMEOUT if timeout is None else timeout
-        deadline = time.monotonic() + limit
-        self._inside = threading.get_ident()
-        try:
-            return run_inline(self._performer.leave(reason, autocommit, deadline))
-        finally:
-            self._inside = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self.close(autocommit=exc_type is None)
-
-    def __del__(self) -> None:
-        thread = getattr(self, "_thread", None)
-        if thread is not None and not self._closed and self._pid == os.getpid():
-            self._warn_unclosed()
-            thread.request_stop()

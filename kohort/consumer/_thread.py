@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._work import CoreLink
@@ -34,8 +35,10 @@ class CoreThread(CoreLink):
         self._tasks: set[asyncio.Task[None]] = set()
         self._futures: set[Future[Any]] = set()
         self._started = threading.Event()
-        self._failure: BaseException | None = None
-        self._dead = False
+        self._ending = False
+        # Held while calls are handed over, so that none slips in behind the last look at them.
+        # A signal handler may call in the midst of another call of its thread.
+        self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -48,71 +51,68 @@ class CoreThread(CoreLink):
         asyncio.set_event_loop(loop)
         try:
             self._main = loop.create_task(self._core.run(self._started.set))
-            loop.run_until_complete(self._main)
-        except asyncio.CancelledError:
-            pass
-        except BaseException as error:
-            self._failure = error
-            raise
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(self._main)
         finally:
-            self._dead = True
+            with self._lock:
+                self._ending = True
             self._started.set()
-            for task in self._tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            loop.run_until_complete(self._end_calls())
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()
-            # A call that came while the loop was ending was never looked at.
-            for future in list(self._futures):
-                if not future.done():
-                    future.set_exception(self._ended())
+
+    async def _end_calls(self) -> None:
+        await asyncio.sleep(0)  # calls that were handed over and not begun begin, and end
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for future in list(self._futures):
+            self._refuse(future)
 
     def call_soon(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the core's event loop; dropped when the core has ended."""
-        try:
-            self._loop.call_soon_threadsafe(action)
-        except RuntimeError:
-            if not self._dead:
-                raise
+        with self._lock:
+            if not self._ending:
+                self._loop.call_soon_threadsafe(action)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         """Await ``function()`` in the core; the future may be waited for in any thread."""
         future: Future[T] = Future()
-        self._futures.add(future)
-        future.add_done_callback(self._futures.discard)
-        self.call_soon(lambda: self._spawn(self._resolve(function, future)))
-        if self._dead and not future.done():
-            future.set_exception(self._ended())
+        with self._lock:
+            if self._ending:
+                self._refuse(future)
+            else:
+                self._futures.add(future)
+                self._loop.call_soon_threadsafe(self._spawn, function, future)
         return future
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(coroutine)
+    def _spawn(self, function: Callable[[], Awaitable[Any]], future: Future[Any]) -> None:
+        task = self._loop.create_task(self._resolve(function, future))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _resolve(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = await function()
-        except asyncio.CancelledError:
-            future.set_exception(self._ended())
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+        self._futures.discard(future)
+        if self._ending:
+            self._refuse(future)
+        elif future.set_running_or_notify_cancel():
+            try:
+                result = await function()
+            except asyncio.CancelledError:
+                self._refuse(future)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
 
-    def _ended(self) -> Exception:
-        if self._failure is not None:
-            error = ConsumerClosedError(f"the consumer's thread ended by {self._failure!r}")
-            error.__cause__ = self._failure
-            return error
-        return ConsumerClosedError("the consumer is closed")
+    def _refuse(self, future: Future[Any]) -> None:
+        if future.running() or future.set_running_or_notify_cancel():
+            future.set_exception(ConsumerClosedError("the consumer is closed"))
 
     @property
     def alive(self) -> bool:
-        return not self._dead
+        return not self._ending
 
     def stop(self, timeout: float) -> None:
         """End the core and wait for the thread, but not longer than ``timeout`` seconds."""

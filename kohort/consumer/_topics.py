@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, broker_error
+from kohort.errors import (
+    ErrorCode,
+    KafkaError,
+    NoBrokersAvailable,
+    UnknownTopicOrPartitionError,
+    broker_error,
+)
 from kohort.subscription import SubscriptionMode
 from kohort.types import TopicPartition
 
@@ -27,12 +34,18 @@ class TopicWatch:
         self._engine = engine
         self._woken = anyio.Event()
         self._subscribed: frozenset[str] | None = None
+        self._pattern: re.Pattern[str] | None = None
         self._unknown: dict[str, int] = {}
         self._reported: set[str] = set()
 
     def wake(self) -> None:
         """The subscription or the metadata changed."""
         self._woken.set()
+
+    def forget(self) -> None:
+        """The group was left: what is subscribed to after that is news to it."""
+        self._subscribed = None
+        self.wake()
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
@@ -54,7 +67,7 @@ class TopicWatch:
         while True:
             try:
                 await self._engine.cluster.wait_bootstrapped()
-            except KafkaError as error:
+            except NoBrokersAvailable as error:
                 self._engine.mailbox.report(error)
             else:
                 self._engine.mailbox.notify()
@@ -62,31 +75,44 @@ class TopicWatch:
 
     async def _follow(self) -> None:
         engine = self._engine
+        if engine.parting is not None:
+            await engine.finish_parting()
+        if engine.leaving:
+            return  # what comes after that is seen when it is done
         subscription = engine.subscription
         mode = subscription.mode
         if mode is SubscriptionMode.PATTERN:
             engine.cluster.want_topics(None)
-            self._match()
+            if not await self._match():
+                return
         else:
+            self._pattern = None
             # The leader assigns, and so watches, the topics of all members.
             of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
             engine.cluster.want_topics(subscription.topics() | of_group)
+        if not engine.subscribed:
+            return
         topics = subscription.topics()
-        if mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
-            if engine.coordinator is None:
-                self._assign_all(topics)
-            elif topics != self._subscribed:
-                self._subscribed = topics
-                if topics or mode is SubscriptionMode.TOPICS:
-                    engine.coordinator.subscribe(topics)
-        else:
-            self._subscribed = None
+        if engine.coordinator is None:
+            self._assign_all(topics)
+        elif topics != self._subscribed:
+            self._subscribed = topics
+            engine.coordinator.subscribe(topics)
 
-    def _match(self) -> None:
-        known = self._engine.cluster.metadata.topics
+    async def _match(self) -> bool:
+        """Match the pattern; False while the names of all topics are not known yet."""
+        cluster, pattern = self._engine.cluster, self._engine.subscription.pattern
+        if not cluster.bootstrapped:
+            return False
+        if pattern is not self._pattern:
+            # Without them the group would be joined for nothing, and again a moment later.
+            await cluster.fetch_topics(None)
+            self._pattern = pattern
+        known = cluster.metadata.topics
         hide = self._engine.config.exclude_internal_topics
         names = [name for name, topic in known.items() if not (hide and topic.is_internal)]
         self._engine.subscription.match_topics(names)
+        return True
 
     def _assign_all(self, topics: frozenset[str]) -> None:
         """Without a group, a subscription is all partitions of its topics."""
@@ -125,6 +151,7 @@ class TopicWatch:
                 self._unknown.pop(topic, None)
                 self._reported.discard(topic)
         self._reported &= wanted
+        self._unknown = {topic: n for topic, n in self._unknown.items() if topic in wanted}
 
     def _report(self, topic: str, error: KafkaError) -> None:
         if topic not in self._reported:
@@ -133,10 +160,11 @@ class TopicWatch:
 
     async def partitions_of(self, topic: str) -> frozenset[int]:
         """Partitions of a topic, asked for if it is not known."""
-        cluster = self._engine.cluster
-        if topic not in cluster.metadata.topics:
-            await cluster.fetch_topics([topic])
-        return frozenset(cluster.metadata.partitions_for(topic))
+        metadata = self._engine.cluster.metadata
+        if topic not in metadata.topics:
+            # Asked for by its name, it might be created.
+            metadata = await self._engine.cluster.fetch_topics(None)
+        return frozenset(metadata.partitions_for(topic))
 
     async def all_topics(self) -> frozenset[str]:
         """All topics of the cluster, asked for anew."""

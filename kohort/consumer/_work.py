@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
 from kohort.listeners import CallbackName
-from kohort.types import TopicPartition
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+MAX_ERRORS = 32
+"""Errors that are kept for a caller who does not poll; of more, the oldest go."""
+
+
+class CoreLink:
+    """How the caller reaches the core; for a core in the caller's own event loop, directly."""
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Run ``action`` in the core's event loop, soon."""
+        action()
 
 
 class Work:
@@ -19,11 +30,12 @@ class Work:
     ``unsubscribe()`` and says so with :meth:`finish`.
     """
 
-    __slots__ = ("_core", "_done", "error", "result")
+    __slots__ = ("_core", "_done", "error", "finished", "result")
 
     def __init__(self, core: CoreLink) -> None:
         self._core = core
         self._done = anyio.Event()
+        self.finished = False
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -31,6 +43,7 @@ class Work:
         """Called by the caller, from its own thread or task."""
         self.result, self.error = result, error
         self._core.call_soon(self._done.set)
+        self.finished = True
 
     async def wait(self) -> Any:
         """Called by the core. Raises what the caller's code raised."""
@@ -69,34 +82,16 @@ class AssignorWork(Work):
         self.assign = assign
 
 
-class CommitCallbackWork(Work):
-    """The callback of an asynchronous commit; nobody waits for it."""
+class CommitCallback(NamedTuple):
+    """The callback of a commit that is done; nobody waits for it."""
 
-    __slots__ = ("callback", "offsets", "response")
-
-    def __init__(
-        self,
-        core: CoreLink,
-        callback: Callable[[Any, Any], Any],
-        offsets: Mapping[TopicPartition, Any],
-        response: BaseException | None,
-    ) -> None:
-        super().__init__(core)
-        self.callback = callback
-        self.offsets = offsets
-        self.response = response
-
-
-class CoreLink:
-    """How the caller reaches the core; for a core in the caller's own event loop, directly."""
-
-    def call_soon(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the core's event loop, soon."""
-        action()
+    function: Callable[[Any, Any], Any]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: BaseException | None
 
 
 class Mailbox:
-    """The two queues from core to caller, and what the caller last said of itself.
+    """The queues from core to caller, and what the caller last said of itself.
 
     Appending to and popping from a deque is atomic, so neither side takes a lock here.
     """
@@ -107,7 +102,8 @@ class Mailbox:
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
         self.work: deque[Work] = deque()
-        self.errors: deque[Exception] = deque()
+        self.commit_callbacks: deque[CommitCallback] = deque()
+        self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self.polling = False
         """The caller is inside poll() (or another call that performs work) right now."""
         self._last_poll: float | None = None
@@ -126,17 +122,27 @@ class Mailbox:
         """When the caller was last known to be polling; now, while it is inside poll()."""
         return self.clock() if self.polling else self._last_poll
 
-    def post(self, work: Work) -> None:
-        """Leave something for the caller to perform."""
-        self.work.append(work)
-        self.notify()
-
     async def perform(self, work: Work) -> Any:
         """Leave something for the caller and wait until it is done."""
-        self.post(work)
-        return await work.wait()
+        self.work.append(work)
+        self.notify()
+        try:
+            return await work.wait()
+        finally:
+            work.finished = True  # when it is given up, nobody has to do it any more
+
+    def answer(self, callback: CommitCallback) -> None:
+        """Leave the callback of a commit for the caller."""
+        self.commit_callbacks.append(callback)
+        self.notify()
+
+    def forget(self, kind: type[Exception]) -> None:
+        """Drop reported errors that are of no interest any more."""
+        for error in [error for error in self.errors if isinstance(error, kind)]:
+            self.errors.remove(error)
 
     def report(self, error: Exception) -> None:
-        """Leave an error to be raised from the caller's next poll()."""
-        self.errors.append(error)
+        """Leave an error to be raised from the caller's next poll(); once, if it is there."""
+        if all(type(error) is not type(other) or str(error) != str(other) for other in self.errors):
+            self.errors.append(error)
         self.notify()

@@ -1,0 +1,308 @@
+"""The asynchronous face from start() to stop(): its task, whose turn it is, and the callbacks."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+
+import anyio
+
+from kohort.config import ConsumerConfig
+from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
+from kohort.consumer._engine import Engine
+from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
+from kohort.consumer._root import Root, make_root
+from kohort.consumer._signal import TaskSignal
+from kohort.consumer._work import ListenerWork
+from kohort.errors import (
+    ConsumerClosedError,
+    IllegalStateError,
+    KafkaError,
+    NoBrokersAvailable,
+    ReentrantCallError,
+)
+from kohort.listeners import CallbackName, acall_listener, call_listener
+from kohort.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class AsyncLife(ConsumerBase):
+    """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
+
+    _asynchronous = True
+
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...], **injected: Any) -> None:
+        config.check_async()
+        self._signal = TaskSignal()
+        self._root: Root | None = None
+        self._performing: int | None = None
+        self._stopping: anyio.Event | None = None
+        self._stop_later = False
+        self._pollers = 0
+        self._unsubscribing = False
+
+        async def call(function: Callable[[], Awaitable[T]]) -> T:
+            return await function()
+
+        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time, **injected)
+        self._prepare(config, engine, topics)
+        self._performer = Performer(engine, call, self._serve, acall_listener)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach the cluster and, if subscribed in a group, wait for the first assignment.
+
+        NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``. On
+        trio use ``async with``: there a task belongs to the block that started it.
+        """
+        await self._start(in_block=False)
+
+    async def _start(self, *, in_block: bool) -> None:
+        self._check_usable()
+        if self._root is not None:
+            return
+        self._root = make_root(in_block=in_block)
+        self._pid = os.getpid()
+        try:
+            await self._root.start(self._engine.run)
+            await self._begin()
+        except BaseException:
+            await self._stop(autocommit=False)
+            raise
+
+    async def _begin(self) -> None:
+        """Wait for the metadata and the first assignment; what goes wrong later, getmany raises."""
+        engine = self._engine
+        try:
+            await engine.cluster.wait_bootstrapped()
+        except KafkaError:
+            self._check_usable()  # another task stopped it meanwhile
+            raise
+        # Somebody who polls should not hear of an outage that is over.
+        engine.mailbox.forget(NoBrokersAvailable)
+        if engine.coordinator is None or not engine.subscribed:
+            return
+        async with self._polling("start()"):
+            while not (engine.host.rebalances or engine.mailbox.errors):
+                event = self._signal.event()
+                await self._perform()
+                self._check_open()
+                engine.check_running()
+                if not (engine.host.rebalances or engine.mailbox.errors or self._stop_later):
+                    await event.wait()
+                elif self._stop_later:
+                    return
+
+    async def stop(self) -> None:
+        """Commit (if automatic), call the listener, leave the group; 5 s at most, may be repeated.
+
+        From inside a listener it returns at once, and the consumer stops when that has returned.
+        """
+        await self._stop(autocommit=True)
+
+    async def _stop(self, *, autocommit: bool) -> None:
+        if self._closed or self._pid not in (None, os.getpid()):
+            self._closed = True
+            return
+        if self._root is None:
+            self._closed = True
+            self._close_deserializers()
+            return
+        if self._performing == anyio.get_current_task().id:
+            self._stop_later = True
+            return
+        if self._stopping is not None:
+            await self._stopping.wait()
+            return
+        self._stopping = anyio.Event()
+        self._signal.notify()
+        try:
+            await self._stop_root(self._root, autocommit)
+        finally:
+            self._stopping.set()
+
+    async def _stop_root(self, root: Root, autocommit: bool) -> None:
+        error: KafkaError | None = None
+        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        if not self._stop_later:
+            self._engine.note_consumed()
+        try:
+            if root.alive:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                    error = await self._leave("the consumer was stopped", autocommit, deadline)
+        finally:
+            self._closed = True
+            self._signal.notify()
+            await root.stop()
+            self._performer.abandon()
+            self._close_deserializers()
+        if error is not None:
+            raise error
+
+    async def _leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+        while self._performing is not None:
+            await self._signal.event().wait()
+        self._performing = anyio.get_current_task().id
+        try:
+            return await self._performer.leave(reason, autocommit, deadline)
+        finally:
+            self._performing = None
+            self._signal.notify()
+
+    async def _serve(
+        self,
+        function: Callable[[], Awaitable[None]],
+        perform: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Await ``function()``, performing what the core leaves meanwhile."""
+        done = False
+        interrupt: BaseException | None = None
+
+        async def run() -> None:
+            nonlocal done
+            await function()
+            done = True
+            self._signal.notify()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                while not done:
+                    event = self._signal.event()
+                    await perform()
+                    if not done:
+                        await event.wait()
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as raised:  # the task group would wrap it
+                interrupt = raised
+                tasks.cancel_scope.cancel()
+        if interrupt is not None:
+            raise interrupt
+
+    async def __aenter__(self) -> Self:
+        await self._start(in_block=True)
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        await self._stop(autocommit=exc_type is None)
+
+    def __del__(self) -> None:
+        root = getattr(self, "_root", None)
+        if root is not None and not self._closed and self._pid == os.getpid():
+            self._warn_unclosed()
+            root.abandon()
+
+    @asynccontextmanager
+    async def _polling(self, what: str) -> AsyncIterator[None]:
+        """Be inside poll(): heartbeats count it as life, listeners may be called."""
+        self._check_started()
+        self._check_not_inside(what)
+        self._engine.mailbox.entered_poll()
+        self._pollers += 1
+        try:
+            self._engine.note_consumed()
+            yield
+        finally:
+            self._pollers -= 1
+            if not self._pollers:
+                self._engine.mailbox.left_poll()
+            if self._stop_later and not self._closed and self._performing is None:
+                await self._stop(autocommit=True)
+
+    def _check_started(self) -> None:
+        self._check_usable()
+        if self._root is None:
+            raise IllegalStateError("not started: use 'async with', or await start() first")
+
+    def _check_not_inside(self, what: str) -> None:
+        if self._performing is not None and self._performing == anyio.get_current_task().id:
+            raise ReentrantCallError(
+                f"{what} was called from inside a listener, deserializer or assignor"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed or self._stopping is not None:
+            raise ConsumerClosedError("the consumer was stopped")
+
+    async def _perform(self) -> None:
+        mailbox = self._engine.mailbox
+        if self._performing is not None or not (mailbox.work or self._unsubscribing):
+            return  # another task is at it, or there is nothing to do
+        self._performing = anyio.get_current_task().id
+        try:
+            await self._performer.perform_all()
+            if self._unsubscribing:
+                await self._unsubscribe()
+        finally:
+            self._performing = None
+            self._signal.notify()
+
+    # -- unsubscribing ------------------------------------------------------------------------
+
+    def unsubscribe(self) -> None:
+        """Commit (if automatic), call the listener, leave the group, want nothing.
+
+        Committing and leaving go on in the background. A listener whose methods are coroutines is
+        called by the next getmany() or stop(), and until then the partitions are held.
+        """
+        self._check_usable()
+        if self._root is None:
+            self._engine.subscription.unsubscribe()
+            return
+        self._check_not_inside("unsubscribe()")
+        if self._performing is not None or self._must_await_listener():
+            self._unsubscribing = True
+            self._signal.notify()
+            return
+        self._engine.note_consumed()
+        self._performing = anyio.get_current_task().id
+        try:
+            self._call_plain_listener()
+        finally:
+            self._performing = None
+            self._engine.part()
+            self._signal.notify()
+        error = self._performer.take_listener_error()
+        if error is not None:
+            raise error
+
+    def _must_await_listener(self) -> bool:
+        methods = [getattr(self._performer.listener, name, None) for name in (REVOKED, LOST)]
+        owned = self._engine.subscribed and self._engine.subscription.assigned()
+        return bool(owned) and any(inspect.iscoroutinefunction(method) for method in methods)
+
+    def _call_plain_listener(self) -> None:
+        """Call what the group is waiting for, and then what unsubscribing asks for."""
+        engine = self._engine
+        calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
+        for work in list(engine.mailbox.work):
+            if isinstance(work, ListenerWork) and not work.finished:
+                if work.callback == ASSIGNED:
+                    calls.append((ASSIGNED, work.partitions))
+                work.finish()
+        owned = engine.subscription.assigned()
+        if owned:
+            calls.append((LOST if engine.membership_lost() else REVOKED, owned))
+        if self._performer.listener is None or not engine.subscribed or engine.coordinator is None:
+            return
+        for callback, partitions in calls:
+            error = call_listener(self._performer.listener, callback, partitions)
+            if error is not None:
+                self._performer.note(error)
+
+    async def _unsubscribe(self) -> None:
+        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        try:
+            error = await self._performer.leave("the consumer unsubscribed", True, deadline)
+        finally:
+            self._unsubscribing = False
+            self._engine.subscription.unsubscribe()
+            self._engine.left()
+        if error is not None:
+            raise error

@@ -1,0 +1,171 @@
+"""The synchronous face from its first call to close(): its thread, and whose turn it is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from kohort.config import ConsumerConfig
+from kohort.consumer import _arguments
+from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
+from kohort.consumer._engine import Engine
+from kohort.consumer._performer import Performer, run_inline
+from kohort.consumer._signal import ThreadSignal
+from kohort.consumer._thread import CoreThread
+from kohort.consumer._turn import Turn
+from kohort.errors import KafkaError, RebalanceListenerError
+from kohort.listeners import CallbackName, call_listener
+from kohort.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class SyncLife(ConsumerBase):
+    """Everything of KafkaConsumer that is not about records, positions and offsets."""
+
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+        self._signal = ThreadSignal()
+        self._turn = Turn()
+        self._thread: CoreThread | None = None
+        self._close_later: tuple[bool, float | None] | None = None
+        self._closing_until: float | None = None
+        self._commits: set[Future[None]] = set()
+        engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
+        self._prepare(config, engine, topics)
+
+        async def call(function: Callable[[], Awaitable[T]]) -> T:
+            return self._call(function)
+
+        async def serve(
+            function: Callable[[], Awaitable[None]],
+            perform: Callable[[], Coroutine[Any, Any, None]],
+        ) -> None:
+            future = self._core().call(function)
+            future.add_done_callback(lambda _: self._signal.notify())
+            while True:
+                self._signal.clear()
+                run_inline(perform())
+                if future.done():
+                    return future.result()
+                self._signal.wait(1.0)
+
+        async def invoke(
+            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
+        ) -> RebalanceListenerError | None:
+            return call_listener(listener, callback, partitions)
+
+        self._performer = Performer(engine, call, serve, invoke)
+
+    # -- the core -----------------------------------------------------------------------------
+
+    def _core(self) -> CoreThread:
+        self._check_usable()
+        if self._thread is None:
+            thread = CoreThread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
+            self._engine.mailbox.core = thread
+            self._thread, self._pid = thread, os.getpid()
+            thread.start()
+        return self._thread
+
+    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
+        return self._core().call(function).result()
+
+    @contextmanager
+    def _polling(self, what: str) -> Iterator[None]:
+        """Be inside poll(): heartbeats count it as life, listeners may be called."""
+        self._core()
+        nested = self._turn.mine
+        try:
+            self._turn.take(what)
+            self._engine.mailbox.entered_poll()
+            self._engine.note_consumed()
+            yield
+        finally:
+            if self._turn.mine and not nested:
+                self._engine.mailbox.left_poll()
+                self._turn.give_back()
+                if self._close_later is not None:
+                    self._close(*self._close_later)
+
+    def _timeout(self, timeout_ms: float | None) -> float | None:
+        timeout = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
+        if timeout_ms is None and timeout is not None and self._closing_until is not None:
+            return min(timeout, max(0.1, self._closing_until - time.monotonic()))
+        return timeout
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit (if automatic), call the listener, leave the group, end the thread.
+
+        Takes 5 s at most, or ``timeout_ms``. May be called twice. From inside a listener, or from
+        a signal handler inside poll(), it returns at once, and poll() closes on its way out.
+        """
+        timeout = _arguments.timeout_seconds(timeout_ms)
+        if self._closed or self._pid not in (None, os.getpid()):
+            self._closed = True
+            return
+        if self._turn.mine:
+            self._close_later = (autocommit, timeout)
+            self._signal.notify()
+            return
+        self._close(autocommit, timeout)
+
+    def _close(self, autocommit: bool, timeout: float | None) -> None:
+        self._turn.take("close()")
+        try:
+            if self._close_later is None:
+                self._engine.note_consumed()
+            self._close_later = None
+            self._close_now(autocommit, CLOSE_TIMEOUT if timeout is None else timeout)
+        finally:
+            self._turn.give_back()
+
+    def _close_now(self, autocommit: bool, limit: float) -> None:
+        deadline = time.monotonic() + limit
+        thread = self._thread
+        error: KafkaError | None = None
+        try:
+            if thread is not None and not self._engine.ended:
+                self._await_commits(deadline - limit / 2)
+                error = self._leave("the consumer was closed", autocommit, deadline)
+        finally:
+            self._closed = True
+            if thread is not None:
+                thread.stop(max(0.2, deadline - time.monotonic()))
+            self._performer.abandon()
+            self._performer.call_back()
+            self._close_deserializers()
+        if error is not None:
+            raise error
+
+    def _await_commits(self, deadline: float) -> None:
+        """Wait for those that were begun without waiting."""
+        while self._commits and (left := deadline - time.monotonic()) > 0:
+            self._signal.clear()
+            if self._commits:
+                self._signal.wait(left)
+
+    def _leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+        """Give everything up in good order; returns what a listener raised."""
+        self._closing_until = deadline
+        try:
+            return run_inline(self._performer.leave(reason, autocommit, deadline))
+        finally:
+            self._closing_until = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        self.close(autocommit=exc_type is None)
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None and not self._closed and self._pid == os.getpid():
+            self._warn_unclosed()
+            thread.request_stop()

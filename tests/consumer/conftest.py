@@ -1,0 +1,70 @@
+"""A cluster for each test module; topics and groups for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kohort import KafkaConsumer
+from kohort.testing import Cluster
+from tests.consumer.kit import kohort_threads
+
+MakeConsumer = Callable[..., KafkaConsumer]
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One broker that lets sessions be short; unknown topics stay unknown."""
+    with Cluster(
+        group_settings={"min_session_timeout_ms": 50}, auto_create_topics=False
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    """A fresh topic of two partitions."""
+    name = f"topic-{next(_NUMBERS)}"
+    cluster.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a fresh group."""
+    return f"group-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def options(cluster: Cluster) -> dict[str, Any]:
+    """Options of consumers that read all there is and are quick to notice things."""
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        "fetch_max_wait_ms": 100,
+        "heartbeat_interval_ms": 50,
+        "retry_backoff_ms": 10,
+        "retry_backoff_max_ms": 50,
+        "reconnect_backoff_ms": 10,
+        "reconnect_backoff_max_ms": 50,
+    }
+
+
+@pytest.fixture
+def make(options: dict[str, Any]) -> Iterator[MakeConsumer]:
+    """Makes consumers with these options and others; they are closed after the test."""
+    made: list[KafkaConsumer] = []
+
+    def make_consumer(*topics: str, **more: Any) -> KafkaConsumer:
+        made.append(KafkaConsumer(*topics, **{**options, **more}))
+        return made[-1]
+
+    yield make_consumer
+    for consumer in made:
+        consumer.close()
+    assert not kohort_threads()

@@ -1,0 +1,181 @@
+"""What the tests of the consumer share: reading until something holds, listeners that remember."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+
+from kohort import AsyncKafkaConsumer, ConsumerRecord, KafkaConsumer, TopicPartition
+from kohort.listeners import ConsumerRebalanceListener
+from kohort.protocol import Request, Response, decode_response, encode_request
+from kohort.protocol.messages import LeaveGroupRequest
+from kohort.records import NewRecord, encode_batch, rewrite_header
+from kohort.testing import Cluster
+
+Record = ConsumerRecord[Any, Any]
+Partitions = frozenset[TopicPartition]
+
+PATIENCE = 20.0
+"""Seconds until a test gives up waiting; nothing that works takes as long."""
+
+
+def poll_until(
+    consumer: KafkaConsumer, holds: Callable[[], object], patience: float = PATIENCE
+) -> list[Record]:
+    """Poll until something holds; returns the records that came."""
+    records: list[Record] = []
+    deadline = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time; read {records}"
+        for part in consumer.poll(timeout_ms=50).values():
+            records += part
+    return records
+
+
+def read(consumer: KafkaConsumer, count: int) -> list[Record]:
+    """Poll until so many records came."""
+    records: list[Record] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"not in time; read {records}"
+        for part in consumer.poll(timeout_ms=200).values():
+            records += part
+    return records
+
+
+async def aread(consumer: AsyncKafkaConsumer, count: int) -> list[Record]:
+    """As read(), on the other face."""
+    records: list[Record] = []
+    with anyio.fail_after(PATIENCE):
+        while len(records) < count:
+            for part in (await consumer.getmany(timeout_ms=200)).values():
+                records += part
+    return records
+
+
+async def apoll_until(consumer: AsyncKafkaConsumer, holds: Callable[[], object]) -> list[Record]:
+    """As poll_until(), on the other face."""
+    records: list[Record] = []
+    with anyio.fail_after(PATIENCE):
+        while not holds():
+            for part in (await consumer.getmany(timeout_ms=50)).values():
+                records += part
+    return records
+
+
+def poll_error(consumer: KafkaConsumer, kind: type[Exception]) -> Any:
+    """Poll until it raises such an error; returns that. Records that come before are dropped."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            consumer.poll(timeout_ms=200)
+        except kind as error:
+            return error
+    raise AssertionError(f"poll() did not raise {kind.__name__}")
+
+
+def values(records: list[Record]) -> list[Any]:
+    return [record.value for record in records]
+
+
+class Recorder(ConsumerRebalanceListener):
+    """Remembers its calls and their threads; ``hooks`` are called by the names of the callbacks."""
+
+    def __init__(self, **hooks: Callable[[Partitions], object]) -> None:
+        self.calls: list[tuple[str, Partitions]] = []
+        self.threads: set[threading.Thread] = set()
+        self.hooks = hooks
+
+    def _called(self, name: str, partitions: Partitions) -> None:
+        self.calls.append((name, partitions))
+        self.threads.add(threading.current_thread())
+        if name in self.hooks:
+            self.hooks[name](partitions)
+
+    def on_partitions_revoked(self, revoked: Partitions) -> None:
+        self._called("revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: Partitions) -> None:
+        self._called("assigned", assigned)
+
+    def on_partitions_lost(self, lost: Partitions) -> None:
+        self._called("lost", lost)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+    def count(self, name: str) -> int:
+        return self.names.count(name)
+
+
+@contextmanager
+def frozen(cluster: Cluster) -> Iterator[None]:
+    """The cluster does nothing meanwhile, though its ports accept: a black hole."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def stand_still(core: object) -> None:
+        begun.set()
+        ended.wait()
+
+    thread = threading.Thread(target=cluster._call, args=(stand_still,))
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def evict(cluster: Cluster, group: str) -> None:
+    """Take all members out of a group, behind their backs."""
+    members = [
+        LeaveGroupRequest.MemberIdentity(member_id=member.member_id)
+        for member in cluster.group(group).members
+    ]
+    ask(cluster.bootstrap_servers, LeaveGroupRequest(group_id=group, members=members), 4)
+    cluster.wait_until(lambda: not cluster.group(group).members)
+
+
+def ask(address: str, message: Request[Any], version: int) -> Response:
+    """One request over a connection of its own."""
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as link:
+        link.sendall(b"".join(encode_request(message, version, 1, "test")))
+        with link.makefile("rb") as stream:
+            size = int.from_bytes(stream.read(4), "big")
+            _, response = decode_response(message.response, version, stream.read(size))
+    return response
+
+
+def append_corrupt(cluster: Cluster, topic: str, values: list[bytes], partition: int = 0) -> None:
+    """Append a batch whose CRC is wrong."""
+    raw = bytearray(encode_batch([NewRecord(0, None, value, ()) for value in values]))
+    raw[-2] ^= 1
+
+    def append(core: Any) -> None:
+        log = core.topics.get(topic).partitions[partition].log
+        log._store(rewrite_header(bytes(raw), log.end_offset, 0, None))
+        log.notify()
+
+    cluster._call(append)
+
+
+@contextmanager
+def at_most_cpu(share: float) -> Iterator[None]:
+    """The process uses no more than this share of one processor meanwhile."""
+    cpu, wall = time.process_time(), time.monotonic()
+    yield
+    used = (time.process_time() - cpu) / (time.monotonic() - wall)
+    assert used <= share, f"{100 * used:.1f} % of a processor"
+
+
+def kohort_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("kohort-heartbeat")]

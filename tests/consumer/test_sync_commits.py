@@ -1,0 +1,232 @@
+"""Commits of KafkaConsumer: automatic ones, those without waiting, and what they may not touch."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from kohort import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort.errors import CommitFailedError, KafkaTimeoutError
+from kohort.testing import Cluster
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import frozen, poll_until, read
+
+
+@pytest.fixture
+def tp(cluster: Cluster, topic: str) -> TopicPartition:
+    cluster.produce(topic, [b"%d" % n for n in range(10)], partition=0)
+    return TopicPartition(topic, 0)
+
+
+def committed(cluster: Cluster, group: str, tp: TopicPartition) -> int | None:
+    at = cluster.committed(group).get(tp)
+    return None if at is None else at.offset
+
+
+def test_commit_stores_the_positions(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group, enable_auto_commit=False)
+    read(consumer, 10)
+    consumer.commit()
+    assert committed(cluster, group, tp) == 10
+    assert consumer.committed(tp) == 10
+    assert consumer.committed(tp, metadata=True) == OffsetAndMetadata(10, "", 0)
+
+
+def test_automatic_commits_follow_at_their_interval(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=20, max_poll_records=4)
+    read(consumer, 4)
+    poll_until(consumer, lambda: committed(cluster, group, tp) == 10)
+
+
+def test_what_the_latest_poll_returned_is_not_committed_by_itself(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
+    assert len(read(consumer, 4)) == 4
+    before = heartbeats(cluster)
+    cluster.wait_until(lambda: heartbeats(cluster) > before + 1)
+    assert committed(cluster, group, tp) in (None, 0)
+    assert len(consumer.poll(1_000)[tp]) == 4
+    cluster.wait_until(lambda: committed(cluster, group, tp) == 4)
+
+
+def heartbeats(cluster: Cluster) -> int:
+    return sum(request.api == "Heartbeat" for request in cluster.requests)
+
+
+def test_iteration_commits_what_is_done_with_record_by_record(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10)
+    for expected in range(4):
+        assert next(consumer).offset == expected
+    cluster.wait_until(lambda: committed(cluster, group, tp) == 3)
+
+
+def test_close_commits_what_was_returned(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group)
+    read(consumer, 10)
+    consumer.close()
+    assert committed(cluster, group, tp) == 10
+
+
+def test_close_without_autocommit_and_a_block_that_raises_do_not_commit(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(tp.topic, group_id=group)
+    read(consumer, 10)
+    consumer.close(autocommit=False)
+    assert committed(cluster, group, tp) is None
+    with pytest.raises(ZeroDivisionError), make(tp.topic, group_id=group) as consumer:
+        read(consumer, 10)
+        raise ZeroDivisionError
+    assert committed(cluster, group, tp) is None
+    with make(tp.topic, group_id=group) as consumer:
+        read(consumer, 10)
+    assert committed(cluster, group, tp) == 10
+
+
+def test_replacing_an_assignment_commits_the_old_one(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(group_id=group)
+    consumer.assign([tp])
+    read(consumer, 10)
+    consumer.assign([TopicPartition(tp.topic, 1)])
+    assert committed(cluster, group, tp) == 10
+
+
+def test_a_commit_without_waiting_is_done_by_close(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    called: list[Any] = []
+    consumer = make(tp.topic, group_id=group, enable_auto_commit=False)
+    read(consumer, 10)
+    future = consumer.commit_async(callback=lambda *arguments: called.append(arguments))
+    assert isinstance(future, Future)
+    consumer.close()
+    assert future.result(0) is None
+    assert called == [({tp: OffsetAndMetadata(10, "", 0), TopicPartition(tp.topic, 1): ANY}, None)]
+    assert committed(cluster, group, tp) == 10
+
+
+class _Any:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY: Any = _Any()
+
+
+def test_callbacks_of_commits_run_on_the_callers_thread_at_the_next_call(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    called: list[tuple[Any, Any, threading.Thread]] = []
+
+    def note(offsets: Any, error: Any) -> None:
+        called.append((offsets, error, threading.current_thread()))
+        raise ValueError("it goes to the log, and no further")
+
+    consumer = make(group_id=group, default_offset_commit_callback=note)
+    consumer.assign([tp])
+    consumer.commit_async({tp: 3}).result(10)
+    assert called == []
+    consumer.poll()
+    assert called == [({tp: OffsetAndMetadata(3)}, None, threading.current_thread())]
+    consumer.commit_async({tp: 4}).result(10)
+    consumer.commit({tp: 5})
+    assert len(called) == 2
+    mine: list[Any] = []
+    consumer.commit_async({tp: 6}, lambda *arguments: mine.append(arguments)).result(10)
+    consumer.poll()
+    assert mine == [({tp: OffsetAndMetadata(6)}, None)]
+    assert len(called) == 2
+
+
+def test_a_failed_commit_is_told_to_the_callback(
+    tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    called: list[Any] = []
+    consumer = make(tp.topic, group_id=group)
+    poll_until(consumer, consumer.assignment)
+    foreign = TopicPartition("elsewhere", 0)
+    future = consumer.commit_async({foreign: 1}, lambda *arguments: called.append(arguments))
+    assert isinstance(future.exception(10), CommitFailedError)
+    consumer.poll()
+    ((offsets, error),) = called
+    assert offsets == {foreign: OffsetAndMetadata(1)}
+    assert isinstance(error, CommitFailedError)
+
+
+def test_a_cancelled_commit_calls_nobody(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    called: list[Any] = []
+    consumer = make(group_id=group)
+    consumer.assign([tp])
+    consumer.topics()
+    for _ in range(20):
+        future = consumer.commit_async({tp: 1}, lambda *arguments: called.append(arguments))
+        if not future.cancel():
+            assert future.exception(10) is None
+            called.pop() if called else consumer.poll()
+            called.clear()
+    consumer.poll()
+    assert called == []
+
+
+def test_a_commit_is_bounded(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(group_id=group)
+    consumer.assign([tp])
+    consumer.commit({tp: 1})
+    with frozen(cluster), pytest.raises(KafkaTimeoutError):
+        consumer.commit({tp: 2}, timeout_ms=50)
+
+
+def test_offsets_of_a_partition_that_came_back_are_not_set_back(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    """Revoked at 4, moved on by others to 9, given back and revoked again within one poll()."""
+    consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
+    read(consumer, 4)
+    consumer.pause(tp, TopicPartition(tp.topic, 1))
+    consumer.poll()
+
+    class MoveOn(ConsumerRebalanceListener):
+        times = 0
+
+        def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+            self.times += 1
+            if self.times == 1:
+                consumer.commit({tp: 9})
+                rejoin(consumer)
+
+    listener = MoveOn()
+    consumer.subscribe([tp.topic], listener=listener)
+    rejoin(consumer)
+    poll_until(consumer, lambda: listener.times == 2)
+    assert committed(cluster, group, tp) == 9
+    assert consumer.position(tp) == 9
+
+
+def rejoin(consumer: KafkaConsumer) -> None:
+    """Have a rebalance, without waiting for it."""
+
+    async def ask() -> None:
+        assert consumer._engine.coordinator is not None
+        consumer._engine.coordinator.request_rejoin("a test asks for it")
+
+    consumer._call(ask)

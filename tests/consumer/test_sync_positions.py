@@ -1,0 +1,209 @@
+"""Positions, pauses and iteration of KafkaConsumer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from kohort import KafkaConsumer, TopicPartition
+from kohort.errors import NoOffsetForPartitionError, NotAssignedError
+from kohort.testing import Cluster
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import frozen, poll_until, read, values
+
+LETTERS = [b"a", b"b", b"c", b"d"]
+
+
+@pytest.fixture
+def tp(cluster: Cluster, topic: str) -> TopicPartition:
+    """A partition with four records."""
+    cluster.produce(topic, LETTERS, partition=0)
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def consumer(make: MakeConsumer, tp: TopicPartition) -> KafkaConsumer:
+    """Reads it without a group."""
+    consumer = make()
+    consumer.assign([tp])
+    return consumer
+
+
+def take(consumer: KafkaConsumer, count: int) -> list[Any]:
+    """So many steps of iteration."""
+    return [next(consumer).value for _ in range(count)]
+
+
+def test_a_seek_decides_what_comes_next(consumer: KafkaConsumer, tp: TopicPartition) -> None:
+    consumer.seek(tp, 2)
+    assert consumer.position(tp) == 2
+    assert values(read(consumer, 2)) == LETTERS[2:]
+    consumer.seek(tp, 1)
+    assert values(read(consumer, 3)) == LETTERS[1:]
+
+
+def test_a_seek_is_checked(consumer: KafkaConsumer, tp: TopicPartition) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        consumer.seek(tp, -1)
+    for wrong in (True, 1.0, "1", None):
+        with pytest.raises(TypeError):
+            consumer.seek(tp, wrong)  # type: ignore[arg-type]
+    with pytest.raises(NotAssignedError, match=f"{tp.topic}-1 is not assigned"):
+        consumer.seek(TopicPartition(tp.topic, 1), 0)
+
+
+def test_the_ends_can_be_sought(consumer: KafkaConsumer, tp: TopicPartition) -> None:
+    consumer.seek_to_end()
+    assert consumer.position(tp) == 4
+    consumer.seek_to_beginning(tp)
+    assert values(read(consumer, 4)) == LETTERS
+    other = TopicPartition(tp.topic, 1)
+    for seek in (consumer.seek_to_beginning, consumer.seek_to_end):
+        with pytest.raises(NotAssignedError):
+            seek(other)
+        with pytest.raises(TypeError):
+            seek([tp])  # type: ignore[arg-type]
+
+
+def test_seeking_the_ends_of_nothing_is_refused(make: MakeConsumer) -> None:
+    with pytest.raises(NotAssignedError, match="no partitions are assigned"):
+        make().seek_to_end()
+
+
+def test_position_follows_what_was_returned_and_not_what_was_fetched(
+    consumer: KafkaConsumer, tp: TopicPartition
+) -> None:
+    assert consumer.position(tp) == 0
+    while not consumer.poll(200, max_records=1):
+        pass
+    assert consumer.position(tp) == 1
+    with pytest.raises(NotAssignedError):
+        consumer.position(TopicPartition(tp.topic, 1))
+
+
+def test_position_is_none_when_it_does_not_come_in_time(
+    cluster: Cluster, topic: str, make: MakeConsumer
+) -> None:
+    consumer = make()
+    consumer.bootstrap()
+    with frozen(cluster):
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.position(TopicPartition(topic, 0), timeout_ms=50) is None
+    assert consumer.position(TopicPartition(topic, 0)) == 0
+
+
+def test_without_offset_and_rule_position_and_poll_say_so(
+    make: MakeConsumer, tp: TopicPartition, group: str
+) -> None:
+    consumer = make(group_id=group, auto_offset_reset="none")
+    consumer.assign([tp])
+    with pytest.raises(NoOffsetForPartitionError, match="seek"):
+        consumer.position(tp)
+    with pytest.raises(NoOffsetForPartitionError, match="seek"):
+        consumer.poll(5_000)
+    consumer.seek(tp, 3)
+    assert values(read(consumer, 1)) == LETTERS[3:]
+
+
+def test_a_pause_holds_back_what_is_buffered_and_keeps_it(
+    cluster: Cluster, consumer: KafkaConsumer, tp: TopicPartition
+) -> None:
+    read_one = consumer.poll(5_000, max_records=1)
+    assert values(read_one[tp]) == LETTERS[:1]
+    consumer.pause(tp)
+    assert consumer.paused() == {tp}
+    fetches = len([r for r in cluster.requests if r.api == "Fetch"])
+    assert consumer.poll(100) == {}
+    consumer.resume(tp)
+    assert consumer.paused() == set()
+    assert values(consumer.poll()[tp]) == LETTERS[1:]
+    assert len([r for r in cluster.requests if r.api == "Fetch"]) - fetches <= 1
+    with pytest.raises(NotAssignedError):
+        consumer.pause(TopicPartition(tp.topic, 1))
+    with pytest.raises(TypeError):
+        consumer.pause([tp])  # type: ignore[arg-type]
+
+
+def test_iteration_moves_the_position_with_each_record(
+    consumer: KafkaConsumer, tp: TopicPartition
+) -> None:
+    for record in consumer:
+        assert consumer.position(tp) == record.offset + 1
+        if record.value == LETTERS[-1]:
+            break
+
+
+def test_iteration_ends_after_consumer_timeout_ms_and_can_be_resumed(
+    cluster: Cluster, make: MakeConsumer, tp: TopicPartition
+) -> None:
+    consumer = make(consumer_timeout_ms=300)
+    consumer.assign([tp])
+    consumer.seek(tp, 4)
+    begun = time.monotonic()
+    assert list(consumer) == []
+    assert 0.3 <= time.monotonic() - begun < 3
+    cluster.produce(tp.topic, [b"e"], partition=0)
+    while not (seen := list(consumer)):
+        pass
+    assert values(seen) == [b"e"]
+
+
+def test_a_seek_between_two_steps_of_iteration_counts(
+    consumer: KafkaConsumer, tp: TopicPartition
+) -> None:
+    assert next(consumer).value == b"a"
+    consumer.seek(tp, 3)
+    assert next(consumer).value == b"d"
+    consumer.seek(tp, 0)
+    assert take(consumer, 4) == LETTERS
+
+
+def test_a_pause_between_two_steps_of_iteration_counts(
+    consumer: KafkaConsumer, tp: TopicPartition
+) -> None:
+    assert next(consumer).value == b"a"
+    consumer.pause(tp)
+    assert consumer.poll(100) == {}
+    consumer.resume(tp)
+    assert take(consumer, 3) == LETTERS[1:]
+
+
+def test_poll_and_iteration_can_be_mixed(consumer: KafkaConsumer, tp: TopicPartition) -> None:
+    assert next(consumer).value == b"a"
+    assert values(consumer.poll(1_000, max_records=1)[tp]) == [b"b"]
+    assert next(consumer).value == b"c"
+    assert values(consumer.poll(1_000)[tp]) == [b"d"]
+    assert consumer.position(tp) == 4
+
+
+def test_what_iteration_has_not_given_yet_is_not_committed(
+    cluster: Cluster, make: MakeConsumer, tp: TopicPartition, group: str
+) -> None:
+    consumer = make(tp.topic, group_id=group)
+    assert next(consumer).value == b"a"
+    assert next(consumer).value == b"b"
+    consumer.close()
+    assert cluster.committed(group)[tp].offset == 2
+
+
+def test_a_subscription_given_up_in_iteration_drops_what_is_left(
+    cluster: Cluster, make: MakeConsumer, tp: TopicPartition, group: str
+) -> None:
+    consumer = make(tp.topic, group_id=group, consumer_timeout_ms=200)
+    assert next(consumer).value == b"a"
+    consumer.unsubscribe()
+    assert list(consumer) == []
+
+
+def test_a_new_member_continues_where_the_group_has_committed(
+    cluster: Cluster, make: MakeConsumer, tp: TopicPartition, group: str
+) -> None:
+    first = make(tp.topic, group_id=group)
+    while not first.poll(200, max_records=3):
+        pass
+    first.close()
+    second = make(tp.topic, group_id=group)
+    assert values(read(second, 1)) == LETTERS[3:]
+    poll_until(second, lambda: second.position(TopicPartition(tp.topic, 1)) == 0)
