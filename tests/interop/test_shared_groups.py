@@ -65,3 +65,49 @@ def test_kohort_and_another_client_share_a_group(
 ) -> None:
     pair = [("kohort", FACES["sync"]), (other, OTHERS[other])]
     share(broker, members, pair if kohort_first else pair[::-1], unique)
+
+
+@first_kohort
+@pytest.mark.parametrize("face", ["asyncio", "trio"])
+def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
+    broker: Broker, members: Members, unique: Callable[[str], str], face: str, kohort_first: bool
+) -> None:
+    pair = [("kohort", FACES[face]), ("confluent-kafka", OTHERS["confluent-kafka"])]
+    share(broker, members, pair if kohort_first else pair[::-1], unique)
+
+
+@pytest.mark.long
+@first_kohort
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("other", OTHERS)
+def test_every_pair_shares_by_every_strategy(
+    broker: Broker,
+    members: Members,
+    unique: Callable[[str], str],
+    other: str,
+    face: str,
+    strategy: str,
+    kohort_first: bool,
+) -> None:
+    pair = [("kohort", FACES[face]), (other, OTHERS[other])]
+    share(broker, members, pair if kohort_first else pair[::-1], unique, strategy)
+
+
+@pytest.mark.long
+def test_kohort_and_all_the_others_share_one_group(
+    broker: Broker, members: Members, unique: Callable[[str], str]
+) -> None:
+    topic, group = broker.create_topic(unique("all"), PARTITIONS), unique("all")
+    feed = broker.feed(topic, PARTITIONS)
+    feed.write(BEFORE)
+    everybody = [
+        members.join(make, Settings(broker.bootstrap_servers, topic, group, name, "roundrobin"))
+        for name, make in (FACES | OTHERS).items()
+    ]
+    members.wait_until(shares(everybody, [1] * PARTITIONS), feed.start)
+    feed.write(AFTER)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    members.leave()
+    assert_read_once(everybody, feed.written)
+    assert broker.committed(group) == feed.ends()

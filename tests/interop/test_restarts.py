@@ -1,0 +1,81 @@
+"""Apache Kafka goes away under its consumers and comes back: they go on, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kohort import TopicPartition
+from tests.interop.brokers import Broker
+from tests.interop.members import Members, assert_read_once, shares
+from tests.interop.peers import FACES, Settings
+from tests.interop.reading import consumer, join, read
+from tests.support.kafka_server import KafkaServer
+
+pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
+PARTITIONS = 6
+Unique = Callable[[str], str]
+
+
+@pytest.mark.parametrize(
+    "crash", [False, pytest.param(True, marks=pytest.mark.long)], ids=["stopped", "killed"]
+)
+def test_a_group_goes_on_when_the_broker_is_back(
+    kafka: KafkaServer, apache: Broker, members: Members, unique: Unique, crash: bool
+) -> None:
+    topic, group = apache.create_topic(unique("restart"), PARTITIONS), unique("restart")
+    feed = apache.feed(topic, PARTITIONS)
+    feed.write(20)
+    both = [
+        members.join(FACES[face], Settings(apache.bootstrap_servers, topic, group, face))
+        for face in ("sync", "asyncio")
+    ]
+    members.wait_until(shares(both, [3, 3]), feed.start)
+    feed.write(20)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    for member in both:
+        member.call(lambda peer: peer.commit())
+
+    kafka.kill() if crash else kafka.stop()
+    kafka.start()
+
+    feed.write(20)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    members.wait_until(shares(both, [3, 3]))
+    feed.write(5)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    members.leave()
+    assert_read_once(both, feed.written)
+    assert apache.committed(group) == feed.ends()
+
+
+def test_a_consumer_without_a_group_goes_on_where_it_was(
+    kafka: KafkaServer, apache: Broker, unique: Unique
+) -> None:
+    partition = TopicPartition(apache.create_topic(unique("alone")), 0)
+    apache.write(partition.topic, b"before")
+    with consumer(apache.bootstrap_servers) as reader:
+        reader.assign([partition])
+        assert [r.value for r in read(reader, 1)] == [b"before"]
+        kafka.restart()
+        apache.write(partition.topic, b"after")
+        assert [r.value for r in read(reader, 1)] == [b"after"]
+
+
+@pytest.mark.long
+def test_closing_while_the_broker_is_away_takes_no_longer_than_it_may(
+    kafka: KafkaServer, apache: Broker, unique: Unique
+) -> None:
+    topic = apache.create_topic(unique("away"), PARTITIONS)
+    reader = consumer(apache.bootstrap_servers, topic, group_id=unique("away"))
+    join(reader, sizes=(PARTITIONS,))
+    kafka.kill()
+    try:
+        assert reader.poll(timeout_ms=200) == {}
+        started = time.monotonic()
+        reader.close(timeout_ms=1000)
+        assert time.monotonic() - started < 2
+    finally:
+        kafka.start()
