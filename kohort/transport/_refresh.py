@@ -110,16 +110,19 @@ class MetadataKeeper:
     # -- refreshing ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Refresh for ever; never raises."""
+        """Refresh until closed; never raises."""
         failures = 0
         while True:
             await self._wait_due()
             self._begun, wanted = self._asked, self._wanted
             try:
                 response = await self._fetch(wanted)
+            except IllegalStateError:
+                return  # closed
             except KafkaError as error:
                 failures += 1
-                logger.info("the metadata could not be refreshed: %s", reason(error))
+                level = logging.INFO if failures == 1 else logging.DEBUG
+                logger.log(level, "the metadata could not be refreshed: %s", reason(error))
                 await anyio.sleep(self._backoff.delay(failures, self._rng))
                 continue
             failures = 0

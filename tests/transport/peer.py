@@ -24,7 +24,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
     RequestHeader,
 )
-from kohort.transport import ByteConnection
+from kohort.transport import NETWORK_ERRORS, ByteConnection
 from kohort.transport._wake import Wake
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
@@ -202,7 +202,7 @@ class Network:
     async def _serve(self, serve: Serve, peer: Peer) -> None:
         try:
             await serve(peer)
-        except (OSError, anyio.ClosedResourceError):
+        except NETWORK_ERRORS:
             pass
         finally:
             with anyio.CancelScope(shield=True):
