@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from pyspark.sql import SparkSession
 
 from kohort.testing import Cluster
 
 
 def main(bootstrap_servers: str) -> None:
+    # Spark starts Pythons of its own; they must be this one, where kohort is installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     )

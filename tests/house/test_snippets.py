@@ -33,7 +33,7 @@ def test_a_block_of_a_page_runs(code: str, tmp_path: Path) -> None:
     "example", [pytest.param(path, id=path.name, marks=marks(path)) for path in EXAMPLES]
 )
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    run_python(example.read_text(), tmp_path)
+    run_python(example.read_text(), tmp_path, timeout_s=200 if marks(example) else 50)
 
 
 def test_the_first_block_of_the_readme_is_short_and_prints_what_the_readme_says(
