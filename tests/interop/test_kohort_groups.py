@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 import kohort
 from kohort import CommitFailedError, ConsumerRebalanceListener, TopicPartition
-from kohort.errors import FencedInstanceIdError
+from kohort.errors import FencedInstanceIdError, UnknownTopicOrPartitionError
 from kohort.testing import Cluster
 from tests.interop.brokers import Broker
 from tests.interop.members import Member, Members, assert_read_once, shares
@@ -197,6 +198,22 @@ def test_a_commit_after_the_partitions_went_elsewhere_fails(broker: Broker, uniq
     ]
 
 
+def test_a_member_that_is_busy_keeps_its_place(broker: Broker, unique: Unique) -> None:
+    topic, group = broker.create_topic(unique("busy"), PARTITIONS), unique("busy")
+    options = {"group_id": group, "session_timeout_ms": 700}
+    with (
+        consumer(broker.bootstrap_servers, topic, client_id="busy", **options) as busy,
+        consumer(broker.bootstrap_servers, topic, client_id="idle", **options) as other,
+    ):
+        join(busy, other, sizes=(3, 3))
+        generation = other.group_metadata().generation_id
+        for _ in range(40):  # two seconds, three sessions
+            idle(other)()
+        assert other.group_metadata().generation_id == generation
+        assert len(broker.describe(group).members["busy"]) == 3
+        busy.commit(dict.fromkeys(busy.assignment(), 0))
+
+
 def test_a_killed_members_partitions_are_taken_over(
     broker: Broker, members: Members, unique: Unique
 ) -> None:
@@ -285,6 +302,20 @@ def test_new_topics_and_partitions_are_taken_up(broker: Broker, unique: Unique) 
         assert len(one.assignment()) == 4
 
 
+def test_a_topic_that_is_not_there_is_told_once_and_waited_for(
+    broker: Broker, unique: Unique
+) -> None:
+    topic = unique("later")
+    options = {"group_id": unique("later"), "metadata_max_age_ms": 300}
+    with consumer(broker.bootstrap_servers, topic, **options) as reader:
+        with pytest.raises(UnknownTopicOrPartitionError, match=topic):
+            reader.poll(timeout_ms=5000)
+        assert reader.poll(timeout_ms=200) == {}
+        broker.create_topic(topic)
+        broker.write(topic, b"there")
+        assert [r.value for r in read(reader, 1)] == [b"there"]
+
+
 def test_a_deleted_topic_leaves_the_rest_alone(broker: Broker, unique: Unique) -> None:
     prefix = unique("deleted")
     for name in ("a", "b"):
@@ -311,3 +342,29 @@ def test_the_leader_is_the_first_to_come(cluster: Cluster, unique: Unique) -> No
             both = cluster.group(group)
             assert both.generation == 2
             assert both.leader == one_generation.leader == first.group_metadata().member_id
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_come_and_go_read_everything_once(
+    broker: Broker, members: Members, unique: Unique, seed: int
+) -> None:
+    rng = random.Random(seed)
+    topic, group = broker.create_topic(unique("churn"), PARTITIONS), unique("churn")
+    feed = broker.feed(topic, PARTITIONS)
+    there: list[Member] = []
+    for step in range(15):
+        if len(there) < 2 or (len(there) < 5 and rng.random() < 0.5):
+            make = FACES[rng.choice(list(FACES))]
+            there.append(
+                members.join(make, Settings(broker.bootstrap_servers, topic, group, f"m{step}"))
+            )
+        else:
+            there.pop(rng.randrange(len(there))).leave()
+        for _ in range(rng.randrange(30)):
+            feed.start()
+    feed.write(5)
+    members.wait_until(lambda: members.count() >= len(feed.written))
+    members.leave()
+    assert_read_once(members.all, feed.written)
+    assert broker.committed(group) == feed.ends()

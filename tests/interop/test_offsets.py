@@ -170,6 +170,35 @@ def test_commits_happen_on_the_way(broker: Broker, ten: TopicPartition, unique: 
         wait_until(lambda: broker.committed(group) == {tuple(ten): 10}, idle(reader))
 
 
+def test_a_commit_that_is_not_waited_for_calls_back(
+    broker: Broker, ten: TopicPartition, unique: Unique
+) -> None:
+    group, heard = unique("callback"), []
+    with consumer(broker.bootstrap_servers, ten.topic, group_id=group) as reader:
+        read(reader, 10)
+        offsets = {ten: OffsetAndMetadata(10, "", 0)}
+        future = reader.commit_async(callback=lambda *what: heard.append(what))
+        wait_until(lambda: heard, idle(reader))
+        assert future.result() is None
+    assert heard == [(offsets, None)]
+    assert broker.committed(group) == {tuple(ten): 10}
+
+
+def test_iteration_ends_when_nothing_comes(
+    broker: Broker, ten: TopicPartition, unique: Unique
+) -> None:
+    group = unique("iterated")
+    options = {"group_id": group, "enable_auto_commit": True, "consumer_timeout_ms": 300}
+    with consumer(broker.bootstrap_servers, ten.topic, **options) as reader:
+        for record in reader:
+            if record.offset == 3:
+                break
+    assert broker.committed(group) == {tuple(ten): 4}
+    with consumer(broker.bootstrap_servers, ten.topic, **options) as reader:
+        assert [record.offset for record in reader] == [4, 5, 6, 7, 8, 9]
+    assert broker.committed(group) == {tuple(ten): 10}
+
+
 def test_a_record_larger_than_the_fetch_is_read(broker: Broker, unique: Unique) -> None:
     topic = broker.create_topic(unique("large"))
     large = bytes(range(256)) * 1024

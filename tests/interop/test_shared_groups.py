@@ -22,8 +22,12 @@ def share(
     pair: list[tuple[str, Make]],
     unique: Callable[[str], str],
     strategy: str | None = None,
+    first_leaves: bool = False,
 ) -> None:
-    """Let the two share a group, in the order of their joining, while records come in."""
+    """Let the two share a group, in the order of their joining, while records come in.
+
+    Then one of them leaves, and the other one goes on alone: as the new leader, if the first did.
+    """
     topic, group = broker.create_topic(unique("shared"), PARTITIONS), unique("pair")
     feed = broker.feed(topic, PARTITIONS)
     feed.write(BEFORE)
@@ -31,10 +35,9 @@ def share(
     def settings(name: str) -> Settings:
         return Settings(broker.bootstrap_servers, topic, group, name, strategy)
 
-    first, second = [members.join(make, settings(name)) for name, make in pair[:1]], []
-    members.wait_until(shares(first, [PARTITIONS]), feed.start)
-    second = [members.join(make, settings(name)) for name, make in pair[1:]]
-    both = first + second
+    both = [members.join(pair[0][1], settings(pair[0][0]))]
+    members.wait_until(shares(both, [PARTITIONS]), feed.start)
+    both.append(members.join(pair[1][1], settings(pair[1][0])))
     members.wait_until(shares(both, [3, 3]), feed.start)
     feed.write(AFTER)
     members.wait_until(lambda: members.count() >= len(feed.written))
@@ -45,8 +48,9 @@ def share(
         name: 3 for name, _ in pair
     }
 
-    second[0].leave()
-    members.wait_until(shares(first, [PARTITIONS]), feed.start)
+    goes, stays = both if first_leaves else reversed(both)
+    goes.leave()
+    members.wait_until(shares([stays], [PARTITIONS]), feed.start)
     feed.write(AFTER)
     members.wait_until(lambda: members.count() >= len(feed.written))
     members.leave()
@@ -73,7 +77,39 @@ def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
     broker: Broker, members: Members, unique: Callable[[str], str], face: str, kohort_first: bool
 ) -> None:
     pair = [("kohort", FACES[face]), ("confluent-kafka", OTHERS["confluent-kafka"])]
-    share(broker, members, pair if kohort_first else pair[::-1], unique)
+    share(broker, members, pair if kohort_first else pair[::-1], unique, first_leaves=True)
+
+
+@first_kohort
+def test_a_leader_deals_topics_that_it_does_not_read_itself(
+    broker: Broker, members: Members, unique: Callable[[str], str], kohort_first: bool
+) -> None:
+    """Each of the two has a topic of its own, and one of the topics grows."""
+    group = unique("mixed")
+    ours, theirs = (broker.create_topic(unique(name), 2) for name in ("ours", "theirs"))
+    more = {"metadata_max_age_ms": 300}
+    pair: list[tuple[Make, Settings]] = [
+        (FACES["sync"], Settings(broker.bootstrap_servers, ours, group, "kohort", more=more)),
+        (
+            OTHERS["confluent-kafka"],
+            Settings(
+                broker.bootstrap_servers,
+                theirs,
+                group,
+                "confluent-kafka",
+                more={"topic.metadata.refresh.interval.ms": 300},
+            ),
+        ),
+    ]
+    both = [members.join(make, settings) for make, settings in pair[:: 1 if kohort_first else -1]]
+    kohort, other = both if kohort_first else reversed(both)
+    members.wait_until(lambda: (len(kohort.owned), len(other.owned)) == (2, 2))
+    grown, grower = (theirs, other) if kohort_first else (ours, kohort)
+    broker.add_partitions(grown, 5)
+    members.wait_until(lambda: len(grower.owned) == 5)
+    broker.write(grown, b"in a new one", partition=4)
+    members.wait_until(lambda: [(r.partition, r.value) for r in grower.reads])
+    assert [(r.partition, r.value) for r in grower.reads] == [(4, b"in a new one")]
 
 
 @pytest.mark.long
@@ -81,6 +117,7 @@ def test_kohorts_asynchronous_face_shares_a_group_with_another_client(
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("first_leaves", [True, False], ids=["first-leaves", "second-leaves"])
 def test_every_pair_shares_by_every_strategy(
     broker: Broker,
     members: Members,
@@ -89,9 +126,10 @@ def test_every_pair_shares_by_every_strategy(
     face: str,
     strategy: str,
     kohort_first: bool,
+    first_leaves: bool,
 ) -> None:
     pair = [("kohort", FACES[face]), (other, OTHERS[other])]
-    share(broker, members, pair if kohort_first else pair[::-1], unique, strategy)
+    share(broker, members, pair if kohort_first else pair[::-1], unique, strategy, first_leaves)
 
 
 @pytest.mark.long
