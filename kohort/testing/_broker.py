@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
+
 from kohort.errors import ErrorCode
 from kohort.testing._fetch_sessions import FetchSessions
 from kohort.testing._topics import Partition, Topic
@@ -32,6 +34,16 @@ class Broker:
         self.node = node
         self.coordinator = coordinator
         self.fetch_sessions = FetchSessions(cluster.rng)
+        self.alive = True
+        self.scope = anyio.CancelScope()
+        """Around all that it runs."""
+        self.ended = anyio.Event()
+        """Set when it runs no more: its connections are closed."""
+
+    def kill(self) -> None:
+        """Nothing is answered from now on; the connections are closed soon."""
+        self.alive = False
+        self.scope.cancel()
 
     def led_partition(self, topic: Topic | None, index: int) -> Partition | ErrorCode:
         """The partition, if this broker leads it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -17,10 +17,11 @@ from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, config_error
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
 from kohort.testing._snapshots import GroupSnapshot, snapshot
 from kohort.testing._thread import LoopThread
-from kohort.testing._topics import Topic, is_legal_name
+from kohort.testing._topics import Partition, Topic, is_legal_name
 from kohort.testing.groups import GroupConfig
 from kohort.testing.log import AppendError
 from kohort.types import OffsetAndMetadata, TopicPartition
@@ -40,8 +41,9 @@ class Cluster:
 
     ``topics``: name -> partitions. ``ports``: one for each broker, or the first one's, with the
     others' behind it; free ones if not given. ``group_initial_rebalance_delay_ms`` and the names in
-    ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000. ``seed``
-    decides all that is random.
+    ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000.
+    ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
+    they take over what it led; Kafka's own is 9,000. ``seed`` decides all that is random.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Cluster:
         group_initial_rebalance_delay_ms: int = 0,
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        broker_session_timeout_ms: int = 0,
         seed: int = 0,
     ) -> None:
         settings = dict(group_settings or {})
@@ -72,6 +75,7 @@ class Cluster:
             advertised_host=advertised_host,
             replication_factor=replication_factor,
             max_request_bytes=max_request_bytes,
+            broker_session_timeout_ms=broker_session_timeout_ms,
             seed=seed,
             groups=GroupConfig(**settings),
         )
@@ -101,7 +105,7 @@ class Cluster:
             self._core = None
 
     async def _serve(self, started: Callable[[], None]) -> None:
-        core = self._core = ClusterCore(self._config, self._changed)
+        core = self._core = ClusterCore(self._config, LoopbackNetwork(self._config), self._changed)
         core.listen()
         started()
         await core.run()
@@ -138,15 +142,68 @@ class Cluster:
             raise IllegalStateError("the cluster is not running: use `with Cluster() as cluster:`")
         return thread.call(function, core)
 
+    def _wait(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Wait for something in the cluster's thread."""
+        if self._thread is not None:
+            self._thread.wait(function)
+
     # What clients connect to
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"127.0.0.1:40001,127.0.0.1:40002"``: where the brokers are, as clients are told."""
-        nodes = self._call(lambda core: [(node.host, node.port) for node in core.nodes])
+        """``"127.0.0.1:40001,127.0.0.1:40002"``: the brokers, also those that are down."""
+        nodes = self._call(lambda core: [(node.host, node.port) for node in core.all_nodes])
         return ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes
         )
+
+    # Brokers
+
+    @property
+    def live_brokers(self) -> list[int]:
+        """The ids of the brokers that run."""
+        return self._call(lambda core: sorted(core.brokers))
+
+    @property
+    def controller(self) -> int:
+        """The broker that is the controller now, -1 if none is."""
+        return self._call(lambda core: core.controller_id)
+
+    def kill_broker(self, node_id: int) -> None:
+        """End a broker as if its process had died: its connections break, its port refuses.
+
+        What it led goes to other replicas when ``broker_session_timeout_ms`` is over, with a higher
+        leader epoch; a partition without another replica waits for it.
+        """
+        broker = self._call(lambda core: core.kill_broker(node_id))
+        self._wait(broker.ended.wait)
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a broker that was killed, on its old port."""
+        self._call(lambda core: core.start_broker(node_id))
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads a partition now, -1 if nobody does."""
+        return self._call(lambda core: _partition(core, topic, partition).leader)
+
+    def leader_epoch(self, topic: str, partition: int = 0) -> int:
+        """How often the leader has changed."""
+        return self._call(lambda core: _partition(core, topic, partition).leader_epoch)
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Give a partition another leader, ``to`` or the next replica; who it is now."""
+        return self._call(lambda core: core.move_leader(_partition(core, topic, partition), to))
+
+    def coordinator(self, group_id: str) -> int:
+        """The broker that coordinates a group now, -1 if none does."""
+        return self._call(lambda core: core.group_partition(group_id).leader)
+
+    def move_coordinator(self, group_id: str, to: int | None = None) -> int:
+        """Give a group another coordinator, ``to`` or the next replica; who it is now.
+
+        All groups of the same partition of ``__consumer_offsets`` move with it.
+        """
+        return self._call(lambda core: core.move_leader(core.group_partition(group_id), to))
 
     # Topics
 
@@ -332,6 +389,14 @@ def _topic(core: ClusterCore, name: str) -> Topic:
     if topic is None:
         raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
+
+
+def _partition(core: ClusterCore, topic: str, index: int) -> Partition:
+    found = core.topics.partition(topic, index)
+    if found is None:
+        message = f"there is no partition {index} of a topic {topic!r}"
+        raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return found
 
 
 def _partitions(core: ClusterCore, name: str) -> int:

@@ -30,6 +30,7 @@ class ClusterConfig:
     advertised_host: str | None = None
     replication_factor: int | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
+    broker_session_timeout_ms: int = 0
     seed: int = 0
     groups: GroupConfig = field(default_factory=GroupConfig)
 

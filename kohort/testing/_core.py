@@ -5,21 +5,24 @@ from __future__ import annotations
 import base64
 import itertools
 import random
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import anyio
+from anyio.abc import TaskGroup
 
+from kohort.errors import IllegalStateError
 from kohort.protocol import Buffer
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing._broker import Broker, Node
 from kohort.testing._configs import ClusterConfig
+from kohort.testing._controller import Controller
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._hashes import coordinator_partition
-from kohort.testing._server import listen, serve_broker
+from kohort.testing._network import Network
+from kohort.testing._registry import BrokerRegistry
 from kohort.testing._topics import CONSUMER_OFFSETS, Partition, Topic, Topics
 from kohort.testing.groups import (
     PARTITIONS,
@@ -34,40 +37,137 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 class ClusterCore:
-    """Made and used inside of one event loop, whose clock it goes by.
+    """Made and used inside of one event loop, whose clock it goes by; ``network`` leads to it.
 
     ``changed`` is called after everything that an observer might wait for.
     """
 
-    def __init__(self, config: ClusterConfig, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, config: ClusterConfig, network: Network, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.config = config
         self.changed = changed
         self.rng = random.Random(config.seed)
         self._epoch_ms = int((time.time() - anyio.current_time()) * 1000)
         self.cluster_id = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
-        self._listeners: list[tuple[Broker, socket.socket]] = []
+        self._network = network
+        self._tasks: TaskGroup | None = None
+        self._session_ends = anyio.Event()
         self._producer_ids = itertools.count()
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
-        nodes = [Node(index + 1, host) for index in range(config.brokers)]
-        self.topics = Topics([node.id for node in nodes], self.rng, self._elected)
-        self.brokers = {node.id: self._make_broker(node) for node in nodes}
+        self.all_nodes = [Node(index + 1, host) for index in range(config.brokers)]
+        self.registry = BrokerRegistry(config.broker_session_timeout_ms)
+        self.brokers: dict[int, Broker] = {}
+        """Those that run."""
+        ids = [node.id for node in self.all_nodes]
+        self.topics = Topics(ids, self.rng, self._elected, self.is_live)
+        self.controller = Controller(self.topics.partitions, self.is_live)
+        for node in self.all_nodes:
+            self.brokers[node.id] = self._make_broker(node)
+            self.registry.register(node.id)
         for name, partitions in config.topics.items():
             self.create_topic(name, partitions)
 
     def listen(self) -> None:
-        """Open the brokers' ports; OSError, and none is open, if one of them cannot be had."""
+        """Let every broker be reached; OSError, and none is, if one of them cannot be."""
         with ExitStack() as opened:
-            for index, broker in enumerate(self.brokers.values()):
-                listener = listen(broker, self.config.port_of(index))
-                self._listeners.append((broker, opened.enter_context(listener)))
+            opened.callback(self._network.close)
+            for broker in self.brokers.values():
+                self._network.listen(broker)
             opened.pop_all()
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        async with anyio.create_task_group() as group:
-            for broker, listener in self._listeners:
-                group.start_soon(serve_broker, broker, listener)
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                for broker in list(self.brokers.values()):
+                    self._tasks.start_soon(self._run, broker)
+                await self._watch_sessions()
+        finally:
+            self._network.close()
+
+    async def _run(self, broker: Broker) -> None:
+        try:
+            with broker.scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(broker.coordinator.run)
+                    await self._network.serve(broker, tasks)
+        finally:
+            self._network.ended(broker)
+            broker.ended.set()
+
+    # Brokers come and go
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether it may lead: it is registered, and its session is not known to run out."""
+        return node_id in self.registry and node_id in self.brokers
+
+    def broker(self, node_id: int) -> Broker:
+        """A broker that runs; IllegalStateError if it does not."""
+        if node_id not in self.brokers:
+            raise IllegalStateError(f"broker {node_id} is not running: {sorted(self.brokers)} are")
+        return self.brokers[node_id]
+
+    def kill_broker(self, node_id: int) -> Broker:
+        """End it at once; what it led goes to others when its session is over."""
+        broker = self.broker(node_id)
+        del self.brokers[node_id]
+        broker.kill()
+        self.registry.lost(node_id, anyio.current_time())
+        self._expire_sessions()
+        self._session_ends.set()
+        self.changed()
+        return broker
+
+    def start_broker(self, node_id: int) -> None:
+        """Start one that was killed, on its port; it remembers nothing but the logs."""
+        node = next((node for node in self.all_nodes if node.id == node_id), None)
+        if node is None or node_id in self.brokers:
+            raise IllegalStateError(f"there is no broker {node_id} that was killed")
+        if node_id in self.registry:
+            self._remove(node_id)
+        if self._tasks is None:
+            raise IllegalStateError("the cluster does not run yet")
+        broker = self._make_broker(node)
+        self._network.listen(broker)
+        self.brokers[node_id] = broker
+        self.registry.register(node_id)
+        self.controller.broker_came(node_id)
+        self._tasks.start_soon(self._run, broker)
+        self.changed()
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            self._session_ends = anyio.Event()
+            with anyio.CancelScope(deadline=self.registry.next_end()):
+                await self._session_ends.wait()
+            self._expire_sessions()
+
+    def _expire_sessions(self) -> None:
+        for node_id in self.registry.expired(anyio.current_time()):
+            self._remove(node_id)
+
+    def _remove(self, node_id: int) -> None:
+        self.registry.close(node_id)
+        self.controller.broker_went(node_id)
+        self.changed()
+
+    def move_leader(self, partition: Partition, node_id: int | None) -> int:
+        """Another leader, the one named or the next replica that is there; who it is."""
+        live = [replica for replica in partition.replicas if self.is_live(replica)]
+        if node_id is None:
+            after = live.index(partition.leader) + 1 if partition.leader in live else 0
+            node_id = live[after % len(live)] if live else -1
+        if node_id not in live:
+            place = f"{partition.topic.name}-{partition.index}"
+            raise IllegalStateError(
+                f"broker {node_id} cannot lead {place}: of its replicas {partition.replicas} "
+                f"{live} run"
+            )
+        partition.lead(node_id)
+        self.changed()
+        return node_id
 
     def _make_broker(self, node: Node) -> Broker:
         env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
@@ -78,16 +178,16 @@ class ClusterCore:
         """Wall-clock time that goes as the loop's clock goes."""
         return self._epoch_ms + int(anyio.current_time() * 1000)
 
-    # Brokers
+    # What is known
 
     @property
     def nodes(self) -> list[Node]:
-        """The brokers that are there."""
-        return [broker.node for broker in self.brokers.values()]
+        """The brokers that are registered: all that others know of."""
+        return [node for node in self.all_nodes if node.id in self.registry]
 
     @property
     def controller_id(self) -> int:
-        return next(iter(self.brokers), -1)
+        return self.registry.controller_id
 
     def received(
         self, node_id: int, request: str, version: int, client_id: str, client_host: str
@@ -168,12 +268,15 @@ class ClusterCore:
 
     def coordinator_node(self, group_id: str) -> Node | None:
         """The broker that coordinates the group, None if there is none now."""
-        partition = self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
-        broker = self.brokers.get(partition.leader)
-        return None if broker is None else broker.node
+        leader = self.group_partition(group_id).leader
+        return next((node for node in self.nodes if node.id == leader), None)
+
+    def group_partition(self, group_id: str) -> Partition:
+        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
 
     def transaction_coordinator_node(self, transactional_id: str) -> Node | None:
-        nodes = self.nodes
+        nodes = [node for node in self.nodes if node.id in self.brokers]
         return nodes[coordinator_partition(transactional_id, PARTITIONS) % len(nodes)]
 
     def _append_group_records(self, index: int, records: Records) -> None:

@@ -34,6 +34,8 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> list[Buffer
 
     Raises CloseConnection or MessageDecodeError for what ends the connection.
     """
+    if not broker.alive:
+        raise CloseConnection("the broker is dead")
     if len(frame) < _HEAD.size:
         raise CloseConnection(f"a frame of {len(frame)} bytes")
     key, version, correlation_id = _HEAD.unpack_from(frame)

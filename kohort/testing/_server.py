@@ -1,9 +1,8 @@
-"""The network side of a broker: its listener and its connections."""
+"""A connection to a broker, whatever network it came over."""
 
 from __future__ import annotations
 
 import logging
-import socket
 
 import anyio
 import anyio.lowlevel
@@ -11,50 +10,10 @@ import anyio.lowlevel
 from kohort.errors import FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
 from kohort.testing._dispatch import answer
-from kohort.testing._socket import ByteConnection, FrameSource, SocketConnection
+from kohort.testing._socket import ByteConnection, FrameSource
 from kohort.testing.apis import CloseConnection
 
 logger = logging.getLogger("kohort.testing")
-
-_BACKLOG = 1024
-_ACCEPT_PAUSE = 0.01
-
-
-def listen(broker: Broker, port: int) -> socket.socket:
-    """Open the broker's listener, from where on clients can connect; OSError if that fails."""
-    host = broker.cluster.config.host
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    listener.setblocking(False)
-    broker.node.port = listener.getsockname()[1]
-    return listener
-
-
-async def serve_broker(broker: Broker, listener: socket.socket) -> None:
-    """Serve until cancelled; closes the listener."""
-    with listener:
-        async with anyio.create_task_group() as connections:
-            connections.start_soon(broker.coordinator.run)
-            while True:
-                await anyio.wait_readable(listener)
-                try:
-                    connection = _accept(listener)
-                except OSError as error:
-                    # It is gone again, or there are no file descriptors left: do not spin on it.
-                    logger.debug("broker %d cannot accept: %s", broker.node.id, error)
-                    await anyio.sleep(_ACCEPT_PAUSE)
-                    continue
-                connections.start_soon(serve_connection, broker, connection)
-
-
-def _accept(listener: socket.socket) -> SocketConnection:
-    sock, _ = listener.accept()
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketConnection(sock)
-    except OSError:
-        sock.close()
-        raise
 
 
 async def serve_connection(broker: Broker, connection: ByteConnection) -> None:

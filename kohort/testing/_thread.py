@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -43,6 +43,10 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             return function(*args)
         return anyio.from_thread.run_sync(function, *args, token=self._token)
+
+    def wait(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run an async function in the loop and wait for its end; not from the loop's thread."""
+        anyio.from_thread.run(function, token=self._token)
 
     def _main(self) -> None:
         try:

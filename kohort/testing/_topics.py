@@ -15,6 +15,8 @@ from kohort.testing.log import AppendError, AppendResult, PartitionLog
 CONSUMER_OFFSETS = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, "__transaction_state"})
 
+NO_LEADER = -1
+
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -32,20 +34,24 @@ class Partition:
         self.index = index
         self.replicas = list(replicas)
         self.isr = list(replicas)
-        self.leader = -1
+        self.leader = NO_LEADER
         self.leader_epoch = -1
         self.log = PartitionLog()
 
     @property
     def offline(self) -> list[int]:
         """Replicas that are not there."""
+        if self.leader == NO_LEADER:
+            return list(self.replicas)
         return [replica for replica in self.replicas if replica not in self.isr]
 
     def lead(self, node_id: int) -> None:
-        """A new leader, with the next epoch."""
+        """A new leader, or none, with the next epoch."""
         self.leader = node_id
         self.leader_epoch += 1
-        self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
+        if node_id != NO_LEADER:
+            self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
+        self.topic.elected(self)
         self.log.notify()
 
     def check_epoch(self, epoch: int) -> ErrorCode:
@@ -69,9 +75,22 @@ class Partition:
         return self.log.append(batch, self.leader_epoch, now_ms if broker_time else None)
 
 
+def _nobody(_: Partition) -> None:
+    """What a topic that is in no cluster tells of its leaders."""
+
+
 class Topic:
-    def __init__(self, name: str, topic_id: bytes, configs: Mapping[str, str]) -> None:
+    """``elected`` is called with each partition whose leader changes."""
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: bytes,
+        configs: Mapping[str, str],
+        elected: Callable[[Partition], None] = _nobody,
+    ) -> None:
         self.name = name
+        self.elected = elected
         self.id = topic_id
         self.configs = dict(configs)
         """What differs from the defaults."""
@@ -86,12 +105,21 @@ class Topic:
 
 
 class Topics:
-    """All topics of the cluster. ``elected`` is called with each partition that gets a leader."""
+    """All topics of the cluster.
+
+    ``elected`` is called with each partition whose leader changes; ``is_live(node id)`` says who
+    may lead.
+    """
 
     def __init__(
-        self, nodes: Sequence[int], rng: random.Random, elected: Callable[[Partition], None]
+        self,
+        nodes: Sequence[int],
+        rng: random.Random,
+        elected: Callable[[Partition], None],
+        is_live: Callable[[int], bool],
     ) -> None:
         self._nodes = list(nodes)
+        self._is_live = is_live
         self._rng = rng
         self._elected = elected
         self._by_name: dict[str, Topic] = {}
@@ -113,6 +141,11 @@ class Topics:
             return self._by_id.get(topic_id)
         return None if name is None else self._by_name.get(name)
 
+    def partitions(self) -> Iterator[Partition]:
+        """All of all topics."""
+        for topic in self:
+            yield from topic.partitions
+
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self._by_name.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
@@ -128,7 +161,7 @@ class Topics:
         assignments: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
         """``assignments``: for each partition its replicas, the leader first."""
-        topic = Topic(name, self._rng.getrandbits(128).to_bytes(16, "big"), configs)
+        topic = Topic(name, self._rng.getrandbits(128).to_bytes(16, "big"), configs, self._elected)
         self._by_name[name] = self._by_id[topic.id] = topic
         if assignments is None:
             assignments = self._place(partitions, replication_factor)
@@ -147,12 +180,12 @@ class Topics:
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.id]
         for partition in topic.partitions:
-            partition.leader = -1
+            partition.leader = NO_LEADER
             partition.log.notify()
 
     def _place(self, partitions: int, replication_factor: int) -> list[list[int]]:
         """Leaders in turn, over all topics, so that brokers lead about equally many."""
-        nodes = self._nodes
+        nodes = sorted(self._nodes, key=lambda node: not self._is_live(node))
         placed = []
         for _ in range(partitions):
             first = self._placed
@@ -164,5 +197,6 @@ class Topics:
         for replicas in assignments:
             partition = Partition(topic, len(topic.partitions), replicas)
             topic.partitions.append(partition)
-            partition.lead(partition.replicas[0])
-            self._elected(partition)
+            live = [replica for replica in partition.replicas if self._is_live(replica)]
+            partition.isr = live or partition.isr
+            partition.lead(live[0] if live else NO_LEADER)
