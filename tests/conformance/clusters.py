@@ -1,0 +1,54 @@
+"""The two clusters that are compared, set up alike, and the modules that hold the probes."""
+
+from __future__ import annotations
+
+import importlib
+
+from kohort.testing import Cluster
+
+MAX_GROUP_SIZE = 5
+INITIAL_DELAY_MS = 100
+MIN_SESSION_MS = 500
+
+KAFKA_PROPERTIES = {
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
+    "group.max.size": str(MAX_GROUP_SIZE),
+    "group.min.session.timeout.ms": str(MIN_SESSION_MS),
+}
+"""Beside what the fixture sets: short times, and limits that can be reached."""
+
+MODULES = (
+    "versions",
+    "metadata",
+    "coordinators",
+    "group_matrix",
+    "joining",
+    "syncing",
+    "leaving",
+    "listing",
+    "offsets",
+    "list_offsets",
+    "fetching",
+    "sessions",
+    "producing",
+    "topics",
+    "settings",
+)
+
+
+def start_cluster() -> Cluster:
+    """The in-process cluster with the settings of the Apache Kafka beside it; not started yet."""
+    return Cluster(
+        group_initial_rebalance_delay_ms=INITIAL_DELAY_MS,
+        group_settings={
+            "max_size": MAX_GROUP_SIZE,
+            "min_session_timeout_ms": MIN_SESSION_MS,
+        },
+    )
+
+
+def load_probes() -> None:
+    """Import every module of probes, in the order of the table."""
+    for name in MODULES:
+        importlib.import_module(f"tests.conformance.probes.{name}")

@@ -1,0 +1,153 @@
+"""Answers as plain values: what two clusters cannot have in common is masked.
+
+Ids, times and ports are replaced by numbered names in the order in which they are seen, so that an
+id that comes again is the same name again: ``<id 1>``, ``probe-<uuid 2>``, ``<now>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from typing import Any
+
+from kohort.protocol import ZERO_UUID, Struct
+from kohort.records import Compression, RecordBatch, split_batches
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DAY_MS = 86_400_000
+_UNORDERED = {
+    ("JoinGroupResponse", "members"),
+    ("DescribedGroup", "members"),
+    ("DescribeGroupsResponse", "groups"),
+    ("ConsumerGroupDescribeResponse", "groups"),
+    ("DeleteGroupsResponse", "results"),
+    ("ListGroupsResponse", "groups"),
+    ("OffsetFetchResponse", "topics"),
+    ("OffsetFetchResponse", "groups"),
+    ("OffsetFetchResponseTopic", "partitions"),
+    ("OffsetFetchResponseGroup", "topics"),
+    ("OffsetFetchResponseTopics", "partitions"),
+    ("MetadataResponse", "topics"),
+    ("DescribeConfigsResult", "configs"),
+    ("ListConfigResourcesResponse", "config_resources"),
+    ("DescribeLogDirsResult", "topics"),
+    ("DescribeLogDirsTopic", "partitions"),
+}
+"""Lists that Kafka makes of a hash table: they are compared in an order of their own."""
+
+_WORDING = {"error_message", "batch_index_error_message"}
+"""For humans: only whether there is one is compared."""
+
+
+class Masks:
+    """The names given out in one run of one probe."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._names: dict[object, str] = {}
+
+    def _name(self, kind: str, value: object) -> str:
+        if value not in self._names:
+            number = 1 + sum(name.startswith(f"<{kind} ") for name in self._names.values())
+            self._names[value] = f"<{kind} {number}>"
+        return self._names[value]
+
+    def plain(self, value: object, field: str = "") -> Any:
+        """``value`` as dicts, lists and constants; messages by their fields."""
+        if isinstance(value, Struct):
+            return self._struct(value)
+        if isinstance(value, list | tuple):
+            return [self.plain(item, field) for item in value]
+        if isinstance(value, dict):
+            return {str(key): self.plain(item, str(key)) for key, item in value.items()}
+        if isinstance(value, bytes | bytearray | memoryview):
+            return self._bytes(bytes(value), field)
+        if isinstance(value, str):
+            return self._text(value, field)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self._number(int(value), field)
+        return value
+
+    def _struct(self, struct: Struct) -> dict[str, Any]:
+        cls = type(struct).__name__
+        plain = {}
+        for spec in struct._fields:
+            value = getattr(struct, spec.name)
+            if (cls, spec.name) in _UNORDERED and value:
+                value = sorted(value, key=self._rank)
+            plain[spec.name] = self.plain(value, spec.name)
+        return plain
+
+    def _rank(self, item: Struct) -> tuple[str, list[str]]:
+        """A place in an order that does not depend on ids, but where nothing else is different."""
+        text = repr(Masks(self._port).plain(item))
+        ids = [self._names.get(uuid, "") for uuid in _UUID.findall(repr(item))]
+        return re.sub(r"<uuid \d+>", "", text), ids
+
+    def _number(self, value: int, field: str) -> object:
+        if (field == "producer_id" and value >= 0) or (field == "session_id" and value > 0):
+            return self._name(field, (field, value))
+        if field == "port" and value == self._port:
+            return "<port>"
+        if abs(value - time.time() * 1000) < _DAY_MS:
+            return "<now>"
+        return value
+
+    def _text(self, value: str, field: str) -> str:
+        if field == "cluster_id" and value:
+            return f"<{len(value)} characters>"
+        if field in _WORDING and value:
+            return "<text>"
+        for known, name in self._names.items():
+            if isinstance(known, bytes):
+                value = value.replace(base64_id(known), name)
+        return _UUID.sub(lambda match: self._name("uuid", match[0]), value)
+
+    def _bytes(self, value: bytes, field: str) -> object:
+        if field == "records":
+            split = split_batches(value)
+            batches = [self._batch(batch) for batch in split]
+            return [*batches, f"{split.tail_size} bytes cut off"] if split.tail_size else batches
+        if field.endswith("_id") and len(value) == len(ZERO_UUID):
+            return "<no id>" if value == ZERO_UUID else self._name("id", value)
+        return value
+
+    def _batch(self, batch: RecordBatch) -> dict[str, Any]:
+        """A stored batch: its header, but for the checksum, which is checked, and its records."""
+        batch.check_crc()
+        header = batch.header
+        plain: dict[str, Any] = {
+            name: self.plain(getattr(header, name), name)
+            for name in (
+                "base_offset",
+                "partition_leader_epoch",
+                "magic",
+                "attributes",
+                "last_offset_delta",
+                "base_timestamp",
+                "max_timestamp",
+                "producer_id",
+                "producer_epoch",
+                "base_sequence",
+                "count",
+            )
+        }
+        if header.compression is Compression.NONE:
+            plain["length"] = header.length
+        plain["records"] = [
+            [
+                record.offset,
+                self.plain(record.timestamp),
+                self.plain(record.key),
+                self.plain(record.value),
+                [list(pair) for pair in record.headers],
+            ]
+            for record in batch.records()
+        ]
+        return plain
+
+
+def base64_id(value: bytes) -> str:
+    """16 bytes as Kafka writes them in its messages."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()

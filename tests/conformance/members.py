@@ -1,0 +1,247 @@
+"""Members of classic groups, moved by hand through the states of their group."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kohort.protocol import encode
+from kohort.protocol.messages import (
+    ConsumerProtocolSubscription,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from tests.conformance.session import READY_S, Session
+from tests.conformance.wire import Connection
+
+MEMBER_ID_REQUIRED = 79
+SESSION_MS = 20_000
+REBALANCE_MS = 20_000
+CONSUMER = "consumer"
+
+Protocols = Sequence[tuple[str, bytes]]
+
+
+def subscription(text: bytes, *topics: str) -> bytes:
+    """What a consumer says when it joins, with ``text`` for its user data.
+
+    Kafka reads the metadata of groups of this type, and fails on what is none.
+    """
+    message = ConsumerProtocolSubscription(topics=list(topics), user_data=text)
+    return struct.pack(">h", 1) + encode(message, 1)
+
+
+@dataclass
+class Member:
+    """One member with a connection of its own. ``generation`` and ``id`` as it was told them.
+
+    ``protocols``: name and text of each; the text is made a subscription to ``topics``.
+    """
+
+    session: Session
+    group: str
+    metadata: bytes = b"m"
+    instance: str | None = None
+    protocols: Protocols = ()
+    topics: Sequence[str] = ()
+    session_ms: int = SESSION_MS
+    rebalance_ms: int = REBALANCE_MS
+    version: int = 9
+    protocol_type: str = CONSUMER
+    id: str = ""
+    generation: int = -1
+    connection: Connection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.connection = self.session.connect()
+        self.protocols = self.protocols or [("range", self.metadata)]
+
+    # Joining
+
+    def join_request(self, member_id: str | None = None) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self.session_ms,
+            rebalance_timeout_ms=self.rebalance_ms if self.version >= 1 else -1,
+            member_id=self.id if member_id is None else member_id,
+            group_instance_id=self.instance,
+            protocol_type=self.protocol_type,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(
+                    name=name,
+                    metadata=subscription(text, *self.topics)
+                    if self.protocol_type == CONSUMER
+                    else text,
+                )
+                for name, text in self.protocols
+            ],
+        )
+
+    def get_id(self) -> None:
+        """The round trip for a member id, where there is one."""
+        if self.version >= 4 and self.instance is None and not self.id:
+            answer = self.connection.ask(self.join_request(), self.version)
+            assert answer.error_code == MEMBER_ID_REQUIRED, answer
+            self.id = answer.member_id
+
+    def send_join(self) -> None:
+        """Ask to join, with a member id, and do not wait."""
+        self.get_id()
+        self.connection.send(self.join_request(), self.version)
+
+    def joined(self) -> JoinGroupResponse:
+        """The answer to :meth:`send_join`; what it tells is taken."""
+        answer = self.connection.receive()
+        assert isinstance(answer, JoinGroupResponse)
+        if answer.error_code == 0:
+            self.id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def join(self) -> JoinGroupResponse:
+        self.send_join()
+        return self.joined()
+
+    # Syncing
+
+    def sync_request(
+        self, assignments: Sequence[tuple[Member, bytes]] = (), **other: object
+    ) -> SyncGroupRequest:
+        request = SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocols[0][0],
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(
+                    member_id=member.id, assignment=assignment
+                )
+                for member, assignment in assignments
+            ],
+        )
+        for name, value in other.items():
+            setattr(request, name, value)
+        return request
+
+    def send_sync(self, *assignments: tuple[Member, bytes]) -> None:
+        self.connection.send(self.sync_request(assignments), 5)
+
+    def synced(self) -> SyncGroupResponse:
+        answer = self.connection.receive()
+        assert isinstance(answer, SyncGroupResponse)
+        return answer
+
+    def sync(self, *assignments: tuple[Member, bytes]) -> SyncGroupResponse:
+        self.send_sync(*assignments)
+        return self.synced()
+
+    # The rest
+
+    def heartbeat(self, connection: Connection | None = None) -> HeartbeatResponse:
+        request = HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance,
+        )
+        return (connection or self.connection).ask(request, 4)
+
+    def leave(self) -> LeaveGroupResponse:
+        who = LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance)
+        return self.session.ask(LeaveGroupRequest(group_id=self.group, members=[who]), 5)
+
+    def commit_request(self, topic: str, offset: int = 1, **other: object) -> OffsetCommitRequest:
+        request = commit_request(self.group, topic, offset)
+        request.generation_id_or_member_epoch = self.generation
+        request.member_id = self.id
+        request.group_instance_id = self.instance
+        for name, value in other.items():
+            setattr(request, name, value)
+        return request
+
+
+def commit_request(
+    group: str, topic: str, offset: int = 1, *, metadata: str | None = ""
+) -> OffsetCommitRequest:
+    """A commit of nobody in particular, for partition 0."""
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequest.OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=offset, committed_metadata=metadata
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def describe(session: Session, group: str, version: int = 5) -> DescribeGroupsResponse:
+    return session.ask(DescribeGroupsRequest(groups=[group]), version)
+
+
+def wait_for_members(session: Session, group: str, count: int) -> None:
+    """Return when the group has so many members, joined or joining."""
+    deadline = time.monotonic() + READY_S
+    while len(describe(session, group).groups[0].members) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def wait_for_state(session: Session, group: str, state: str) -> None:
+    """Return when the group is in the state that Kafka calls by that name."""
+    deadline = time.monotonic() + READY_S
+    while (found := describe(session, group).groups[0].group_state) != state:
+        assert time.monotonic() < deadline, f"{found}, not {state}"
+        time.sleep(0.002)
+
+
+def complete(*members: Member) -> list[JoinGroupResponse]:
+    """Have new members join, in this order, and all at once: generation 1, the first one leads."""
+    for member in members:
+        member.get_id()
+    for count, member in enumerate(members, 1):
+        member.send_join()
+        if count < len(members):
+            wait_for_members(member.session, member.group, count)
+    return [member.joined() for member in members]
+
+
+def stabilize(*members: Member) -> list[SyncGroupResponse]:
+    """Have joined members sync; the first one leads and gives everybody its own metadata."""
+    leader, *others = members
+    for member in others:
+        member.send_sync()
+    given = [(member, b"for " + member.metadata) for member in members]
+    answers = [leader.sync(*given)]
+    return answers + [member.synced() for member in others]
+
+
+def stable(*members: Member) -> None:
+    """A stable group of new members in generation 1."""
+    complete(*members)
+    for answer in stabilize(*members):
+        assert answer.error_code == 0, answer
+
+
+def pair(session: Session, group: str, **options: object) -> tuple[Member, Member]:
+    """Two members that are not in the group yet."""
+    return (
+        Member(session, group, b"a", **options),  # type: ignore[arg-type]  # as Member's own
+        Member(session, group, b"b", **options),  # type: ignore[arg-type]  # as Member's own
+    )

@@ -1,0 +1,568 @@
+"""JoinGroup: member ids, the barrier, the leader, the vote and the generation."""
+
+from __future__ import annotations
+
+import time
+
+from kohort.protocol.messages import DeleteGroupsRequest, HeartbeatRequest, JoinGroupRequest
+from tests.conformance.members import (
+    REBALANCE_MS,
+    SESSION_MS,
+    Member,
+    commit_request,
+    complete,
+    describe,
+    pair,
+    stabilize,
+    stable,
+    wait_for_members,
+    wait_for_state,
+)
+from tests.conformance.probe import Observations, probe
+from tests.conformance.session import Session
+
+SHORT_MS = 700
+
+
+def _request(group: str, member_id: str = "", **other: object) -> JoinGroupRequest:
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+    for name, value in other.items():
+        setattr(request, name, value)
+    return request
+
+
+@probe("2.6a")
+def first_joins(session: Session) -> Observations:
+    """From version 4 on a dynamic member is given its id with error 79, before it joins at once."""
+    for version in range(10):
+        member = Member(session, session.group(f"v{version}"), version=version)
+        request = member.join_request()
+        yield f"first {version}", member.connection.ask(request, version)
+
+
+@probe("2.6a", "6.1f")
+def joins_in_every_version(session: Session) -> Observations:
+    """The whole way into a group, alone in it."""
+    for version in range(10):
+        member = Member(session, session.group(f"v{version}"), version=version)
+        yield f"joined {version}", member.join()
+
+
+@probe("2.6a")
+def member_ids_are_made_of_client_ids(session: Session) -> Observations:
+    """``<client.id>-<uuid>``, whatever the client id is; ``<instance>-<uuid>`` if static."""
+    for number, client_id in enumerate(("x", "", "a b", "é", "c" * 60)):
+        group = session.group(f"g{number}")
+        answer = session.connect(client_id).ask(_request(group), 9)
+        yield f"dynamic {client_id!r}", answer
+        member = Member(session, group, instance="in-1")
+        member.connection = session.connect(client_id)
+        yield f"static {client_id!r}", member.join()
+
+
+@probe("2.6a", "6.4c")
+def static_members_need_no_round_trip(session: Session) -> Observations:
+    """A first join with an instance id is let in at once."""
+    for version in range(5, 10):
+        member = Member(session, session.group(f"v{version}"), instance="i", version=version)
+        yield f"version {version}", member.join()
+
+
+@probe("2.6b")
+def joins_that_are_refused(session: Session) -> Observations:
+    """Empty group ids, no protocols, session timeouts out of bounds; the member id is echoed."""
+    group = session.group()
+    for version in (0, 3, 5, 6, 7, 9):
+        for label, request in (
+            ("empty group", _request("")),
+            ("empty group, member", _request("", "me")),
+            ("no protocols", _request(group, protocols=[])),
+            ("no protocols, member", _request(group, "me", protocols=[])),
+            ("no type", _request(group, protocol_type="")),
+            ("short session", _request(group, session_timeout_ms=499)),
+            ("short session, member", _request(group, "me", session_timeout_ms=1)),
+            ("long session", _request(group, session_timeout_ms=1_800_001)),
+            ("unknown member", _request(group, "me")),
+        ):
+            if version == 0:
+                request.rebalance_timeout_ms = -1
+            yield f"{label} {version}", session.ask(request, version)
+    yield "nothing was made", describe(session, group)
+
+
+@probe("2.6b")
+def session_timeouts_at_their_bounds(session: Session) -> Observations:
+    """The shortest and the longest session that is let in."""
+    for session_ms in (500, 1_800_000):
+        member = Member(session, session.group(str(session_ms)), session_ms=session_ms)
+        yield f"{session_ms}", member.join()
+        member.leave()
+
+
+@probe("2.6b")
+def requests_with_an_empty_group_id(session: Session) -> Observations:
+    """What each API of a member says to an empty group id."""
+    topic = session.topic()
+    session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
+    yield "heartbeat", session.ask(HeartbeatRequest(), 4)
+    nobody = Member(session, "", id="me", generation=1)
+    yield "sync", session.ask(nobody.sync_request(), 5)
+    yield "leave", nobody.leave()
+    yield "commit", session.ask(nobody.commit_request(topic), 8)
+    yield "administrator", session.ask(commit_request("", topic), 8)
+    yield "describe", describe(session, "")
+
+
+@probe("6.1a")
+def a_handed_out_id_starts_no_rebalance(session: Session) -> Observations:
+    """A first JoinGroup that is answered 79 changes nothing for the members that are there."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.get_id()
+    yield "heartbeat", first.heartbeat()
+    yield "group", describe(session, first.group)
+
+
+@probe("6.1b")
+def the_barrier(session: Session) -> Observations:
+    """A second member waits for the first to rejoin; the generation is counted at the end."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.send_join()
+    yield "parked", second.connection.is_parked()
+    yield "first is told", first.heartbeat()
+    yield "second's heartbeat", second.heartbeat(session.main)
+    first.send_join()
+    yield "first", first.joined()
+    yield "second", second.joined()
+    yield "group", describe(session, first.group)
+
+
+@probe("6.1b")
+def a_parked_member_asks_again(session: Session) -> Observations:
+    """A second JoinGroup of a member that is parked: the first one is let go."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.send_join()
+    wait_for_members(session, first.group, 2)
+    again = session.connect()
+    again.send(second.join_request(), 9)
+    yield "the later one is parked", again.is_parked()
+    yield "the earlier one is never answered", second.connection.is_parked()
+    first.send_join()
+    yield "first", first.joined()
+    yield "second", again.receive()
+
+
+@probe("6.1c", slow=True)
+def a_silent_member_is_waited_for_as_long_as_it_may_take(session: Session) -> Observations:
+    """The barrier ends with the rebalance timeout, without those who did not come."""
+    first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
+    stable(first)
+    second.send_join()
+    yield "parked", second.connection.is_parked(SHORT_MS / 2000)
+    yield "second", second.joined()
+    yield "first is out", first.heartbeat()
+    yield "second leads", describe(session, first.group)
+
+
+@probe("6.1c", slow=True)
+def the_longest_rebalance_timeout_counts(session: Session) -> Observations:
+    """The barrier's time is the largest of the members', also that of a silent one."""
+    group = session.group()
+    first = Member(session, group, b"a", rebalance_ms=2000)
+    second = Member(session, group, b"b", rebalance_ms=200)
+    stable(first)
+    second.send_join()
+    yield "parked", second.connection.is_parked(1.0)
+    yield "second", second.joined()
+
+
+@probe("6.1d", "6.5c", slow=True)
+def the_session_of_a_silent_member_ends_the_barrier(session: Session) -> Observations:
+    """A member that says nothing is out with its session, before the rebalance timeout."""
+    group = session.group()
+    first = Member(session, group, b"a", session_ms=SHORT_MS)
+    second = Member(session, group, b"b")
+    stable(first)
+    second.send_join()
+    yield "parked", second.connection.is_parked()
+    yield "second", second.joined()
+    yield "first is out", first.heartbeat()
+
+
+@probe("6.1e")
+def the_first_one_leads(session: Session) -> Observations:
+    """The first joiner leads and gets the members; the others get none."""
+    members = [Member(session, session.group(), name) for name in (b"a", b"b", b"c")]
+    for number, answer in enumerate(complete(*members)):
+        yield f"member {number}", answer
+
+
+@probe("6.1e")
+def the_leader_is_kept(session: Session) -> Observations:
+    """The leader leads again though it rejoins last."""
+    first, second = pair(session, session.group())
+    stable(first, second)
+    second.protocols = [("range", b"changed")]
+    second.send_join()
+    wait_for_state(session, first.group, "PreparingRebalance")
+    first.send_join()
+    yield "first", first.joined()
+    yield "second", second.joined()
+
+
+@probe("6.1e")
+def the_leader_is_replaced(session: Session) -> Observations:
+    """When the leader leaves, the other member leads."""
+    first, second = pair(session, session.group())
+    stable(first, second)
+    yield "left", first.leave()
+    yield "told", second.heartbeat()
+    yield "second", second.join()
+    yield "synced", second.sync((second, b"all"))
+
+
+@probe("6.1e", slow=True)
+def a_leader_that_does_not_come_is_replaced(session: Session) -> Observations:
+    """A live member leads when the leader misses the barrier."""
+    first, second = pair(session, session.group(), rebalance_ms=SHORT_MS)
+    stable(first, second)
+    second.protocols = [("range", b"changed")]
+    second.send_join()
+    yield "second", second.joined()
+    yield "first", first.heartbeat()
+
+
+VOTES = (
+    (
+        ("range", "roundrobin", "custom"),
+        ("range", "roundrobin", "sticky"),
+        ("roundrobin", "range", "sticky"),
+    ),
+    (("a", "b"), ("b", "a"), ("b", "a")),
+    (("a",), ("b", "a"), ("b", "a")),
+    (("x", "y", "z"), ("z", "y"), ("y", "z", "x")),
+    (("cooperative-sticky", "range"), ("cooperative-sticky", "range"), ("range",)),
+)
+
+
+@probe("6.1g")
+def the_vote(session: Session) -> Observations:
+    """Candidates are what all support; each member votes for its first one; most votes win."""
+    for number, lists in enumerate(VOTES):
+        group = session.group(f"g{number}")
+        members = [
+            Member(
+                session,
+                group,
+                instance=f"i{index}",
+                protocols=[(name, f"{name} of {index}".encode()) for name in names],
+            )
+            for index, names in enumerate(lists)
+        ]
+        answers = complete(*members)
+        yield f"vote {number}", answers[0]
+
+
+@probe("6.1g")
+def protocols_that_do_not_fit(session: Session) -> Observations:
+    """A member without a protocol in common with all others is refused, dynamic or static."""
+    group = session.group()
+    stable(Member(session, group, protocols=[("a", b""), ("b", b"")], instance="1"))
+    for label, protocols in (("other", [("c", b"")]), ("fitting", [("b", b"")])):
+        for instance in (None, f"2-{label}"):
+            member = Member(session, group, protocols=protocols, instance=instance)
+            request = member.join_request()
+            if label == "other":
+                yield f"{label} {instance}", member.connection.ask(request, 9)
+            else:
+                member.send_join()
+                yield f"{label} {instance} parked", member.connection.is_parked(0.05)
+
+
+@probe("6.1g")
+def the_last_member_may_change_everything(session: Session) -> Observations:
+    """Alone, a member may come back with other protocols, but not with another type."""
+    member = Member(session, session.group())
+    stable(member)
+    member.protocols = [("other", b"o")]
+    yield "other protocol", member.join()
+    member.protocol_type = "connect"
+    yield "other type", member.join()
+
+
+@probe("6.1g")
+def an_empty_group_takes_any_protocol(session: Session) -> Observations:
+    """After the last member has left, another protocol type may come; generations go on."""
+    member = Member(session, session.group())
+    stable(member)
+    member.leave()
+    yield "empty", describe(session, member.group)
+    other = Member(session, member.group, protocols=[("p", b"")], protocol_type="connect")
+    yield "joined", other.join()
+    yield "group", describe(session, member.group)
+
+
+@probe("6.1h")
+def members_that_come_at_once_share_a_generation(session: Session) -> Observations:
+    """The initial delay of an empty group lets more members in; each one that comes extends it."""
+    group = session.group()
+    members = [Member(session, group, name) for name in (b"a", b"b", b"c")]
+    for member in members:
+        member.get_id()
+    for count, member in enumerate(members, 1):
+        member.send_join()
+        wait_for_members(session, group, count)
+        time.sleep(0.04)
+    yield "generations", [member.joined().generation_id for member in members]
+
+
+@probe("6.1h")
+def a_rebalance_of_a_living_group_has_no_delay(session: Session) -> Observations:
+    """The initial delay is for groups without members only."""
+    member = Member(session, session.group())
+    stable(member)
+    begin = time.monotonic()
+    member.join()
+    yield "at once", time.monotonic() - begin < 0.09
+    member.leave()
+    other = Member(session, member.group)
+    other.get_id()
+    begin = time.monotonic()
+    other.join()
+    yield "delayed", time.monotonic() - begin > 0.09
+
+
+@probe("6.1i", slow=True)
+def handed_out_ids_expire(session: Session) -> Observations:
+    """An id that is not used within the session timeout is forgotten."""
+    member = Member(session, session.group(), session_ms=SHORT_MS)
+    member.get_id()
+    yield "group", describe(session, member.group)
+    time.sleep(SHORT_MS / 1000 + 0.5)
+    yield "too late", member.connection.ask(member.join_request(), 9)
+
+
+@probe("6.1i", slow=True)
+def a_handed_out_id_is_waited_for(session: Session) -> Observations:
+    """A rebalance does not end while an id is out, but with the end of that id."""
+    group = session.group()
+    first = Member(session, group, b"a")
+    stable(first)
+    Member(session, group, session_ms=SHORT_MS).get_id()
+    first.send_join()
+    yield "parked", first.connection.is_parked()
+    yield "joined", first.joined()
+
+
+@probe("6.1i")
+def handed_out_ids_belong_to_dynamic_members(session: Session) -> Observations:
+    """A handed out id with an instance id, in heartbeats, syncs and commits."""
+    member = Member(session, session.group(), generation=0)
+    member.get_id()
+    yield "heartbeat", member.heartbeat()
+    yield "sync", member.connection.ask(member.sync_request(), 5)
+    member.instance = "i"
+    yield "static", member.connection.ask(member.join_request(), 9)
+    member.instance = None
+    yield "dynamic", member.join()
+
+
+@probe("6.1i")
+def handed_out_ids_can_leave(session: Session) -> Observations:
+    """LeaveGroup with an id that was never used."""
+    member = Member(session, session.group())
+    member.get_id()
+    yield "left", member.leave()
+    yield "again", member.leave()
+    yield "join", member.connection.ask(member.join_request(), 9)
+    yield "group", describe(session, member.group)
+
+
+@probe("6.1i")
+def handed_out_ids_and_other_protocols(session: Session) -> Observations:
+    """A handed out id that comes back with protocols that do not fit is refused."""
+    group = session.group()
+    stable(Member(session, group, b"a"))
+    member = Member(session, group, b"b")
+    member.get_id()
+    member.protocols = [("other", b"")]
+    yield "refused", member.connection.ask(member.join_request(), 9)
+    member.protocols = [("range", b"b")]
+    member.send_join()
+    yield "let in", member.connection.is_parked(0.05)
+
+
+@probe("6.4a")
+def followers_that_rejoin_unchanged(session: Session) -> Observations:
+    """In a stable group a follower with the same metadata is told the generation, no members."""
+    for version in (2, 4, 5, 7, 9):
+        first, second = pair(session, session.group(f"v{version}"), version=version)
+        stable(first, second)
+        yield f"again {version}", second.join()
+        yield f"heartbeat {version}", first.heartbeat()
+
+
+@probe("6.4b")
+def leaders_that_rejoin(session: Session) -> Observations:
+    """A leader that rejoins wants a new assignment: a rebalance, though nothing has changed."""
+    first, second = pair(session, session.group())
+    stable(first, second)
+    first.send_join()
+    yield "parked", first.connection.is_parked()
+    yield "second is told", second.heartbeat()
+    second.send_join()
+    yield "second", second.joined()
+    yield "first", first.joined()
+
+
+@probe("6.4b")
+def a_leader_alone_rejoins(session: Session) -> Observations:
+    """With nobody to wait for, the next generation is there at once."""
+    member = Member(session, session.group())
+    stable(member)
+    yield "again", member.join()
+    yield (
+        "old generation",
+        member.session.ask(
+            HeartbeatRequest(group_id=member.group, generation_id=1, member_id=member.id), 4
+        ),
+    )
+
+
+@probe("6.4b")
+def followers_that_changed(session: Session) -> Observations:
+    """Changed metadata is a rebalance; so is another order of the protocols, or fewer."""
+    both = [("a", b"1"), ("b", b"2")]
+    for label, protocols in (
+        ("metadata", [("a", b"1"), ("b", b"3")]),
+        ("order", [("b", b"2"), ("a", b"1")]),
+        ("fewer", [("b", b"2")]),
+    ):
+        group = session.group(label)
+        first = Member(session, group, protocols=both, instance="1")
+        second = Member(session, group, protocols=both, instance="2")
+        stable(first, second)
+        second.protocols = protocols
+        second.send_join()
+        yield f"{label}: parked", second.connection.is_parked()
+        yield f"{label}: first is told", first.heartbeat()
+        if label != "order":  # where the vote would end in a draw
+            first.send_join()
+            yield f"{label}: first", first.joined()
+            yield f"{label}: second", second.joined()
+
+
+@probe("6.4d")
+def rejoining_before_the_assignment(session: Session) -> Observations:
+    """While the assignment is awaited: unchanged is told the generation again, the leader all."""
+    first, second = pair(session, session.group())
+    complete(first, second)
+    yield "second again", second.join()
+    yield "first again", first.join()
+    second.send_sync()
+    second.connection.is_parked(0.05)
+    first.protocols = [("range", b"changed")]
+    first.send_join()
+    yield "first changed, second's sync", second.synced()
+    second.send_join()
+    yield "first", first.joined()
+    yield "second", second.joined()
+
+
+@probe("6.1j")
+def groups_have_a_largest_size(session: Session) -> Observations:
+    """Error 81 for one member too many, dynamic or static; those who are in may rejoin."""
+    group = session.group()
+    members = [Member(session, group, b"%d" % number) for number in range(5)]
+    complete(*members)
+    yield "completing", session.ask(_request(group), 9)
+    stabilize(*members)
+    yield "stable", session.ask(_request(group), 9)
+    yield "version 3", session.ask(_request(group), 3)
+    yield "static", session.ask(_request(group, group_instance_id="i"), 9)
+    yield "unknown", session.ask(_request(group, "me"), 9)
+    yield "again", members[1].join()
+
+
+@probe("6.1j")
+def handed_out_ids_over_the_largest_size(session: Session) -> Observations:
+    """More ids may be out than a group may have members."""
+    group = session.group()
+    stable(Member(session, group, b"a"))
+    for number in range(6):
+        yield f"id {number}", session.ask(_request(group), 9).error_code
+
+
+@probe("6.1b")
+def a_member_that_leaves_while_it_is_parked(session: Session) -> Observations:
+    """The JoinGroup of a member that is sent away is answered 25."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.send_join()
+    wait_for_state(session, first.group, "PreparingRebalance")
+    yield "left", second.leave()
+    yield "its join", second.connection.receive()
+    yield "first", first.join()
+
+
+@probe("6.1b")
+def a_member_that_leaves_ends_the_barrier(session: Session) -> Observations:
+    """When everybody that is left has joined, the barrier is over."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.send_join()
+    wait_for_state(session, first.group, "PreparingRebalance")
+    yield "left", first.leave()
+    yield "second", second.joined()
+
+
+@probe("6.1b")
+def joining_again_in_the_barrier(session: Session) -> Observations:
+    """A third member comes while two are at it."""
+    group = session.group()
+    first, second, third = (Member(session, group, name) for name in (b"a", b"b", b"c"))
+    stable(first)
+    second.send_join()
+    wait_for_state(session, group, "PreparingRebalance")
+    third.get_id()
+    third.send_join()
+    wait_for_members(session, group, 3)
+    first.send_join()
+    yield "first", first.joined()
+    yield "second", second.joined().generation_id
+    yield "third", third.joined().generation_id
+    yield "group", describe(session, group)
+
+
+@probe("6.1b")
+def the_same_request_on_a_closed_connection(session: Session) -> Observations:
+    """A member whose connection ends while it is parked stays a member."""
+    first, second = pair(session, session.group())
+    stable(first)
+    second.send_join()
+    wait_for_state(session, first.group, "PreparingRebalance")
+    second.connection.close()
+    yield "group", describe(session, first.group)
+    first.send_join()
+    yield "first", first.joined()
+    second.generation = 2
+    yield "heartbeat", second.heartbeat(session.main)
+
+
+@probe("6.1f")
+def members_of_different_versions(session: Session) -> Observations:
+    """Old and new versions of JoinGroup in one group."""
+    group = session.group()
+    members = [Member(session, group, b"%d" % version, version=version) for version in (0, 3, 6, 9)]
+    for member, answer in zip(members, complete(*members), strict=True):
+        yield f"version {member.version}", answer
+    yield "group", describe(session, group)

@@ -1,0 +1,548 @@
+"""Produce: offsets, times, codecs, limits, refusals, and idempotent producers."""
+
+from __future__ import annotations
+
+import struct
+
+from kohort.protocol.messages import (
+    InitProducerIdRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kohort.records import Compression, NewRecord, crc32c, encode_batch
+from tests.conformance.probe import Observations, probe
+from tests.conformance.probes.fetching import fetch
+from tests.conformance.probes.list_offsets import delete_records
+from tests.conformance.session import T0, Session, batch, produce_request
+
+STRANGE_ID = bytes(range(16))
+
+
+def produce(
+    session: Session,
+    topic: str,
+    records: bytes | None,
+    version: int = 9,
+    *,
+    partition: int = 0,
+    acks: int = -1,
+) -> ProduceResponse:
+    return session.ask(produce_request(topic, records, partition, acks), version)
+
+
+@probe("3")
+def produce_in_every_version(session: Session) -> Observations:
+    """By name, and by id in version 13; offsets go on."""
+    topic = session.topic()
+    topic_id = session.topic_id(topic)
+    for version in range(3, 14):
+        request = produce_request(topic, batch(b"a", b"b"))
+        if version == 13:
+            request = produce_request("", batch(b"a", b"b"), topic_id=topic_id)
+        yield f"version {version}", session.ask(request, version)
+    yield "stored", fetch(session, topic)
+
+
+@probe("3")
+def acks(session: Session) -> Observations:
+    """-1, 1 and others than these and 0."""
+    topic = session.topic()
+    for version in (3, 9, 12):
+        for value in (-1, 1, 2, -2, 100):
+            answer = produce(session, topic, batch(b"a"), version, acks=value)
+            yield f"acks {value}, version {version}", answer
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("3")
+def produce_to_unknown_partitions(session: Session) -> Observations:
+    """Error 3 by name, 100 by id, and what an invalid name is."""
+    topic = session.topic()
+    topic_id = session.topic_id(topic)
+    for version in (3, 7, 8, 12):
+        yield f"topic {version}", produce(session, "no-such-topic", batch(b"a"), version)
+        yield f"partition {version}", produce(session, topic, batch(b"a"), version, partition=4)
+        yield f"negative {version}", produce(session, topic, batch(b"a"), version, partition=-1)
+        yield f"invalid {version}", produce(session, "bad topic!", batch(b"a"), version)
+    for label, called, index in (
+        ("id", STRANGE_ID, 0),
+        ("no id", bytes(16), 0),
+        ("partition", topic_id, 4),
+    ):
+        request = produce_request("", batch(b"a"), index, topic_id=called)
+        yield f"{label} 13", session.ask(request, 13)
+
+
+@probe("3")
+def produce_to_several_partitions(session: Session) -> Observations:
+    """One request, good and bad: each has its own answer."""
+    topics = [session.topic("b", 2), session.name("none"), session.topic("a")]
+    data = ProduceRequest.PartitionProduceData
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=name,
+                partition_data=[data(index=index, records=batch(b"x")) for index in (1, 0, 5)],
+            )
+            for name in topics
+        ],
+    )
+    answer = session.ask(request, 9)
+    yield (
+        "answers",
+        {
+            topic.name: sorted(
+                [found.index, found.error_code, found.base_offset]
+                for found in topic.partition_responses
+            )
+            for topic in answer.responses
+        },
+    )
+    yield "nothing", session.ask(ProduceRequest(acks=-1, timeout_ms=1000), 9)
+
+
+@probe("3")
+def internal_topics_are_not_produced_to(session: Session) -> Observations:
+    """A client that writes to ``__consumer_offsets``."""
+    session.group()
+    yield "answer", produce(session, "__consumer_offsets", batch(b"a"))
+
+
+@probe("2.13b")
+def times_of_the_producer_and_of_the_broker(session: Session) -> Observations:
+    """CreateTime keeps the producer's times, LogAppendTime is told in the answer."""
+    for kind in ("CreateTime", "LogAppendTime"):
+        topic = session.topic(kind, configs={"message.timestamp.type": kind})
+        for version in (3, 9):
+            records = batch(b"a", b"b", timestamps=(T0 + 7, T0 + 3))
+            yield f"{kind} {version}", produce(session, topic, records, version)
+        for label, at in (("none", -1), ("zero", 0), ("old", 1000), ("soon", T0 * 2)):
+            yield f"{kind} {label}", produce(session, topic, batch(b"t", timestamps=(at,)))
+        yield f"{kind} stored", fetch(session, topic)
+
+
+@probe("2.13b")
+def bounds_of_the_producers_times(session: Session) -> Observations:
+    """Topics that refuse times too far from the broker's: error 32, record by record."""
+    for setting in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        topic = session.topic(setting.split(".")[2], configs={setting: "86400000"})
+        for label, times in (
+            ("old", (T0, T0 + 1)),
+            ("future", (T0 * 2,)),
+            ("none", (-1,)),
+        ):
+            records = batch(*[b"x"] * len(times), timestamps=times)
+            for version in (7, 9):
+                yield f"{setting} {label} {version}", produce(session, topic, records, version)
+
+
+@probe("2.13b")
+def codecs_of_topics(session: Session) -> Observations:
+    """With compression.type a topic stores all batches in its own codec."""
+    for kind in ("gzip", "snappy", "lz4", "zstd", "uncompressed", "producer"):
+        topic = session.topic(kind, configs={"compression.type": kind})
+        for codec in (Compression.NONE, Compression.GZIP, Compression.ZSTD):
+            sent = batch(b"a" * 100, b"b" * 100, compression=codec)
+            yield f"{kind} {codec.name}", produce(session, topic, sent)
+        yield f"{kind} stored", fetch(session, topic)
+
+
+@probe("2.13b")
+def codecs_and_times_of_topics(session: Session) -> Observations:
+    """A topic's own codec together with the broker's time."""
+    configs = {"compression.type": "lz4", "message.timestamp.type": "LogAppendTime"}
+    topic = session.topic(configs=configs)
+    sent = batch(b"a" * 100, b"b" * 100, compression=Compression.GZIP)
+    yield "produced", produce(session, topic, sent)
+    yield "stored", fetch(session, topic)
+
+
+@probe("2.13c")
+def zstd_in_old_versions(session: Session) -> Observations:
+    """zstd is known from version 7 on; before it is error 76."""
+    topic = session.topic()
+    sent = batch(b"a", compression=Compression.ZSTD)
+    for version in (3, 6, 7, 9):
+        yield f"version {version}", produce(session, topic, sent, version)
+
+
+@probe("2.13c")
+def zstd_for_old_fetchers(session: Session) -> Observations:
+    """Fetch below version 10 does not get zstd batches."""
+    topic = session.topic()
+    session.produce(topic, batch(b"a", compression=Compression.ZSTD))
+    for version in (4, 9, 10, 11):
+        yield f"version {version}", fetch(session, topic, version=version)
+
+
+@probe("2.13d")
+def batches_that_are_too_large(session: Session) -> Observations:
+    """Error 10 beyond the topic's max.message.bytes."""
+    topic = session.topic(configs={"max.message.bytes": "1000"})
+    for size in (100, 929, 930, 931, 5000):
+        for version in (7, 9):
+            yield f"{size} {version}", produce(session, topic, batch(b"v" * size), version)
+    sent = batch(b"v" * 100_000, compression=Compression.GZIP)
+    yield "compressed", produce(session, topic, sent)
+    yield "stored", session.end_offsets(topic, 1)
+
+
+def _patched(sent: bytes, at: int, fmt: str, value: int, *, crc: bool = True) -> bytes:
+    """A batch with one field of its header changed, its checksum put right if asked."""
+    data = bytearray(sent)
+    struct.pack_into(fmt, data, at, value)
+    if crc:
+        struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+@probe("2.13e")
+def corrupt_batches(session: Session) -> Observations:
+    """Checksums, lengths and magics that are wrong."""
+    topic = session.topic()
+    sent = batch(b"hello", b"world")
+    flipped = bytearray(sent)
+    flipped[-2] ^= 0xFF
+    for label, data in (
+        ("checksum", bytes(flipped)),
+        ("wrong checksum", _patched(sent, 17, ">I", 1, crc=False)),
+        ("length too small", _patched(sent, 8, ">i", 10, crc=False)),
+        ("length too large", _patched(sent, 8, ">i", len(sent), crc=False)),
+        ("magic 3", _patched(sent, 16, ">b", 3, crc=False)),
+        ("cut short", sent[:-3]),
+        ("half a header", sent[:30]),
+        ("a byte behind it", sent + b"\0"),
+        ("two batches", sent + sent),
+        ("nothing", b""),
+    ):
+        for version in (7, 9):
+            connection = session.connect()
+            connection.send(produce_request(topic, data), version)
+            yield f"{label} {version}", connection.outcome_of_response()
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("2.13e")
+def null_for_records(session: Session) -> Observations:
+    """A partition without records in the request is never answered."""
+    connection = session.connect()
+    connection.send(produce_request(session.topic(), None), 9)
+    yield "never", connection.is_parked()
+
+
+@probe("2.13e")
+def batches_that_lie(session: Session) -> Observations:
+    """Counts, deltas and flags that a producer must not send."""
+    topic = session.topic()
+    sent = batch(b"hello", b"world")
+    for label, data in (
+        ("more records", _patched(sent, 57, ">i", 3)),
+        ("fewer records", _patched(sent, 57, ">i", 1)),
+        ("no records", _patched(sent, 57, ">i", 0)),
+        ("negative count", _patched(sent, 57, ">i", -1)),
+        ("last delta", _patched(sent, 23, ">i", 5)),
+        ("base offset", _patched(sent, 0, ">q", 99, crc=False)),
+        ("leader epoch", _patched(sent, 12, ">i", 99, crc=False)),
+        ("control", _patched(sent, 21, ">h", 0x20)),
+        ("transactional", _patched(sent, 21, ">h", 0x10)),
+        ("unknown codec", _patched(sent, 21, ">h", 7)),
+        ("unknown flag", _patched(sent, 21, ">h", 0x80)),
+        ("broker's time", _patched(sent, 21, ">h", 0x08)),
+        ("delete horizon", _patched(sent, 21, ">h", 0x40)),
+        ("deltas with a gap", batch(b"a", b"b", offset_deltas=[0, 2])),
+        ("deltas from 1", batch(b"a", b"b", offset_deltas=[1, 2])),
+        ("max timestamp", batch(b"a", b"b", max_timestamp=T0 + 99)),
+        ("epoch alone", batch(b"a", producer_epoch=3)),
+        ("sequence alone", batch(b"a", base_sequence=0)),
+    ):
+        connection = session.connect()
+        connection.send(produce_request(topic, data), 9)
+        yield label, connection.outcome_of_response()
+    yield "stored", fetch(session, topic)
+
+
+@probe("2.13e")
+def records_that_cannot_be_read(session: Session) -> Observations:
+    """A checksum that is right over records that are not."""
+    topic = session.topic()
+    body = bytearray(batch(b"hello", b"world"))
+    body[61] = 0x7F  # the length of the first record
+    yield "record length", produce(session, topic, _patched(bytes(body), 23, ">i", 1))
+    compressed = bytearray(batch(b"hello", b"world", compression=Compression.GZIP))
+    compressed[70:74] = b"\0\1\2\3"
+    yield "compressed", produce(session, topic, _patched(bytes(compressed), 23, ">i", 1))
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("2.13e")
+def compacted_topics_want_keys(session: Session) -> Observations:
+    """A record without a key in a compacted topic is error 87, and which one is told."""
+    topic = session.topic(configs={"cleanup.policy": "compact"})
+    keyed = NewRecord(T0, b"k", b"v")
+    unkeyed = NewRecord(T0, None, b"v")
+    for label, records in (
+        ("all", [keyed, keyed]),
+        ("some", [keyed, unkeyed, keyed, unkeyed]),
+        ("none", [unkeyed]),
+        ("tombstone", [NewRecord(T0, b"k", None)]),
+    ):
+        for version in (7, 8, 9):
+            answer = produce(session, topic, encode_batch(records), version)
+            yield f"{label} {version}", answer
+
+
+@probe("2.13a")
+def records_of_all_shapes(session: Session) -> Observations:
+    """Null and empty keys and values, headers, headers that are null or twice there."""
+    topic = session.topic()
+    records = [
+        NewRecord(T0, None, None),
+        NewRecord(T0, b"", b""),
+        NewRecord(T0 + 1, b"k", b"v", [("h", b"1"), ("h", None), ("", b"")]),
+        NewRecord(T0 - 5, b"k", b"v" * 300, [("é", b"\xff")]),
+    ]
+    yield "produced", produce(session, topic, encode_batch(records))
+    yield "stored", fetch(session, topic)
+
+
+@probe("2.13a")
+def sequences_without_a_producer(session: Session) -> Observations:
+    """A base sequence of 0 with producer id -1, as some clients write it."""
+    topic = session.topic()
+    sent = batch(b"a", base_sequence=0)
+    yield "produced", produce(session, topic, sent, 7)
+    yield "again", produce(session, topic, sent, 7)
+    yield "stored", fetch(session, topic)
+
+
+@probe("2.13a")
+def the_logs_start_in_answers(session: Session) -> Observations:
+    """The log's start is told from version 5 on."""
+    topic = session.topic()
+    session.produce(topic, batch(b"a", b"b"))
+    delete_records(session, topic, 1)
+    for version in (4, 5, 9):
+        yield f"version {version}", produce(session, topic, batch(b"c"), version)
+
+
+# Idempotent producers
+
+
+class Producer:
+    """A producer id and epoch, and batches with what sequences are wanted."""
+
+    def __init__(self, session: Session, topic: str, partition: int = 0) -> None:
+        self._session, self._topic, self._partition = session, topic, partition
+        answer = session.ask(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4
+        )
+        assert answer.error_code == 0
+        self.id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    def send(self, sequence: int, count: int = 1, version: int = 9) -> ProduceResponse:
+        values = [b"%d" % (sequence + index) for index in range(count)]
+        sent = batch(
+            *values, producer_id=self.id, producer_epoch=self.epoch, base_sequence=sequence
+        )
+        return produce(self._session, self._topic, sent, version, partition=self._partition)
+
+
+@probe("6.8a")
+def producer_ids(session: Session) -> Observations:
+    """Every version; each answer has another id."""
+    for version in range(6):
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        yield f"version {version}", session.ask(request, version)
+
+
+@probe("6.8a")
+def producer_ids_with_an_epoch(session: Session) -> Observations:
+    """A producer without transactions brings its id and epoch: what becomes of them."""
+    for version in (3, 4, 5):
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=60_000,
+            producer_id=77,
+            producer_epoch=3,
+        )
+        answer = session.ask(request, version)
+        yield f"version {version}", [answer.error_code, answer.producer_epoch]
+
+
+@probe("6.8a")
+def empty_transactional_ids(session: Session) -> Observations:
+    """An empty transactional id is none, and is refused."""
+    for version in range(6):
+        request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000)
+        yield f"version {version}", session.ask(request, version)
+
+
+@probe("6.8b")
+def sequences_in_order(session: Session) -> Observations:
+    """Batches one behind the other, and stored as they are."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    for sequence, count in ((0, 1), (1, 3), (4, 2)):
+        yield f"sequence {sequence}", producer.send(sequence, count)
+    yield "stored", fetch(session, topic)
+
+
+@probe("6.8c")
+def duplicates(session: Session) -> Observations:
+    """One of the last five batches again: its first offset, and nothing is stored."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    for sequence in range(7):
+        producer.send(sequence)
+    for sequence in (6, 5, 4, 3, 2):
+        yield f"sequence {sequence}", producer.send(sequence)
+    yield "version 3", producer.send(6, version=3)
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("6.8c")
+def old_duplicates(session: Session) -> Observations:
+    """A batch from before the last five."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    for sequence in range(8):
+        producer.send(sequence)
+    for sequence in (0, 1, 2):
+        for version in (3, 9):
+            yield f"sequence {sequence} {version}", producer.send(sequence, version=version)
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("6.8c")
+def duplicates_of_another_size(session: Session) -> Observations:
+    """The same first sequence, and another number of records."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    producer.send(0, 3)
+    for sequence, count in ((0, 2), (0, 4), (1, 2), (2, 3)):
+        yield f"{sequence}+{count}", producer.send(sequence, count)
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("6.8c")
+def duplicates_where_the_broker_gives_the_time(session: Session) -> Observations:
+    """With LogAppendTime the answer to a duplicate has the time of the first one."""
+    topic = session.topic(configs={"message.timestamp.type": "LogAppendTime"})
+    producer = Producer(session, topic)
+    first = producer.send(0)
+    yield "first", first
+    yield "again", producer.send(0)
+
+
+@probe("6.8d")
+def gaps(session: Session) -> Observations:
+    """A sequence that is not the next one is error 45."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    producer.send(0)
+    for sequence in (2, 5, 2**31 - 1):
+        for version in (3, 9):
+            yield f"sequence {sequence} {version}", producer.send(sequence, version=version)
+    yield "next", producer.send(1)
+    yield "stored", session.end_offsets(topic, 1)
+
+
+@probe("6.8d")
+def first_sequences(session: Session) -> Observations:
+    """A producer that the partition has not seen may begin anywhere."""
+    topic = session.topic()
+    for sequence in (0, 1, 1000):
+        yield f"sequence {sequence}", Producer(session, topic).send(sequence)
+    yield "negative", Producer(session, topic).send(-5)
+    yield "none", Producer(session, topic).send(-1)
+
+
+@probe("6.8d")
+def sequences_go_round(session: Session) -> Observations:
+    """After 2,147,483,647 comes 0."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    yield "before", producer.send(2**31 - 3, 2)
+    yield "over the edge", producer.send(2**31 - 1, 1)
+    yield "around", producer.send(0, 2)
+    yield "next", producer.send(2)
+    producer = Producer(session, topic)
+    yield "last", producer.send(2**31 - 2, 1)
+    sent = batch(
+        b"a", b"b", b"c", producer_id=producer.id, producer_epoch=0, base_sequence=2**31 - 1
+    )
+    yield "across", produce(session, topic, sent)
+    yield "after that", producer.send(2)
+
+
+@probe("6.8e")
+def epochs_of_producers(session: Session) -> Observations:
+    """A higher epoch begins at sequence 0; a lower one is refused."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    producer.send(0)
+    producer.send(1)
+    producer.epoch = 1
+    yield "new epoch, not from 0", producer.send(2)
+    yield "new epoch", producer.send(0)
+    producer.epoch = 0
+    for version in (3, 9):
+        yield f"old epoch {version}", producer.send(2, version=version)
+    yield "old epoch, duplicate", producer.send(1)
+    producer.epoch = 5
+    yield "far ahead", producer.send(0)
+    yield "stored", fetch(session, topic)
+
+
+@probe("6.8e")
+def epochs_below_zero(session: Session) -> Observations:
+    """A producer id with an epoch of -1."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    producer.epoch = -1
+    yield "answer", producer.send(0)
+
+
+@probe("6.8b")
+def partitions_have_sequences_of_their_own(session: Session) -> Observations:
+    """One producer, two partitions; two producers, one partition."""
+    topic = session.topic(partitions=2)
+    producer = Producer(session, topic)
+    yield "partition 0", producer.send(0)
+    producer._partition = 1
+    yield "partition 1", producer.send(0)
+    other = Producer(session, topic)
+    yield "other", other.send(0)
+    yield "stored", fetch(session, topic)
+
+
+@probe("6.8b")
+def compressed_and_idempotent(session: Session) -> Observations:
+    """Sequences are in the header, compressed or not; a topic's codec keeps them."""
+    for kind in ("producer", "zstd"):
+        topic = session.topic(kind, configs={"compression.type": kind})
+        producer = Producer(session, topic)
+        sent = batch(
+            b"a" * 50,
+            b"b" * 50,
+            compression=Compression.GZIP,
+            producer_id=producer.id,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        yield f"{kind} first", produce(session, topic, sent)
+        yield f"{kind} again", produce(session, topic, sent)
+        yield f"{kind} stored", fetch(session, topic)
+
+
+@probe("6.8b")
+def deleted_records_and_sequences(session: Session) -> Observations:
+    """What a partition knows of a producer outlives the producer's records."""
+    topic = session.topic()
+    producer = Producer(session, topic)
+    producer.send(0, 3)
+    delete_records(session, topic, 3)
+    yield "duplicate", producer.send(0, 3)
+    yield "next", producer.send(3)

@@ -1,0 +1,204 @@
+"""What a probe works with: one of the two clusters, names of its own, and connections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kohort.protocol import Request, Response
+from kohort.protocol.messages import (
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+)
+from kohort.records import Compression, NewRecord, encode_batch
+from tests.conformance.masks import Masks
+from tests.conformance.wire import Connection
+
+R = TypeVar("R", bound=Response)
+
+READY_S = 30.0
+T0 = 1_700_000_000_000
+"""The timestamp that records have where it does not matter: a constant, so that it is compared."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster of one broker. ``token`` is in all names, and the same for both clusters."""
+
+    name: str
+    host: str
+    port: int
+    token: str
+
+
+class Session:
+    """One run of one probe against one cluster."""
+
+    def __init__(self, target: Target, probe: str) -> None:
+        self.target = target
+        self._prefix = f"{probe}.{target.token}"
+        self._connections: list[Connection] = []
+        self._main: Connection | None = None
+        self._masks = Masks(target.port)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def plain(self, value: object) -> Any:
+        """An observation with its masks."""
+        return self._masks.plain(value)
+
+    # Talking
+
+    def connect(self, client_id: str = "probe") -> Connection:
+        connection = Connection(self.target.host, self.target.port, client_id)
+        self._connections.append(connection)
+        return connection
+
+    @property
+    def main(self) -> Connection:
+        """The connection for what needs none of its own."""
+        if self._main is None:
+            self._main = self.connect()
+        return self._main
+
+    def ask(self, request: Request[R], version: int) -> R:
+        return self.main.ask(request, version)
+
+    # Things with names
+
+    def name(self, label: str) -> str:
+        """A name that no other probe and no other run has, the same on both clusters."""
+        return f"{self._prefix}.{label}"
+
+    def topic(
+        self, label: str = "t", partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """A new topic, every partition of which has a leader that answers."""
+        name = self.name(label)
+        created = self.ask(
+            CreateTopicsRequest(
+                timeout_ms=20_000,
+                topics=[
+                    CreateTopicsRequest.CreatableTopic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=1,
+                        configs=[
+                            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
+                            for key, value in (configs or {}).items()
+                        ],
+                    )
+                ],
+            ),
+            7,
+        )
+        assert created.topics[0].error_code == 0, created
+        self.wait_for_leaders(name, partitions)
+        return name
+
+    def wait_for_leaders(self, name: str, partitions: int) -> None:
+        """Return when the broker answers for every partition."""
+        deadline = time.monotonic() + READY_S
+        while self.end_offsets(name, partitions).count(-1):
+            assert time.monotonic() < deadline, f"{name} has no leaders"
+            time.sleep(0.005)
+
+    def wait_until_gone(self, name: str) -> None:
+        """Return when the broker knows of no such topic."""
+        asked = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name)],
+            allow_auto_topic_creation=False,
+        )
+        deadline = time.monotonic() + READY_S
+        while self.ask(asked, 9).topics[0].error_code == 0:
+            assert time.monotonic() < deadline, f"{name} is still there"
+            time.sleep(0.005)
+
+    def end_offsets(self, name: str, partitions: int) -> list[int]:
+        """The end of each partition; -1 for one that does not answer."""
+        asked = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+                        for index in range(partitions)
+                    ],
+                )
+            ],
+        )
+        answers = self.ask(asked, 6).topics[0].partitions
+        return [-1 if a.error_code else a.offset for a in answers]
+
+    def topic_id(self, name: str) -> bytes:
+        asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+        return bytes(self.ask(asked, 12).topics[0].topic_id)
+
+    def group(self, label: str = "g") -> str:
+        """The name of a group that is not there yet, and whose coordinator is ready."""
+        name = self.name(label)
+        deadline = time.monotonic() + READY_S
+        find = FindCoordinatorRequest(coordinator_keys=[name])
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
+        fetch = OffsetFetchRequest(groups=[group])
+        while (
+            self.ask(find, 4).coordinators[0].error_code or self.ask(fetch, 8).groups[0].error_code
+        ):
+            assert time.monotonic() < deadline, f"{name} has no coordinator"
+            time.sleep(0.02)
+        return name
+
+    def warm_up(self) -> None:
+        """Wait for what a cluster does once: make ``__consumer_offsets``, give out producer ids."""
+        self.group()
+        deadline = time.monotonic() + READY_S
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        while self.ask(request, 4).error_code:
+            assert time.monotonic() < deadline, "no producer ids"
+            time.sleep(0.02)
+
+    # Records
+
+    def produce(
+        self, topic: str, *batches: bytes, partition: int = 0, version: int = 9, acks: int = -1
+    ) -> list[int]:
+        """Append batches, one request each; their base offsets."""
+        offsets = []
+        for batch in batches:
+            answer = self.ask(produce_request(topic, batch, partition, acks), version)
+            result = answer.responses[0].partition_responses[0]
+            assert result.error_code == 0, answer
+            offsets.append(result.base_offset)
+        return offsets
+
+
+def produce_request(
+    topic: str, records: bytes | None, partition: int = 0, acks: int = -1, topic_id: bytes = b""
+) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+    named = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
+    if topic_id:
+        named = ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[named])
+
+
+def batch(
+    *values: bytes | None,
+    timestamps: Sequence[int] = (),
+    compression: Compression = Compression.NONE,
+    **header: Any,
+) -> bytes:
+    """A batch of records without keys; ``header``: further arguments of ``encode_batch``."""
+    times = timestamps or [T0 + index for index in range(len(values))]
+    records = [NewRecord(at, None, value) for at, value in zip(times, values, strict=True)]
+    return encode_batch(records, compression=compression, **header)
