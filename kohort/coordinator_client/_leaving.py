@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 LEAVE_GRACE = 0.5
 """Seconds that LeaveGroup gets even when the callbacks took all of the time."""
+MEMBER_ID_GRACE = 0.5
+"""Seconds to wait for the member id that a first JoinGroup has asked for. Until it has left or its
+session has expired, the coordinator holds up everybody's rebalance for whom it gave an id to."""
 
 
 class Leaving(Syncing):
@@ -31,6 +34,7 @@ class Leaving(Syncing):
         """What the caller asked for; it waits for the callback in progress, if there is one."""
         self._leave_retry: float | None = None
         self._leave_attempts = 0
+        self._member_id_until = 0.0
 
     def leave_requested(self, event: LeaveRequested, now: float) -> None:
         self.topics = None
@@ -48,7 +52,10 @@ class Leaving(Syncing):
         request = self.leave
         assert request is not None
         self.retry_at = None
-        self.forget(Role.POLL, Role.JOIN, Role.ASSIGN, Role.SYNC)
+        self.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
+        if self.member_id or not request.leave_group:
+            self.forget(Role.JOIN)
+        self._member_id_until = now + MEMBER_ID_GRACE
         self.move(MemberState.LEAVING, request.reason)
         if self.owned:
             owned, self.owned_after = self.owned, NO_PARTITIONS
@@ -60,6 +67,8 @@ class Leaving(Syncing):
     def send_leave(self, request: LeaveRequested, now: float) -> None:
         self._leave_retry = None
         self.heartbeats.stop()
+        if self.waits_for(Role.JOIN) and now < self._member_id_until:
+            return  # its answer brings the member id
         if not self.member_id or not request.leave_group:
             self.left(now)
             return
@@ -68,6 +77,12 @@ class Leaving(Syncing):
             self.leave = LeaveRequested(request.reason, deadline, True)
         self._leave_attempts += 1
         self.emit(LeaveGroup(self.start(Role.LEAVE), self.member_id, request.reason))
+
+    def late_join_answered(self, member_id: str, now: float) -> None:
+        """The JoinGroup that was under way when leaving began: "" if it came to nothing."""
+        self.member_id = member_id
+        if self.leave is not None and not self.waits_for(Role.CALLBACK):
+            self.send_leave(self.leave, now)
 
     def leave_answered(self, response: LeaveGroupResponse, now: float) -> None:
         code = response.error_code or next((m.error_code for m in response.members), 0)
@@ -111,6 +126,8 @@ class Leaving(Syncing):
     def leaving_deadline(self) -> float | None:
         if self.leave is None or not self._sending():
             return None
+        if self.waits_for(Role.JOIN):
+            return self._member_id_until
         if self._leave_retry is None:
             return self.leave.deadline
         return min(self.leave.deadline, self._leave_retry)
@@ -118,7 +135,10 @@ class Leaving(Syncing):
     def tick_leaving(self, now: float) -> None:
         if self.leave is None or not self._sending():
             return
-        if now >= self.leave.deadline:
+        if self.waits_for(Role.JOIN):
+            if now >= self._member_id_until:
+                self.left(now)
+        elif now >= self.leave.deadline:
             self.left(now)
         elif self._leave_retry is not None and now >= self._leave_retry:
             self.send_leave(self.leave, now)

@@ -162,6 +162,8 @@ class ClassicMembership(Leaving):
 
     def _answered(self, role: Role, response: Response, now: float) -> None:
         match response:
+            case JoinGroupResponse(member_id=member_id) if self.state is MemberState.LEAVING:
+                self.late_join_answered(member_id, now)
             case JoinGroupResponse():
                 self.join_answered(response, now)
             case SyncGroupResponse():
@@ -200,6 +202,8 @@ class ClassicMembership(Leaving):
         """A command came to nothing: retry what the network spoilt, report what no retry mends."""
         if role is Role.CALLBACK or role is Role.POLL:
             self._done(role, CallbackDone(0) if role is Role.CALLBACK else PollEntered(0), now)
+        elif role is Role.JOIN and self.state is MemberState.LEAVING:
+            self.late_join_answered("", now)
         elif role is Role.LEAVE:
             self.leave_failed(_is_final(error), now)
         elif role is Role.ASSIGN:

@@ -336,6 +336,7 @@ def test_an_answer_after_the_membership_moved_on_is_ignored() -> None:
     script.to_joining()
     join = script.take(JoinGroup)
     script.leave()
+    script.wait(1)
     assert script.at(MemberState.UNSUBSCRIBED)
     script.commands.append(join)
     script.join_answer()

@@ -14,9 +14,10 @@ from kohort.coordinator_client._commands import (
     JoinGroup,
     LeaveGroup,
 )
+from kohort.coordinator_client._leaving import MEMBER_ID_GRACE
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
-from kohort.errors import KafkaConnectionError
+from kohort.errors import KafkaConnectionError, MessageDecodeError
 from kohort.protocol.messages import LeaveGroupResponse
 from tests.coordinator_client.scripts import Script, parts
 
@@ -70,6 +71,8 @@ def test_leaving_ends_from_every_state_and_gives_everything_up(state: str) -> No
         script.called_back(CallAssigned)
     while script.has(CallRevoked):
         script.called_back(CallRevoked)
+    if script.has(JoinGroup):
+        script.join_answer(79, member_id=(known := "given"))
     if known:
         leave = script.take(LeaveGroup)
         assert leave.member_id == known
@@ -91,6 +94,8 @@ def test_leaving_and_subscribing_again_joins_anew(state: str) -> None:
         script.called_back(CallAssigned)
     while script.has(CallRevoked):
         script.called_back(CallRevoked)
+    if script.has(JoinGroup):
+        script.join_answer(79, member_id="given")
     if script.has(LeaveGroup):
         script.leave_answer()
     assert script.at(MemberState.JOIN_PENDING)
@@ -187,3 +192,43 @@ def test_a_parked_join_is_given_up_when_leaving() -> None:
     script.leave()
     assert parked.token in script.cancelled
     assert script.take(LeaveGroup).member_id == "given"
+
+
+def test_a_member_id_that_is_asked_for_is_waited_for_and_given_back() -> None:
+    script = Script()
+    script.to_joining()
+    script.leave()
+    assert script.at(MemberState.LEAVING)
+    script.join_answer(79, member_id="given")
+    assert script.take(LeaveGroup).member_id == "given"
+
+
+def test_a_coordinator_that_gives_no_member_id_does_not_hold_up_the_leaving() -> None:
+    script = Script()
+    script.to_joining()
+    asked = script.take(JoinGroup)
+    script.leave()
+    script.wait(MEMBER_ID_GRACE)
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert asked.token in script.cancelled
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("gone"), MessageDecodeError("garbage")])
+def test_a_member_id_that_never_comes_needs_no_leaving(error: Exception) -> None:
+    script = Script()
+    script.to_joining()
+    script.leave()
+    script.refuse(JoinGroup, error)
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert not script.has(LeaveGroup)
+
+
+def test_a_lost_member_that_leaves_while_it_joins_gives_its_new_id_back() -> None:
+    script = Script(cooperative=True)
+    script.to_stable()
+    script.beat(25)
+    script.poll()
+    script.called_back(CallLost)
+    script.leave()
+    script.join_answer(79, member_id="new")
+    assert script.take(LeaveGroup).member_id == "new"
