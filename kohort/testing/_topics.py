@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.records import RecordBatch
 from kohort.testing._configs import TOPIC_SETTINGS
-from kohort.testing.log import AppendError, AppendResult, PartitionLog
+from kohort.testing.log import AppendResult, PartitionLog, accepted
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, "__transaction_state"})
@@ -64,13 +64,8 @@ class Partition:
 
     def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
         """Append one whole batch as the leader; AppendError if the topic does not take it."""
-        limit = int(self.topic.config("max.message.bytes"))
-        if batch.header.size > limit:
-            raise AppendError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {self.topic.name}-{self.index} is "
-                f"{batch.header.size} bytes which exceeds the maximum configured value of {limit}.",
-            )
+        if not self.topic.is_internal:
+            batch = accepted(batch, self.topic.config, now_ms)
         broker_time = self.topic.config("message.timestamp.type") == "LogAppendTime"
         return self.log.append(batch, self.leader_epoch, now_ms if broker_time else None)
 

@@ -15,6 +15,7 @@ KAFKA_PROPERTIES = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_GROUP_SIZE),
     "group.min.session.timeout.ms": str(MIN_SESSION_MS),
+    "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
 }
 """Beside what the fixture sets: short times, and limits that can be reached."""
 

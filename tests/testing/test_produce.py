@@ -70,11 +70,11 @@ def mangled(at: int) -> bytes:
         (BATCH + BATCH, 87),
         (mangled(-1), 2),
         (mangled(17), 2),
-        (mangled(16), 87),
+        (mangled(16), 2),
         (encode_batch([NewRecord(0)], last_offset_delta=5), 87),
         (encode_batch([]), 87),
         (encode_batch([NewRecord(0, b"\0\0\0\0", b"\0\0\0\0\0\0")], control=True), 87),
-        (encode_batch([NewRecord(0)], transactional=True, producer_id=1), 48),
+        (encode_batch([NewRecord(0)], transactional=True, producer_id=1), 53),
         (encode_batch([NewRecord(0, None, b"x" * 1_100_000)]), 10),
     ],
 )

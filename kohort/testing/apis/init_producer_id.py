@@ -14,5 +14,8 @@ from kohort.testing.apis._registry import Context, serves
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         # As a broker without the feature: a producer takes it as final and says so.
-        return InitProducerIdResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        error = ErrorCode.UNSUPPORTED_VERSION
+        if not request.transactional_id:
+            error = ErrorCode.INVALID_REQUEST
+        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())

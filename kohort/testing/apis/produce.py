@@ -7,15 +7,16 @@ partition, of message format 2. acks=0 has no answer; an error then ends the con
 
 from __future__ import annotations
 
-from kohort.errors import CorruptBatchError, ErrorCode
+from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.protocol.messages import ProduceRequest, ProduceResponse
 from kohort.records import Compression, RecordBatch
 from kohort.testing._topics import Partition, Topic
 from kohort.testing.apis._registry import CloseConnection, Context, serves
-from kohort.testing.log import AppendError
+from kohort.testing.log import AppendError, one_batch
 
 _Answer = ProduceResponse.PartitionProduceResponse
+_CODEC_BITS = 0x07
 
 
 @serves(ProduceRequest, (3, 13), advertised=(0, 13))
@@ -52,71 +53,75 @@ async def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | No
 def _partition(
     ctx: Context, request: ProduceRequest, topic: Topic | None, index: int, records: Buffer | None
 ) -> _Answer:
+    known = topic is not None and 0 <= index < len(topic.partitions)
+    if topic is None or not known:
+        unknown = topic is None and ctx.version >= 13
+        code = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _error(index, code)
     try:
-        if request.acks not in (-1, 0, 1):
-            raise AppendError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-        if topic is None and ctx.version >= 13:
-            raise AppendError(ErrorCode.UNKNOWN_TOPIC_ID, "This topic id is not known.")
-        if topic is not None and topic.is_internal:
-            raise AppendError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Cannot append to internal topic {topic.name}",
-            )
-        partition = ctx.broker.led_partition(topic, index)
-        if isinstance(partition, ErrorCode):
-            return _refused(ctx, topic, index, partition)
-        batch = checked_batch(records, ctx.version)
+        batch = _requested_batch(ctx, records)
+    except AppendError as error:
+        answer = _error(index, error.code)
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            answer.error_message = str(error)
+        return answer
+    if request.acks not in (-1, 0, 1):
+        return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic.is_internal:
+        return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = ctx.broker.led_partition(topic, index)
+    if isinstance(partition, ErrorCode):
+        return _moved(ctx, topic.partitions[index], partition)
+    start = partition.log.start_offset
+    try:
         result = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
-        return _error(ctx, index, error.code, str(error))
+        return _not_appended(index, error, start)
     ctx.broker.cluster.changed()
     return _Answer(
         index=index,
         base_offset=result.base_offset,
         log_append_time_ms=result.timestamp,
-        log_start_offset=partition.log.start_offset,
+        log_start_offset=start,
     )
 
 
-def checked_batch(records: Buffer | None, version: int) -> RecordBatch:
-    """The one batch of a request, found sound; AppendError if it is not."""
-    try:
-        batch = RecordBatch.of(b"" if records is None else records)
-        header = batch.header
-    except CorruptBatchError as error:
-        raise AppendError(ErrorCode.INVALID_RECORD, str(error)) from error
-    try:
-        batch.check_crc()
-        compression = header.compression
-    except CorruptBatchError as error:
-        raise AppendError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if compression is Compression.ZSTD and version < 7:
+def _requested_batch(ctx: Context, records: Buffer | None) -> RecordBatch:
+    """The batch of a partition; AppendError for what is refused before its log is asked."""
+    batch = one_batch(records)
+    if batch.header.attributes & _CODEC_BITS == Compression.ZSTD and ctx.version < 7:
+        raise AppendError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with version 7")
+    if batch.header.is_transactional:
         raise AppendError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id"
         )
-    if header.count <= 0 or header.count != header.last_offset_delta + 1:
-        raise AppendError(
-            ErrorCode.INVALID_RECORD,
-            f"{header.count} records do not fill offsets up to +{header.last_offset_delta}",
-        )
-    if header.is_control:
-        raise AppendError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write markers")
-    if header.is_transactional:
-        raise AppendError(ErrorCode.INVALID_TXN_STATE, "The partition is in no transaction")
     return batch
 
 
-def _refused(ctx: Context, topic: Topic | None, index: int, error: ErrorCode) -> _Answer:
-    answer = _error(ctx, index, error, None)
-    moved = ctx.version >= 10 and error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if moved and topic is not None:
-        partition: Partition = topic.partitions[index]
+def _moved(ctx: Context, partition: Partition, error: ErrorCode) -> _Answer:
+    answer = _error(partition.index, error)
+    if ctx.version >= 10 and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         answer.current_leader = ProduceResponse.LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
     return answer
 
 
-def _error(ctx: Context, index: int, error: ErrorCode, message: str | None) -> _Answer:
-    return _Answer(index=index, error_code=error, base_offset=-1, error_message=message)
+def _not_appended(index: int, error: AppendError, start: int) -> _Answer:
+    """Only records that are at fault are talked about; some errors leave out the log's start."""
+    answer = _error(index, error.code)
+    if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE):
+        answer.log_start_offset = start
+    if error.records:
+        answer.error_message = str(error)
+        answer.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(
+                batch_index=record, batch_index_error_message=str(error)
+            )
+            for record in error.records
+        ]
+    return answer
+
+
+def _error(index: int, error: ErrorCode) -> _Answer:
+    return _Answer(index=index, error_code=error, base_offset=-1)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from kohort.testing.log._incoming import accepted, one_batch
 from kohort.testing.log._log import AppendError, AppendResult, PartitionLog, TimestampedOffset
 from kohort.testing.log._segment import Segment
 
-__all__ = ["AppendError", "AppendResult", "PartitionLog", "Segment", "TimestampedOffset"]
+__all__ = [
+    "AppendError",
+    "AppendResult",
+    "PartitionLog",
+    "Segment",
+    "TimestampedOffset",
+    "accepted",
+    "one_batch",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kohort.errors import CorruptBatchError, ErrorCode
@@ -17,15 +17,19 @@ EMPTY = memoryview(b"")
 
 
 class AppendError(Exception):
-    """A batch that the log does not take."""
+    """A batch that the log does not take; ``records``: indexes of those that are at fault."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.records = records
 
 
 class AppendResult(NamedTuple):
-    """``timestamp``: the time of appending where the topic keeps that, else -1."""
+    """``timestamp``: the time of appending where the topic keeps that, else -1.
+
+    Of a batch that was there before it is the batch's largest timestamp, as Kafka has it.
+    """
 
     base_offset: int
     timestamp: int
@@ -81,8 +85,7 @@ class PartitionLog:
         idempotent = header.producer_id >= 0
         if idempotent:
             if (before := self.producers.duplicate(header)) is not None:
-                stamp = -1 if now_ms is None else before.timestamp
-                return AppendResult(before.base_offset, stamp)
+                return AppendResult(before.base_offset, before.timestamp)
             error = self.producers.check(header)
             if error is not ErrorCode.NONE:
                 raise AppendError(
@@ -93,8 +96,8 @@ class PartitionLog:
         base_offset = self.end_offset
         self._store(rewrite_header(batch.raw, base_offset, leader_epoch, now_ms))
         if idempotent:
-            header.base_offset = base_offset
-            self.producers.appended(header)
+            stamp = header.max_timestamp if now_ms is None else now_ms
+            self.producers.appended(header, base_offset, stamp)
         self.notify()
         return AppendResult(base_offset, -1 if now_ms is None else now_ms)
 
@@ -148,6 +151,11 @@ class PartitionLog:
         while total < limit and (number := number + 1) < len(segments):
             total += segments[number].size
         return min(total, limit)
+
+    def raw_batch(self, offset: int) -> memoryview | None:
+        """The stored bytes of the batch that holds the offset, to be looked at or damaged."""
+        place = self._locate(offset) if self.start_offset <= offset < self.end_offset else None
+        return None if place is None else self._segments[place[0]].batch(place[1])
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Every batch from that of the offset on."""

@@ -68,10 +68,10 @@ class ProducerStates:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return ErrorCode.NONE
 
-    def appended(self, header: BatchHeader) -> None:
-        """``header`` as it was appended, with the offset the broker gave it."""
+    def appended(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
         sequences = header.base_sequence, last_sequence(header)
-        producer.batches.append(AppendedBatch(*sequences, header.base_offset, header.max_timestamp))
+        producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))

@@ -1,0 +1,135 @@
+"""What a producer sends: found sound, and brought into the form that its topic has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kohort.errors import CorruptBatchError, ErrorCode
+from kohort.records import (
+    NO_TIMESTAMP,
+    Compression,
+    NewRecord,
+    Record,
+    RecordBatch,
+    encode_batch,
+    split_batches,
+)
+from kohort.testing.log._log import AppendError
+
+Config = Callable[[str], str]
+"""A topic's setting by its name."""
+
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_FOREVER = (1 << 63) - 1
+
+
+def one_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
+    """The one batch that a request must have for a partition; a rest that is none is ignored."""
+    split = split_batches(b"" if records is None else records)
+    try:
+        first, second = next(split, None), next(split, None)
+    except CorruptBatchError as error:
+        raise AppendError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if first is None or second is not None:
+        raise AppendError(ErrorCode.INVALID_RECORD, "a partition gets exactly one batch a request")
+    return first
+
+
+def accepted(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+    """The batch as the topic stores it; AppendError if the topic does not take it.
+
+    Its records are looked at only where the topic's settings ask for it.
+    """
+    own = _check(batch, int(config("max.message.bytes")))
+    codec = _CODECS.get(config("compression.type"), own)
+    compacted = "compact" in config("cleanup.policy")
+    before, after = _time_bounds(config)
+    bounded = min(before, after) < _FOREVER
+    if codec is own and not compacted and not bounded:
+        return batch
+    records = _records(batch)
+    if compacted:
+        _refuse(
+            [index for index, record in enumerate(records) if record.key is None],
+            ErrorCode.INVALID_RECORD,
+            "a compacted topic takes no record without a key",
+        )
+    if bounded:
+        _refuse(
+            [
+                index
+                for index, record in enumerate(records)
+                if record.timestamp != NO_TIMESTAMP
+                and not now_ms - before <= record.timestamp <= now_ms + after
+            ],
+            ErrorCode.INVALID_TIMESTAMP,
+            "the timestamp is too far from the broker's time",
+        )
+    return batch if codec is own else _recompressed(batch, records, codec)
+
+
+def _check(batch: RecordBatch, limit: int) -> Compression:
+    """Look at the header and the checksum; the codec."""
+    header = batch.header
+    if header.size > limit:
+        raise AppendError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"{header.size} bytes are more than the topic's {limit}"
+        )
+    try:
+        batch.check_crc()
+    except CorruptBatchError as error:
+        raise AppendError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    try:
+        codec = header.compression
+    except CorruptBatchError as error:
+        raise AppendError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    if header.base_offset != 0:
+        problem = f"the base offset of a new batch is 0, not {header.base_offset}"
+    elif header.count <= 0 or header.count != header.last_offset_delta + 1:
+        problem = f"{header.count} records do not fill offsets up to +{header.last_offset_delta}"
+    elif header.is_control:
+        problem = "clients do not write markers"
+    else:
+        return codec
+    raise AppendError(ErrorCode.INVALID_RECORD, problem)
+
+
+def _time_bounds(config: Config) -> tuple[int, int]:
+    """How far, in ms, a producer's time may lie before and after the broker's."""
+    if config("message.timestamp.type") == "LogAppendTime":
+        return _FOREVER, _FOREVER
+    name = "message.timestamp.{}.max.ms"
+    return int(config(name.format("before"))), int(config(name.format("after")))
+
+
+def _records(batch: RecordBatch) -> list[Record]:
+    try:
+        return batch.records()
+    except CorruptBatchError as error:
+        compressed = batch.header.compression is not Compression.NONE
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if compressed else ErrorCode.INVALID_RECORD
+        raise AppendError(code, str(error)) from error
+
+
+def _refuse(bad: list[int], code: ErrorCode, message: str) -> None:
+    if bad:
+        raise AppendError(code, message, records=bad)
+
+
+def _recompressed(batch: RecordBatch, records: list[Record], codec: Compression) -> RecordBatch:
+    header = batch.header
+    data = encode_batch(
+        [NewRecord(r.timestamp, r.key, r.value, r.headers) for r in records],
+        compression=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
+    return RecordBatch.of(data)
