@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from kohort.testing._cluster import Cluster
 from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._fault_control import Fault
+from kohort.testing._faults import Action, Call
 from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
 
 __all__ = [
+    "Action",
+    "Call",
     "Cluster",
+    "Fault",
     "GroupSnapshot",
     "MemberSnapshot",
     "Produced",

@@ -17,6 +17,7 @@ from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, config_error
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._fault_control import FaultControl
 from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
 from kohort.testing._snapshots import GroupSnapshot, snapshot
@@ -33,7 +34,7 @@ _LOOK_AGAIN = 0.05
 _LOOK_AGAIN_ASYNC = 0.005
 
 
-class Cluster:
+class Cluster(FaultControl):
     """A Kafka cluster in this process; a context manager, sync and async.
 
     It speaks the real protocol on loopback ports to whatever client connects, in this process or

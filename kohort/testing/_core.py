@@ -20,6 +20,7 @@ from kohort.testing._broker import Broker, Node
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._controller import Controller
 from kohort.testing._dispatch import ReceivedRequest
+from kohort.testing._faults import Faults
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing._network import Network
 from kohort.testing._registry import BrokerRegistry
@@ -51,6 +52,7 @@ class ClusterCore:
         self._epoch_ms = int((time.time() - anyio.current_time()) * 1000)
         self.cluster_id = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self.faults = Faults(config.seed)
         self._network = network
         self._tasks: TaskGroup | None = None
         self._session_ends = anyio.Event()
@@ -189,13 +191,9 @@ class ClusterCore:
     def controller_id(self) -> int:
         return self.registry.controller_id
 
-    def received(
-        self, node_id: int, request: str, version: int, client_id: str, client_host: str
-    ) -> None:
-        """Note a request for whoever wants to know what came."""
-        api = request.removesuffix("Request")
-        at = anyio.current_time()
-        self.requests.append(ReceivedRequest(node_id, api, version, client_id, client_host, at))
+    def time(self) -> float:
+        """Seconds of the loop's clock."""
+        return anyio.current_time()
 
     def new_producer_id(self) -> int:
         return next(self._producer_ids)

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from kohort.protocol import APIS, ApiKey, Buffer, decode_from, encode_response
+from kohort.protocol import APIS, ApiKey, Buffer, Request, decode_from, encode_response
 from kohort.protocol.messages import RequestHeader
 from kohort.testing._broker import Broker
+from kohort.testing._pace import Pace
 from kohort.testing.apis import SERVED, CloseConnection, Context, api_versions
 
 _HEAD = struct.Struct(">hhi")
+_KEPT_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """What came to which broker; ``api`` is Kafka's name of it, ``at`` seconds of the clock."""
+    """What came to which broker; ``api`` is Kafka's name of it, ``at`` seconds of the clock.
+
+    ``message`` is the request itself, None for one of more than 16 KiB.
+    """
 
     node_id: int
     api: str
@@ -27,10 +33,18 @@ class ReceivedRequest:
     client_id: str
     client_host: str
     at: float
+    message: Request[Any] | None
 
 
-async def answer(broker: Broker, client_host: str, frame: Buffer) -> list[Buffer] | None:
-    """The frame of the answer; None if there is none to this request.
+class Reply(NamedTuple):
+    """The frame of an answer, and how it is to be sent; None for all at once."""
+
+    frame: list[Buffer]
+    pace: Pace | None
+
+
+async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | None:
+    """The answer; None if there is none to this request.
 
     Raises CloseConnection or MessageDecodeError for what ends the connection.
     """
@@ -44,15 +58,23 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> list[Buffer
         raise CloseConnection(f"API key {key} is not served")
     if version not in served.versions:
         if key == ApiKey.API_VERSIONS:
-            return encode_response(api_versions.unsupported_version(), 0, correlation_id)
+            frame_of_it = encode_response(api_versions.unsupported_version(), 0, correlation_id)
+            return Reply(frame_of_it, None)
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
     known = APIS[key].request
     header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
     # As in Kafka, bytes behind the request are left alone: librdkafka 2.16 sends some.
     request, _ = decode_from(known, version, frame, start)
-    client_id = header.client_id or ""
-    broker.cluster.received(broker.node.id, type(request).__name__, version, client_id, client_host)
-    response = await served.handler(Context(broker, version, client_id, client_host), request)
+    ctx = Context(broker, version, header.client_id or "", client_host)
+    api = known.__name__.removesuffix("Request")
+    cluster = broker.cluster
+    kept = request if len(frame) <= _KEPT_BYTES else None
+    cluster.requests.append(
+        ReceivedRequest(
+            broker.node.id, api, version, ctx.client_id, client_host, cluster.time(), kept
+        )
+    )
+    response, pace = await cluster.faults.answer(ctx, api, request, served.handler)
     if response is None:
         return None
-    return encode_response(response, version, correlation_id)
+    return Reply(encode_response(response, version, correlation_id), pace)

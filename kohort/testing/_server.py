@@ -10,6 +10,7 @@ import anyio.lowlevel
 from kohort.errors import FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
 from kohort.testing._dispatch import answer
+from kohort.testing._pace import send_paced
 from kohort.testing._socket import ByteConnection, FrameSource
 from kohort.testing.apis import CloseConnection
 
@@ -25,9 +26,11 @@ async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
     frames = FrameSource(connection, broker.cluster.config.max_request_bytes)
     try:
         while (frame := await frames.next()) is not None:
-            response = await answer(broker, client_host, frame)
-            if response is not None:
-                await connection.send(response)
+            reply = await answer(broker, client_host, frame)
+            if reply is not None and reply.pace is not None:
+                await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
+            elif reply is not None:
+                await connection.send(reply.frame)
             # A busy connection must not keep the others from their turn.
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:

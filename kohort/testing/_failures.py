@@ -1,0 +1,287 @@
+"""An error as the answer to a request, told where that API tells it: once, or for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kohort.errors import ErrorCode, InvalidOptionError
+from kohort.protocol import APIS, Request, Response
+from kohort.protocol import messages as m
+from kohort.testing.apis import Context
+
+Failure = Callable[[Context, Any, ErrorCode], Response]
+
+
+def check_failable(key: int) -> None:
+    """InvalidOptionError for an API that has no place for an error that is known here."""
+    api = APIS[key]
+    if api.request not in _BY_PART and not _has_error_code(api.response):
+        raise InvalidOptionError(f"{api.name} has no error code of its own: answer it with on()")
+
+
+def error_response(ctx: Context, request: Request[Any], error: ErrorCode) -> Response:
+    """The error for everything that the request asks; the request itself is not carried out."""
+    by_part = _BY_PART.get(type(request))
+    if by_part is not None:
+        return by_part(ctx, request, error)
+    response: Any = type(request).response()
+    response.error_code = error
+    return _as_response(response)
+
+
+def _has_error_code(cls: type[Response]) -> bool:
+    return "error_code" in vars(cls)
+
+
+def _as_response(response: Any) -> Response:
+    assert isinstance(response, Response)
+    return response
+
+
+def _named(part: Any, cls: Any, *names: str, **values: Any) -> Any:
+    return cls(**{name: getattr(part, name) for name in names}, **values)
+
+
+def _produce(_: Context, request: m.ProduceRequest, error: ErrorCode) -> Response:
+    cls = m.ProduceResponse
+    return cls(
+        responses=[
+            _named(
+                topic,
+                cls.TopicProduceResponse,
+                "name",
+                "topic_id",
+                partition_responses=[
+                    cls.PartitionProduceResponse(
+                        index=entry.index, error_code=error, base_offset=-1
+                    )
+                    for entry in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
+    """For each partition of the session, which takes note that the client must be told again."""
+    sessions = ctx.broker.fetch_sessions
+    plan = sessions.plan(request, ctx.version)
+    cls = m.FetchResponse
+    if plan.error is not ErrorCode.NONE or not plan.partitions:
+        return cls(error_code=plan.error)
+    topics: dict[tuple[str, bytes], m.FetchResponse.FetchableTopicResponse] = {}
+    results = [
+        (
+            wanted,
+            cls.PartitionData(
+                partition_index=wanted.key.partition,
+                error_code=error,
+                high_watermark=-1,
+                records=b"",
+            ),
+        )
+        for wanted in plan.partitions
+    ]
+    for wanted, data in sessions.answered(plan, results):
+        key = wanted.key.topic, wanted.key.topic_id
+        if key not in topics:
+            topics[key] = cls.FetchableTopicResponse(topic=key[0], topic_id=key[1])
+        topics[key].partitions.append(data)
+    session_id = plan.session.id if plan.session else 0
+    return cls(session_id=session_id, responses=list(topics.values()))
+
+
+def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> Failure:
+    """APIs that ask for ``topics`` of ``partitions`` and answer so."""
+
+    def fail(_: Context, request: Any, error: ErrorCode) -> Response:
+        answer = response()
+        for asked in request.topics:
+            names = [name, "topic_id"] if hasattr(asked, "topic_id") else [name]
+            parts = [_named(part, partition, index, error_code=error) for part in asked.partitions]
+            answer.topics.append(_named(asked, topic, *names, partitions=parts))
+        return _as_response(answer)
+
+    return fail
+
+
+def _offset_fetch(ctx: Context, request: m.OffsetFetchRequest, error: ErrorCode) -> Response:
+    cls = m.OffsetFetchResponse
+    if ctx.version >= 8:
+        return cls(
+            groups=[
+                cls.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+                for group in request.groups
+            ]
+        )
+    if ctx.version >= 2:
+        return cls(error_code=error)
+    return cls(
+        topics=[
+            cls.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    cls.OffsetFetchResponsePartition(partition_index=index, error_code=error)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _find_coordinator(
+    ctx: Context, request: m.FindCoordinatorRequest, error: ErrorCode
+) -> Response:
+    cls = m.FindCoordinatorResponse
+    if ctx.version < 4:
+        return cls(error_code=error, node_id=-1, port=-1)
+    return cls(
+        coordinators=[
+            cls.Coordinator(key=key, node_id=-1, port=-1, error_code=error)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+def _metadata(ctx: Context, request: m.MetadataRequest, error: ErrorCode) -> Response:
+    cls = m.MetadataResponse
+    cluster = ctx.broker.cluster
+    answer = cls(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            cls.MetadataResponseBroker(
+                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in cluster.nodes
+        ],
+    )
+    if request.topics is None:
+        asked = [(topic.name, topic.id) for topic in cluster.topics]
+    else:
+        asked = [(topic.name or "", bytes(topic.topic_id)) for topic in request.topics]
+    for name, topic_id in asked:
+        answer.topics.append(
+            cls.MetadataResponseTopic(name=name, topic_id=topic_id, error_code=error)
+        )
+    return answer
+
+
+def _delete_topics(ctx: Context, request: m.DeleteTopicsRequest, error: ErrorCode) -> Response:
+    cls = m.DeleteTopicsResponse
+    asked = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
+    if ctx.version < 6:
+        asked = [(name, bytes(16)) for name in request.topic_names]
+    return cls(
+        responses=[
+            cls.DeletableTopicResult(name=name, topic_id=topic_id, error_code=error)
+            for name, topic_id in asked
+        ]
+    )
+
+
+def _create_topics(_: Context, request: m.CreateTopicsRequest, error: ErrorCode) -> Response:
+    cls = m.CreateTopicsResponse
+    return cls(
+        topics=[
+            cls.CreatableTopicResult(name=topic.name, error_code=error) for topic in request.topics
+        ]
+    )
+
+
+def _create_partitions(
+    _: Context, request: m.CreatePartitionsRequest, error: ErrorCode
+) -> Response:
+    cls = m.CreatePartitionsResponse
+    return cls(
+        results=[
+            cls.CreatePartitionsTopicResult(name=topic.name, error_code=error)
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe_groups(_: Context, request: m.DescribeGroupsRequest, error: ErrorCode) -> Response:
+    cls = m.DescribeGroupsResponse
+    return cls(
+        groups=[cls.DescribedGroup(group_id=group, error_code=error) for group in request.groups]
+    )
+
+
+def _delete_groups(_: Context, request: m.DeleteGroupsRequest, error: ErrorCode) -> Response:
+    cls = m.DeleteGroupsResponse
+    return cls(
+        results=[
+            cls.DeletableGroupResult(group_id=group, error_code=error)
+            for group in request.groups_names
+        ]
+    )
+
+
+def _describe_configs(_: Context, request: m.DescribeConfigsRequest, error: ErrorCode) -> Response:
+    cls = m.DescribeConfigsResponse
+    return cls(
+        results=[
+            _named(
+                asked,
+                cls.DescribeConfigsResult,
+                "resource_type",
+                "resource_name",
+                error_code=error,
+            )
+            for asked in request.resources
+        ]
+    )
+
+
+_BY_PART: dict[type[Any], Failure] = {
+    m.ProduceRequest: _produce,
+    m.FetchRequest: _fetch,
+    m.ListOffsetsRequest: _partitions(
+        m.ListOffsetsResponse,
+        m.ListOffsetsResponse.ListOffsetsTopicResponse,
+        m.ListOffsetsResponse.ListOffsetsPartitionResponse,
+        "name",
+        "partition_index",
+    ),
+    m.OffsetCommitRequest: _partitions(
+        m.OffsetCommitResponse,
+        m.OffsetCommitResponse.OffsetCommitResponseTopic,
+        m.OffsetCommitResponse.OffsetCommitResponsePartition,
+        "name",
+        "partition_index",
+    ),
+    m.TxnOffsetCommitRequest: _partitions(
+        m.TxnOffsetCommitResponse,
+        m.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+        m.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+        "name",
+        "partition_index",
+    ),
+    m.DeleteRecordsRequest: _partitions(
+        m.DeleteRecordsResponse,
+        m.DeleteRecordsResponse.DeleteRecordsTopicResult,
+        m.DeleteRecordsResponse.DeleteRecordsPartitionResult,
+        "name",
+        "partition_index",
+    ),
+    m.OffsetForLeaderEpochRequest: _partitions(
+        m.OffsetForLeaderEpochResponse,
+        m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult,
+        m.OffsetForLeaderEpochResponse.EpochEndOffset,
+        "topic",
+        "partition",
+    ),
+    m.OffsetFetchRequest: _offset_fetch,
+    m.FindCoordinatorRequest: _find_coordinator,
+    m.MetadataRequest: _metadata,
+    m.DeleteTopicsRequest: _delete_topics,
+    m.CreateTopicsRequest: _create_topics,
+    m.CreatePartitionsRequest: _create_partitions,
+    m.DescribeGroupsRequest: _describe_groups,
+    m.DeleteGroupsRequest: _delete_groups,
+    m.DescribeConfigsRequest: _describe_configs,
+}
