@@ -13,6 +13,7 @@ from kohort.testing._cluster import Cluster
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._fault_control import Fault
 from kohort.testing._faults import Action, Call
+from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
@@ -24,6 +25,7 @@ __all__ = [
     "Fault",
     "GroupSnapshot",
     "MemberSnapshot",
+    "MemoryCluster",
     "Produced",
     "ProducerRecord",
     "ReceivedRequest",

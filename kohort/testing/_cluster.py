@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 
-from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, broker_error
-from kohort.records import Compression, Record, RecordBatch
-from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, config_error
+from kohort.errors import IllegalStateError
+from kohort.testing._broker import Broker
+from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
-from kohort.testing._dispatch import ReceivedRequest
-from kohort.testing._fault_control import FaultControl
+from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._loopback import LoopbackNetwork
-from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
-from kohort.testing._snapshots import GroupSnapshot, snapshot
 from kohort.testing._thread import LoopThread
-from kohort.testing._topics import Partition, Topic, is_legal_name
-from kohort.testing.groups import GroupConfig
-from kohort.testing.log import AppendError
-from kohort.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 
@@ -34,7 +26,7 @@ _LOOK_AGAIN = 0.05
 _LOOK_AGAIN_ASYNC = 0.005
 
 
-class Cluster(FaultControl):
+class Cluster(ClusterFace):
     """A Kafka cluster in this process; a context manager, sync and async.
 
     It speaks the real protocol on loopback ports to whatever client connects, in this process or
@@ -64,8 +56,7 @@ class Cluster(FaultControl):
         broker_session_timeout_ms: int = 0,
         seed: int = 0,
     ) -> None:
-        settings = dict(group_settings or {})
-        settings.setdefault("initial_rebalance_delay_ms", group_initial_rebalance_delay_ms)
+        super().__init__()
         self._config = ClusterConfig(
             brokers=brokers,
             topics=dict(topics or {}),
@@ -78,7 +69,7 @@ class Cluster(FaultControl):
             max_request_bytes=max_request_bytes,
             broker_session_timeout_ms=broker_session_timeout_ms,
             seed=seed,
-            groups=GroupConfig(**settings),
+            groups=group_config(group_settings, group_initial_rebalance_delay_ms),
         )
         self._config.validate()
         self._core: ClusterCore | None = None
@@ -86,7 +77,6 @@ class Cluster(FaultControl):
         self._change = threading.Condition()
         self._changes = 0
         self._watchers = 0
-        self._spread: dict[str, Iterator[int]] = {}
 
     # Life
 
@@ -143,206 +133,9 @@ class Cluster(FaultControl):
             raise IllegalStateError("the cluster is not running: use `with Cluster() as cluster:`")
         return thread.call(function, core)
 
-    def _wait(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Wait for something in the cluster's thread."""
+    def _await_end(self, broker: Broker) -> None:
         if self._thread is not None:
-            self._thread.wait(function)
-
-    # What clients connect to
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """``"127.0.0.1:40001,127.0.0.1:40002"``: the brokers, also those that are down."""
-        nodes = self._call(lambda core: [(node.host, node.port) for node in core.all_nodes])
-        return ",".join(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes
-        )
-
-    # Brokers
-
-    @property
-    def live_brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
-        return self._call(lambda core: sorted(core.brokers))
-
-    @property
-    def controller(self) -> int:
-        """The broker that is the controller now, -1 if none is."""
-        return self._call(lambda core: core.controller_id)
-
-    def kill_broker(self, node_id: int) -> None:
-        """End a broker as if its process had died: its connections break, its port refuses.
-
-        What it led goes to other replicas when ``broker_session_timeout_ms`` is over, with a higher
-        leader epoch; a partition without another replica waits for it.
-        """
-        broker = self._call(lambda core: core.kill_broker(node_id))
-        self._wait(broker.ended.wait)
-
-    def start_broker(self, node_id: int) -> None:
-        """Start a broker that was killed, on its old port."""
-        self._call(lambda core: core.start_broker(node_id))
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads a partition now, -1 if nobody does."""
-        return self._call(lambda core: _partition(core, topic, partition).leader)
-
-    def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """How often the leader has changed."""
-        return self._call(lambda core: _partition(core, topic, partition).leader_epoch)
-
-    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Give a partition another leader, ``to`` or the next replica; who it is now."""
-        return self._call(lambda core: core.move_leader(_partition(core, topic, partition), to))
-
-    def coordinator(self, group_id: str) -> int:
-        """The broker that coordinates a group now, -1 if none does."""
-        return self._call(lambda core: core.group_partition(group_id).leader)
-
-    def move_coordinator(self, group_id: str, to: int | None = None) -> int:
-        """Give a group another coordinator, ``to`` or the next replica; who it is now.
-
-        All groups of the same partition of ``__consumer_offsets`` move with it.
-        """
-        return self._call(lambda core: core.move_leader(core.group_partition(group_id), to))
-
-    # Topics
-
-    @property
-    def topics(self) -> dict[str, int]:
-        """Name -> number of partitions, internal topics left out."""
-        return self._call(
-            lambda core: {t.name: len(t.partitions) for t in core.topics if not t.is_internal}
-        )
-
-    def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
-    ) -> None:
-        """``configs``: Kafka's names, such as ``message.timestamp.type``."""
-        if not is_legal_name(name):
-            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
-        if partitions < 1:
-            raise broker_error(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
-        for key, value in (configs or {}).items():
-            if (problem := config_error(key, value)) is not None:
-                raise broker_error(ErrorCode.INVALID_CONFIG, problem)
-
-        def create(core: ClusterCore) -> None:
-            if core.topics.get(name) is not None:
-                raise broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name!r} is there already")
-            core.create_topic(name, partitions, configs=configs)
-
-        self._call(create)
-
-    def add_partitions(self, topic: str, total: int) -> None:
-        """Grow a topic to ``total`` partitions."""
-
-        def grow(core: ClusterCore) -> None:
-            found = _topic(core, topic)
-            if total <= len(found.partitions):
-                message = f"{topic!r} has {len(found.partitions)} partitions already"
-                raise broker_error(ErrorCode.INVALID_PARTITIONS, message)
-            core.add_partitions(found, total)
-
-        self._call(grow)
-
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and with what groups have committed for it."""
-        self._call(lambda core: core.delete_topic(_topic(core, topic)))
-
-    # Records
-
-    def produce(
-        self,
-        topic: str,
-        records: Iterable[Produceable] | bytes | str,
-        *,
-        key: Text = None,
-        partition: int | None = None,
-        compression: Compression = Compression.NONE,
-    ) -> list[Produced]:
-        """Append records; where each one went, in their order.
-
-        A record is a value, a (key, value) pair, a :class:`ProducerRecord` or a
-        :class:`kohort.ConsumerRecord`. ``key`` is for values that come without one; ``partition``
-        for all that do not name theirs. Else the key decides as in Kafka's own producer (murmur2),
-        and records without a key go to the partitions in turn. The topic is made if need be, unless
-        the cluster is told not to.
-        """
-        items = [records] if isinstance(records, bytes | str) else list(records)
-        count, now_ms = self._call(lambda core: (_partitions(core, topic), core.now_ms()))
-        prepared = [as_record(item, key, partition) for item in items]
-        for record in prepared:
-            if record.partition is not None and not 0 <= record.partition < count:
-                message = f"{topic!r} has {count} partitions, none is {record.partition}"
-                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        spread = self._spread.setdefault(topic, itertools.count())
-        placed: dict[int, Produced] = {}
-        for batch in make_batches(prepared, count, now_ms, spread, compression):
-            base = self._append(topic, batch.partition, batch.data)
-            for delta, index in enumerate(batch.indexes):
-                placed[index] = Produced(batch.partition, base + delta)
-        return [placed[index] for index in range(len(prepared))]
-
-    def _append(self, topic: str, partition: int, data: bytes) -> int:
-        def append(core: ClusterCore) -> int:
-            batch = RecordBatch.of(data)
-            try:
-                result = _topic(core, topic).partitions[partition].append(batch, core.now_ms())
-            except AppendError as error:
-                raise broker_error(error.code, str(error)) from error
-            core.changed()
-            return result.base_offset
-
-        return self._call(append)
-
-    def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """What a topic holds, decoded, by partition and offset; ``__consumer_offsets`` too."""
-
-        def read(core: ClusterCore) -> list[tuple[int, int, list[RecordBatch]]]:
-            return [
-                (p.index, p.log.start_offset, list(p.log.batches()))
-                for p in _topic(core, topic).partitions
-                if partition is None or p.index == partition
-            ]
-
-        return [
-            record
-            for index, start, batches in self._call(read)
-            for batch in batches
-            if not batch.header.is_control
-            for record in batch.records(topic=topic, partition=index)
-            if record.offset >= start
-        ]
-
-    # Groups
-
-    def group(self, group_id: str) -> GroupSnapshot:
-        """The group as its coordinator sees it now; one that is not there is "Dead"."""
-
-        def look(core: ClusterCore) -> GroupSnapshot:
-            return snapshot(group_id, core.group(group_id))
-
-        return self._call(look)
-
-    def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that a group has committed."""
-
-        def look(core: ClusterCore) -> dict[TopicPartition, OffsetAndMetadata]:
-            group = core.group(group_id)
-            return {
-                TopicPartition(*place): OffsetAndMetadata(
-                    committed.offset, committed.metadata, committed.leader_epoch
-                )
-                for place, committed in (group.offsets.items() if group else ())
-            }
-
-        return self._call(look)
-
-    @property
-    def requests(self) -> list[ReceivedRequest]:
-        """The latest requests (10,000 at most) of all brokers, in the order of their coming."""
-        return self._call(lambda core: list(core.requests))
+            self._thread.wait(broker.ended.wait)
 
     # Waiting
 
@@ -359,7 +152,7 @@ class Cluster(FaultControl):
                 return result
             left = deadline - time.monotonic()
             if left <= 0:
-                raise _timed_out(predicate, timeout)
+                raise timed_out(predicate, timeout)
             with self._change:
                 self._watchers += 1
                 try:
@@ -373,7 +166,7 @@ class Cluster(FaultControl):
         deadline = anyio.current_time() + timeout
         while not (result := predicate()):
             if anyio.current_time() >= deadline:
-                raise _timed_out(predicate, timeout)
+                raise timed_out(predicate, timeout)
             await anyio.sleep(_LOOK_AGAIN_ASYNC)
         return result
 
@@ -383,31 +176,3 @@ class Cluster(FaultControl):
         if self._watchers:
             with self._change:
                 self._change.notify_all()
-
-
-def _topic(core: ClusterCore, name: str) -> Topic:
-    topic = core.topics.get(name)
-    if topic is None:
-        raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    return topic
-
-
-def _partition(core: ClusterCore, topic: str, index: int) -> Partition:
-    found = core.topics.partition(topic, index)
-    if found is None:
-        message = f"there is no partition {index} of a topic {topic!r}"
-        raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return found
-
-
-def _partitions(core: ClusterCore, name: str) -> int:
-    if core.topics.get(name) is None and core.config.auto_create_topics:
-        if not is_legal_name(name):
-            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
-        core.create_topic(name)
-    return len(_topic(core, name).partitions)
-
-
-def _timed_out(predicate: Callable[[], Any], timeout: float) -> KafkaTimeoutError:
-    name = getattr(predicate, "__qualname__", repr(predicate))
-    return KafkaTimeoutError(f"{name} was not true within {timeout:g} s")

@@ -66,6 +66,11 @@ class ClusterConfig:
         return self.ports[index]
 
 
+def group_config(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupConfig:
+    """The settings of groups out of what a test gives."""
+    return GroupConfig(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})
+
+
 class ConfigType(IntEnum):
     """As DescribeConfigs numbers them."""
 

@@ -40,16 +40,23 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 class ClusterCore:
     """Made and used inside of one event loop, whose clock it goes by; ``network`` leads to it.
 
-    ``changed`` is called after everything that an observer might wait for.
+    ``changed`` is called after everything that an observer might wait for; ``started_ms`` is the
+    wall-clock time that it is now, if not the real one.
     """
 
     def __init__(
-        self, config: ClusterConfig, network: Network, changed: Callable[[], None] = lambda: None
+        self,
+        config: ClusterConfig,
+        network: Network,
+        changed: Callable[[], None] = lambda: None,
+        started_ms: int | None = None,
     ) -> None:
         self.config = config
         self.changed = changed
         self.rng = random.Random(config.seed)
-        self._epoch_ms = int((time.time() - anyio.current_time()) * 1000)
+        self._epoch_ms = (int(time.time() * 1000) if started_ms is None else started_ms) - int(
+            anyio.current_time() * 1000
+        )
         self.cluster_id = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
         self.faults = Faults(config.seed)

@@ -1,0 +1,122 @@
+"""The cluster inside of a test's own event loop, and on its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.errors import IllegalStateError
+from kohort.testing._broker import Broker
+from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
+from kohort.testing._core import ClusterCore
+from kohort.testing._face import ClusterFace, timed_out
+from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
+
+T = TypeVar("T")
+
+STARTED_MS = 1_767_225_600_000
+"""2026-01-01T00:00:00Z: what its wall clock shows at first, each time."""
+_LOOK_AGAIN = 1.0
+
+
+class MemoryCluster(ClusterFace):
+    """A cluster without a network, a thread or a clock of its own: ``async with``, on any loop.
+
+    Clients reach it with ``connect``, a connect hook, from tasks of the same event loop; so all of
+    its methods are called there, too, and none of them blocks. With trio's ``MockClock`` hours of a
+    group's life pass as fast as they are computed. The arguments are those of :class:`Cluster`.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        topics: Mapping[str, int] | None = None,
+        *,
+        default_partitions: int = 1,
+        auto_create_topics: bool = True,
+        replication_factor: int | None = None,
+        group_initial_rebalance_delay_ms: int = 0,
+        group_settings: Mapping[str, int] | None = None,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        broker_session_timeout_ms: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self._config = ClusterConfig(
+            brokers=brokers,
+            topics=dict(topics or {}),
+            default_partitions=default_partitions,
+            auto_create_topics=auto_create_topics,
+            host=HOST,
+            replication_factor=replication_factor,
+            max_request_bytes=max_request_bytes,
+            broker_session_timeout_ms=broker_session_timeout_ms,
+            seed=seed,
+            groups=group_config(group_settings, group_initial_rebalance_delay_ms),
+        )
+        self._config.validate()
+        self._network = MemoryNetwork(self._config)
+        self._core: ClusterCore | None = None
+        self._tasks: TaskGroup | None = None
+        self._change: anyio.Event | None = None
+
+    async def __aenter__(self) -> MemoryCluster:
+        if self._core is not None:
+            raise IllegalStateError("the cluster is running already")
+        core = ClusterCore(self._config, self._network, self._changed, STARTED_MS)
+        core.listen()
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        tasks.start_soon(core.run)
+        self._core, self._tasks = core, tasks
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        tasks, self._tasks, self._core = self._tasks, None, None
+        assert tasks is not None
+        tasks.cancel_scope.cancel()
+        # Not told of the error, so that this arrives as itself and not in a group.
+        await tasks.__aexit__(None, None, None)
+
+    async def connect(self, host: str, port: int, /) -> MemoryConnection:
+        """A connection to a broker: the connect hook of clients."""
+        return await self._network.connect(host, port)
+
+    async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
+        """Return what the predicate returns as soon as that is true; KafkaTimeoutError if late.
+
+        It is asked again whenever something changes in the cluster. ``timeout`` is in seconds of
+        the loop's clock.
+        """
+        deadline = anyio.current_time() + timeout
+        while not (result := predicate()):
+            if anyio.current_time() >= deadline:
+                raise timed_out(predicate, timeout)
+            if self._change is None:
+                self._change = anyio.Event()
+            until = min(deadline, anyio.current_time() + _LOOK_AGAIN)
+            with anyio.CancelScope(deadline=until):
+                await self._change.wait()
+        return result
+
+    def _changed(self) -> None:
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+
+    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+        if self._core is None:
+            raise IllegalStateError("the cluster is not running: use `async with MemoryCluster()`")
+        return function(self._core)
+
+    def _await_end(self, broker: Broker) -> None:
+        """Its connections end at the loop's next turn; nothing is answered on them any more."""

@@ -1,0 +1,192 @@
+"""The cluster in a test's own event loop: no network, and on trio's virtual clock no waiting."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import anyio
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kohort import AsyncKafkaConsumer, TopicPartition
+from kohort.config import ConsumerConfig
+from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
+from kohort.testing import MemoryCluster
+from kohort.testing._memory import MemoryConnection, Stream
+
+
+class MemoryConsumer(AsyncKafkaConsumer):
+    """A consumer whose network is a cluster in the same event loop."""
+
+    def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
+        keywords = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            **configs,
+        }
+        config = ConsumerConfig.from_kwargs(**keywords)
+        self._set_up(config, topics, connect=cluster.connect, rng=random.Random(5))
+
+
+async def read(consumer: AsyncKafkaConsumer, count: int, timeout: float = 30.0) -> list[bytes]:
+    """Poll until so many records came; their values."""
+    values: list[bytes] = []
+    with anyio.fail_after(timeout):
+        while len(values) < count:
+            for part in (await consumer.getmany(timeout_ms=1000)).values():
+                values += [record.value or b"" for record in part]
+    return values
+
+
+@pytest.mark.anyio
+async def test_a_consumer_reads_commits_and_goes_on() -> None:
+    async with MemoryCluster(topics={"t": 2}) as cluster:
+        cluster.produce("t", ["a", "b"])
+        async with MemoryConsumer(cluster, "t") as consumer:
+            assert sorted(await read(consumer, 2)) == [b"a", b"b"]
+            await consumer.commit()
+        assert cluster.group("g").state == "Empty"
+        cluster.produce("t", ["c"])
+        async with MemoryConsumer(cluster, "t") as consumer:
+            assert await read(consumer, 1) == [b"c"]
+
+
+@pytest.mark.anyio
+async def test_brokers_die_and_requests_fail_as_on_any_cluster() -> None:
+    async with MemoryCluster(brokers=3, topics={"t": 3}) as cluster:
+        cluster.produce("t", ["a", "b", "c"])
+        fault = cluster.fail("JoinGroup", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        async with MemoryConsumer(cluster, "t", reconnect_backoff_ms=10) as consumer:
+            assert len(await read(consumer, 3)) == 3
+            assert fault.hits == 1
+            for node in (1, 2, 3):
+                cluster.kill_broker(node)
+                cluster.produce("t", ["x"] * 3)
+                assert len(await read(consumer, 3)) == 3
+                cluster.start_broker(node)
+
+
+@pytest.mark.anyio
+async def test_errors_in_its_block_arrive_as_themselves() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with MemoryCluster():
+            raise ZeroDivisionError
+    cluster = MemoryCluster()
+    with pytest.raises(IllegalStateError, match="async with"):
+        _ = cluster.topics
+    async with cluster:
+        with pytest.raises(IllegalStateError):
+            await cluster.__aenter__()
+        with pytest.raises(KafkaTimeoutError):
+            await cluster.wait_until(lambda: False, timeout=0.01)
+
+
+@pytest.mark.anyio
+async def test_nobody_is_where_no_broker_is() -> None:
+    async with MemoryCluster(brokers=2) as cluster:
+        host, port = cluster.bootstrap_servers.split(",")[1].split(":")
+        for where in (("127.0.0.1", int(port)), (host, 1)):
+            with pytest.raises(ConnectionRefusedError):
+                await cluster.connect(*where)
+        cluster.kill_broker(2)
+        with pytest.raises(ConnectionRefusedError):
+            await cluster.connect(host, int(port))
+        cluster.start_broker(2)
+        connection = await cluster.connect(host, int(port))
+        cluster.kill_broker(2)
+        assert await connection.recv_into(memoryview(bytearray(1))) == 0
+
+
+@pytest.mark.anyio
+async def test_a_connection_brings_all_bytes_and_holds_back_its_writer() -> None:
+    here, there = Stream(), Stream()
+    one, two = MemoryConnection(here, there), MemoryConnection(there, here)
+    data = random.Random(1).randbytes(3 << 20)
+    got = bytearray()
+    sent = anyio.Event()
+
+    async def send() -> None:
+        for start in range(0, len(data), 70_000):
+            await one.send([data[start : start + 70_000]])
+        sent.set()
+        await one.aclose()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        assert not sent.is_set()
+        view = memoryview(bytearray(50_000))
+        while count := await two.recv_into(view):
+            got += view[:count]
+    assert got == data
+    with pytest.raises(BrokenPipeError):
+        await two.send([b"x"])
+    with pytest.raises(anyio.ClosedResourceError):
+        await one.recv_into(view)
+    with pytest.raises(anyio.ClosedResourceError):
+        await one.send([b"x"])
+
+
+def on_virtual_time(main: Any) -> Any:
+    """Run it on trio with a clock that jumps as soon as everybody waits."""
+    return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def hours_of_a_group() -> list[object]:
+    """Members come, fall silent, and are replaced, over hours; what was to be seen."""
+    seen: list[object] = []
+    settings = {"max_session_timeout_ms": 3_600_000}
+    slow: dict[str, Any] = {
+        "session_timeout_ms": 1_800_000,
+        "heartbeat_interval_ms": 300_000,
+        "max_poll_interval_ms": 7_200_000,
+        "fetch_max_wait_ms": 120_000,
+        "request_timeout_ms": 7_300_000,
+    }
+    async with MemoryCluster(topics={"t": 4}, group_settings=settings, seed=3) as cluster:
+        async with MemoryConsumer(cluster, "t", client_id="one", **slow) as one:
+            for hour in range(10):
+                await anyio.sleep(3600)
+                cluster.produce("t", [f"{hour}"])
+                seen.append(await read(one, 1, 7200))
+                seen.append(cluster.group("g").generation)
+            cut = cluster.network_partition(client_id="one")
+            await cluster.wait_until(lambda: cluster.group("g").state == "Empty", 7200)
+            cut.stop()
+            await cluster.wait_until(lambda: cluster.records("t") != [])
+        seen.append(round(anyio.current_time() / 3600))
+        first = cluster.records("t")[0]
+        seen.append((cluster.group("g").generation, first.timestamp))
+        seen += sorted((tp.partition, at.offset) for tp, at in cluster.committed("g").items())
+    return seen
+
+
+def test_hours_of_a_groups_life_pass_at_once_and_the_same_each_time() -> None:
+    started = time.monotonic()
+    first = on_virtual_time(hours_of_a_group)
+    assert first[:4] == [[b"0"], 1, [b"1"], 1]
+    assert first[20] == 10
+    assert time.monotonic() - started < 10
+    assert on_virtual_time(hours_of_a_group) == first
+
+
+def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", max_poll_interval_ms=300_000) as consumer:
+                await consumer.getmany(timeout_ms=1000)
+                assert cluster.group("g").is_stable
+                await anyio.sleep(290)
+                assert cluster.group("g").is_stable
+                await anyio.sleep(20)
+                assert cluster.group("g").state == "Empty"
+                cluster.produce("t", ["a"])
+                assert await read(consumer, 1) == [b"a"]
+                assert cluster.group("g").assignment != {}
+                assert TopicPartition("t", 0) in consumer.assignment()
+
+    on_virtual_time(main)
