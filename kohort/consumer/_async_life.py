@@ -72,7 +72,10 @@ class AsyncLife(ConsumerBase):
             await self._root.start(self._engine.run)
             await self._begin()
         except BaseException:
-            await self._stop(autocommit=False)
+            try:
+                await self._stop(autocommit=False)
+            finally:
+                await self._root.leave_block()
             raise
 
     async def _begin(self) -> None:
@@ -85,18 +88,17 @@ class AsyncLife(ConsumerBase):
             raise
         # Somebody who polls should not hear of an outage that is over.
         engine.mailbox.forget(NoBrokersAvailable)
-        if engine.coordinator is None or not engine.subscribed:
+        if not engine.subscribed:
             return
         async with self._polling("start()"):
-            while not (engine.host.rebalances or engine.mailbox.errors):
+            while True:
                 event = self._signal.event()
                 await self._perform()
                 self._check_open()
                 engine.check_running()
-                if not (engine.host.rebalances or engine.mailbox.errors or self._stop_later):
-                    await event.wait()
-                elif self._stop_later:
+                if engine.settled or engine.mailbox.errors or self._stop_later:
                     return
+                await event.wait()
 
     async def stop(self) -> None:
         """Commit (if automatic), call the listener, leave the group; 5 s at most, may be repeated.
@@ -190,7 +192,11 @@ class AsyncLife(ConsumerBase):
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        await self._stop(autocommit=exc_type is None)
+        try:
+            await self._stop(autocommit=exc_type is None)
+        finally:
+            if self._root is not None:
+                await self._root.leave_block()
 
     def __del__(self) -> None:
         root = getattr(self, "_root", None)

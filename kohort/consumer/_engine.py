@@ -214,12 +214,24 @@ class Engine:
         if self.config.group.auto_commit:
             self.subscription.note_consumed()
 
+    def consumed(self) -> Offsets:
+        """What an automatic commit commits; nothing of topics that are deleted.
+
+        The coordinator would refuse those for as long as they are repeated, which would hold up
+        the rebalance that takes them away.
+        """
+        known = self.cluster.metadata
+        consumed = self.subscription.consumed()
+        return {
+            tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
+        }
+
     async def _commit_at_intervals(self) -> None:
         interval = max(self.config.group.auto_commit_interval_ms, 10) / 1000
         done: Offsets = {}
         while True:
             await anyio.sleep(interval)
-            consumed = self.subscription.consumed()
+            consumed = self.consumed()
             new = {tp: at for tp, at in consumed.items() if done.get(tp) != at}
             try:
                 await self.commit(new, self.commit_seconds)
@@ -234,6 +246,13 @@ class Engine:
     def subscribed(self) -> bool:
         """True if the group, or the subscription without one, decides what is assigned."""
         return self.subscription.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
+
+    @property
+    def settled(self) -> bool:
+        """The subscription has led to its first assignment."""
+        if self.coordinator is None:
+            return self._topics.assigned_all
+        return self.host.rebalances > 0
 
     def membership_lost(self) -> bool:
         """What is assigned is no longer this member's."""
@@ -276,7 +295,7 @@ class Engine:
         For a caller who cannot wait; it has called the listener.
         """
         if self.coordinator is not None:
-            consumed = self.subscription.consumed() if self.config.group.auto_commit else {}
+            consumed = self.consumed() if self.config.group.auto_commit else {}
             if self.parting is None:
                 self._parted = anyio.Event()
             self.parting = (self.parting or {}) | consumed

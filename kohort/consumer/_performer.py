@@ -168,7 +168,7 @@ class Performer:
         engine = self._engine
         if not engine.config.group.auto_commit:
             return
-        offsets = engine.subscription.consumed()
+        offsets = engine.consumed()
         limit = engine.commit_seconds
         if self._commit_until is not None:
             limit = min(limit, max(0.1, self._commit_until - self._clock()))

@@ -26,6 +26,9 @@ class Root(Protocol):
     async def stop(self) -> None:
         """Cancel the task and wait for its end, also in a cancelled task."""
 
+    async def leave_block(self) -> None:
+        """The ``async with`` block ends; the task has been stopped."""
+
     def abandon(self) -> None:
         """Cancel the task, from wherever; nobody waits."""
 
@@ -56,6 +59,9 @@ class _TaskRoot:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._task])
 
+    async def leave_block(self) -> None:
+        pass
+
     def abandon(self) -> None:
         if self._task is not None:
             loop = self._task.get_loop()
@@ -64,36 +70,46 @@ class _TaskRoot:
 
 
 class _BlockRoot:
-    """On trio a child of the ``async with`` block that the consumer is."""
+    """On trio a child of the ``async with`` block that the consumer is.
+
+    The task has a cancel scope of its own: the block may be left by its own task only, and not from
+    within another block, but stop() may be called anywhere.
+    """
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
-        self._running = False
+        self._scope = anyio.CancelScope()
+        self._ended: anyio.Event | None = None
 
     @property
     def alive(self) -> bool:
-        return self._running
+        return self._ended is not None and not self._ended.is_set()
 
     async def start(self, run: Run) -> None:
         await self._group.__aenter__()
-        started = anyio.Event()
+        started, ended = anyio.Event(), anyio.Event()
+        self._ended = ended
 
         async def main() -> None:
-            self._running = True
             try:
-                await run(started.set)
+                with self._scope:
+                    await run(started.set)
             finally:
-                self._running = False
+                ended.set()
                 started.set()
 
         self._group.start_soon(main)
         await started.wait()
 
     async def stop(self) -> None:
-        # The block's own scope is the shield: another one could not be left in the right order.
-        self._group.cancel_scope.shield = True
-        self._group.cancel_scope.cancel()
-        await self._group.__aexit__(None, None, None)
+        self._scope.cancel()
+        if self._ended is not None:
+            with anyio.CancelScope(shield=True):
+                await self._ended.wait()
+
+    async def leave_block(self) -> None:
+        if self._ended is not None:
+            await self._group.__aexit__(None, None, None)
 
     def abandon(self) -> None:
         pass  # the block ends the task, whatever becomes of the consumer

@@ -37,6 +37,8 @@ class TopicWatch:
         self._pattern: re.Pattern[str] | None = None
         self._unknown: dict[str, int] = {}
         self._reported: set[str] = set()
+        self.assigned_all = False
+        """Without a group: all partitions were assigned, as far as there are any."""
 
     def wake(self) -> None:
         """The subscription or the metadata changed."""
@@ -89,7 +91,8 @@ class TopicWatch:
             self._pattern = None
             # The leader assigns, and so watches, the topics of all members.
             of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
-            engine.cluster.want_topics(subscription.topics() | of_group)
+            owned = {tp.topic for tp in subscription.assigned()}
+            engine.cluster.want_topics(subscription.topics() | of_group | owned)
         if not engine.subscribed:
             return
         topics = subscription.topics()
@@ -125,6 +128,9 @@ class TopicWatch:
         if wanted != self._engine.subscription.assigned():
             self._engine.subscription.assign_from_group(wanted)
             self._engine.subscription_changed()
+        if wanted or self._engine.subscription.mode is SubscriptionMode.PATTERN:
+            self.assigned_all = True
+            self._engine.mailbox.notify()
 
     def _on_metadata(self) -> None:
         engine = self._engine

@@ -199,7 +199,7 @@ def test_a_commit_is_bounded(
 def test_offsets_of_a_partition_that_came_back_are_not_set_back(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
-    """Revoked at 4, moved on by others to 9, given back and revoked again within one poll()."""
+    """Revoked at 4, moved on by others to 10, given back and revoked again within one poll()."""
     consumer = make(tp.topic, group_id=group, auto_commit_interval_ms=10, max_poll_records=4)
     read(consumer, 4)
     consumer.pause(tp, TopicPartition(tp.topic, 1))
@@ -211,15 +211,15 @@ def test_offsets_of_a_partition_that_came_back_are_not_set_back(
         def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
             self.times += 1
             if self.times == 1:
-                consumer.commit({tp: 9})
+                consumer.commit({tp: 10})
                 rejoin(consumer)
 
     listener = MoveOn()
     consumer.subscribe([tp.topic], listener=listener)
     rejoin(consumer)
     poll_until(consumer, lambda: listener.times == 2)
-    assert committed(cluster, group, tp) == 9
-    assert consumer.position(tp) == 9
+    assert committed(cluster, group, tp) == 10
+    assert consumer.position(tp) == 10
 
 
 def rejoin(consumer: KafkaConsumer) -> None:

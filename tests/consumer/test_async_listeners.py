@@ -1,0 +1,260 @@
+"""The listener's contract on AsyncKafkaConsumer, with plain methods and with coroutines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from kohort.errors import ConsumerClosedError, RebalanceListenerError, ReentrantCallError
+from kohort.testing import Cluster
+from tests.consumer.kit import PATIENCE, Partitions, Recorder, apoll_until, aread, evict, values
+
+pytestmark = pytest.mark.anyio
+
+
+class AsyncRecorder(ConsumerRebalanceListener):
+    """Remembers its calls and their tasks; ``hooks`` are awaited by the names of the callbacks."""
+
+    def __init__(self, **hooks: Callable[[Partitions], Awaitable[object]]) -> None:
+        self.calls: list[tuple[str, Partitions]] = []
+        self.tasks: set[int] = set()
+        self.hooks = hooks
+
+    async def _called(self, name: str, partitions: Partitions) -> None:
+        self.calls.append((name, partitions))
+        self.tasks.add(anyio.get_current_task().id)
+        await anyio.lowlevel.checkpoint()
+        if name in self.hooks:
+            await self.hooks[name](partitions)
+
+    async def on_partitions_revoked(self, revoked: Partitions) -> None:
+        await self._called("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Partitions) -> None:
+        await self._called("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Partitions) -> None:
+        await self._called("lost", lost)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+@pytest.fixture
+def both(topic: str) -> Partitions:
+    return frozenset({TopicPartition(topic, 0), TopicPartition(topic, 1)})
+
+
+def member(
+    topic: str, group: str, listener: ConsumerRebalanceListener, options: dict[str, Any]
+) -> AsyncKafkaConsumer:
+    consumer = AsyncKafkaConsumer(group_id=group, **options)
+    consumer.subscribe([topic], listener=listener)
+    return consumer
+
+
+@pytest.mark.parametrize("make", [Recorder, AsyncRecorder])
+async def test_callbacks_from_start_to_stop(
+    topic: str, group: str, options: dict[str, Any], both: Partitions, make: Any
+) -> None:
+    """aiokafka 0.14 never calls "revoked" when it stops."""
+    listener = make()
+    async with member(topic, group, listener, options) as consumer:
+        assert listener.calls == [("assigned", both)]
+        await consumer.getmany()
+    assert listener.calls == [("assigned", both), ("revoked", both)]
+    if isinstance(listener, AsyncRecorder):
+        assert listener.tasks == {anyio.get_current_task().id}
+
+
+async def test_a_rebalance_of_two_members(
+    topic: str, group: str, options: dict[str, Any], both: Partitions
+) -> None:
+    one, two = AsyncRecorder(), Recorder()
+    async with (
+        member(topic, group, one, options) as first,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def run_second() -> None:
+            async with member(topic, group, two, options) as second:
+                await apoll_until(second, lambda: len(first.assignment()) == 1)
+
+        tasks.start_soon(run_second)
+        await apoll_until(first, lambda: one.names.count("assigned") == 2)
+    assert one.calls[:2] == [("assigned", both), ("revoked", both)]
+    ((_, kept), (_, given)) = one.calls[2], two.calls[0]
+    assert kept | given == both
+    assert len(kept) == len(given) == 1
+
+
+async def test_commit_position_and_seek_work_in_callbacks(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+) -> None:
+    cluster.produce(topic, [b"0", b"1", b"2"], partition=0)
+    tp = TopicPartition(topic, 0)
+    seen: list[Any] = []
+
+    async def assigned(partitions: Partitions) -> None:
+        seen.append(await consumer.position(tp))
+        consumer.seek(tp, 1)
+
+    async def revoked(partitions: Partitions) -> None:
+        seen.append((consumer.assignment(), await consumer.position(tp)))
+        await consumer.commit()
+        seen.append(await consumer.committed(tp))
+
+    options["enable_auto_commit"] = False
+    listener = AsyncRecorder(assigned=assigned, revoked=revoked)
+    consumer = member(topic, group, listener, options)
+    async with consumer:
+        assert values(await aread(consumer, 2)) == [b"1", b"2"]
+    assert seen == [0, (both, 3), 3]
+
+
+@pytest.mark.parametrize("make", [Recorder, AsyncRecorder])
+async def test_lost_when_thrown_out(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions, make: Any
+) -> None:
+    listener = make()
+    async with member(topic, group, listener, options) as consumer:
+        evict(cluster, group)
+        await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
+        assert listener.calls == [("assigned", both), ("lost", both), ("assigned", both)]
+        evict(cluster, group)
+        await cluster.wait_until_async(lambda: consumer.group_metadata().generation_id < 0)
+    assert listener.calls[3:] == [("lost", both)]
+
+
+async def test_heartbeats_go_on_while_a_listener_waits(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any]
+) -> None:
+    def beats() -> int:
+        return sum(request.api == "Heartbeat" for request in cluster.requests)
+
+    async def assigned(partitions: Partitions) -> None:
+        before = beats()
+        await cluster.wait_until_async(lambda: beats() > before + 14)
+
+    options["session_timeout_ms"] = 500
+    listener = AsyncRecorder(assigned=assigned)
+    async with member(topic, group, listener, options) as consumer:
+        await consumer.getmany()
+        assert cluster.group(group).generation == 1
+    assert listener.names == ["assigned", "revoked"]
+
+
+async def test_an_exception_comes_out_of_getmany_once(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+) -> None:
+    """aiokafka 0.14 swallows it."""
+    cluster.produce(topic, [b"a"], partition=0)
+    problem = ZeroDivisionError("in the listener")
+
+    async def fail(partitions: Partitions) -> None:
+        raise problem
+
+    listener = AsyncRecorder(assigned=fail)
+    consumer = member(topic, group, listener, options)
+    async with consumer:
+        with pytest.raises(RebalanceListenerError) as raised:
+            await consumer.getone()
+        assert raised.value.callback == "on_partitions_assigned"
+        assert raised.value.partitions == both
+        assert raised.value.__cause__ is problem
+        assert (await consumer.getone()).value == b"a"
+        listener.hooks = {"revoked": fail}
+        with pytest.raises(RebalanceListenerError, match="on_partitions_revoked"):
+            await consumer.stop()
+    assert not cluster.group(group).members
+
+
+async def test_callbacks_may_not_poll(topic: str, group: str, options: dict[str, Any]) -> None:
+    refused: list[str] = []
+
+    async def poll(partitions: Partitions) -> None:
+        for call in (consumer.getmany, consumer.getone, consumer.__anext__):
+            with pytest.raises(ReentrantCallError) as raised:
+                await call()
+            refused.append(str(raised.value).split()[0])
+        with pytest.raises(ReentrantCallError):
+            consumer.unsubscribe()
+
+    consumer = member(topic, group, AsyncRecorder(assigned=poll), options)
+    async with consumer:
+        await consumer.getmany()
+    assert refused == ["getmany()", "getone()", "getone()"]
+
+
+@pytest.mark.parametrize("call", ["getmany", "getone", "__anext__", "stop"])
+async def test_stop_in_a_listener_is_done_when_it_has_returned(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], call: str
+) -> None:
+    async def stop(partitions: Partitions) -> None:
+        await consumer.stop()
+        assert await consumer.committed(TopicPartition(topic, 0)) is None  # it still works
+
+    listener = AsyncRecorder(revoked=stop, lost=stop)
+    consumer = member(topic, group, listener, options)
+    async with consumer:
+        evict(cluster, group)
+        await cluster.wait_until_async(lambda: consumer.group_metadata().generation_id < 0)
+        with anyio.fail_after(PATIENCE):
+            while not consumer._closed:
+                try:
+                    assert not await getattr(consumer, call)()
+                except (ConsumerClosedError, StopAsyncIteration):
+                    break
+        assert consumer._closed
+    assert listener.names == ["assigned", "lost"]
+
+
+async def test_stop_in_the_first_callback_of_all(
+    topic: str, group: str, options: dict[str, Any]
+) -> None:
+    async def stop(partitions: Partitions) -> None:
+        await consumer.stop()
+
+    listener = AsyncRecorder(assigned=stop)
+    consumer = member(topic, group, listener, options)
+    async with consumer:
+        with pytest.raises(ConsumerClosedError):
+            await consumer.getmany()
+    assert listener.names == ["assigned", "revoked"]
+
+
+async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+) -> None:
+    listener = AsyncRecorder()
+    async with member(topic, group, listener, options) as consumer:
+        evict(cluster, group)
+        await cluster.wait_until_async(lambda: consumer._engine.mailbox.work)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await consumer.getmany(timeout_ms=10_000)
+        assert listener.names == ["assigned"]
+        await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
+        assert listener.names == ["assigned", "lost", "assigned"]
+
+
+async def test_a_callback_that_is_cancelled_has_had_its_turn(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+) -> None:
+    async def wait_for_ever(partitions: Partitions) -> None:
+        scope.cancel()
+        await anyio.sleep_forever()
+
+    listener = AsyncRecorder(lost=wait_for_ever)
+    async with member(topic, group, listener, options) as consumer:
+        evict(cluster, group)
+        with anyio.CancelScope() as scope:
+            await consumer.getmany(timeout_ms=PATIENCE * 1000)
+        assert scope.cancelled_caught
+        await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
+        assert listener.names == ["assigned", "lost", "assigned"]
