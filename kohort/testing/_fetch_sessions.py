@@ -34,6 +34,7 @@ class Wanted:
     offset: int
     max_bytes: int
     leader_epoch: int
+    last_fetched_epoch: int = -1
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -42,6 +43,7 @@ class Wanted:
         changed = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
+            or data.diverging_epoch.epoch >= 0
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
         )
@@ -85,7 +87,7 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = _merge({}, request)
-            if request.session_epoch == FINAL_EPOCH or not partitions:
+            if request.session_epoch == FINAL_EPOCH:
                 return FetchPlan(list(partitions.values()))
             session = self._open(by_id)
             session.partitions = partitions
@@ -137,7 +139,7 @@ class FetchSessions:
         for wanted, data in results:
             if wanted.changed(data) or not plan.incremental:
                 told.append((wanted, data))
-            if data.records and wanted.key in partitions:
+            if plan.incremental and data.records and wanted.key in partitions:
                 partitions[wanted.key] = partitions.pop(wanted.key)
         return told
 
@@ -155,4 +157,5 @@ def _merge(partitions: dict[FetchKey, Wanted], request: FetchRequest) -> dict[Fe
             known.offset = asked.fetch_offset
             known.max_bytes = asked.partition_max_bytes
             known.leader_epoch = asked.current_leader_epoch
+            known.last_fetched_epoch = asked.last_fetched_epoch
     return partitions

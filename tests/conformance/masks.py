@@ -23,6 +23,7 @@ _UNORDERED = {
     ("ConsumerGroupDescribeResponse", "groups"),
     ("DeleteGroupsResponse", "results"),
     ("ListGroupsResponse", "groups"),
+    ("ListOffsetsResponse", "topics"),
     ("OffsetFetchResponse", "topics"),
     ("OffsetFetchResponse", "groups"),
     ("OffsetFetchResponseTopic", "partitions"),

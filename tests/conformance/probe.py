@@ -34,7 +34,7 @@ class Probe:
                 assert label not in seen, f"{self.name} sees two things as {label!r}"
                 seen[label] = session.plain(value)
         except ConnectionClosed:
-            seen["closed"] = "the broker closed the connection"
+            seen["the connection"] = "closed"
         except Exception:
             seen["failed"] = traceback.format_exc(limit=-4)
         finally:

@@ -119,7 +119,7 @@ def test_other_brokers_do_not_coordinate_the_group() -> None:
         with Raw(cluster, other) as raw:
             assert raw.ask(join_request(), 9).error_code == 16
             assert raw.ask(HeartbeatRequest(group_id="g"), 4).error_code == 16
-            assert raw.ask(SyncGroupRequest(group_id="g"), 5).error_code == 16
+            assert raw.ask(SyncGroupRequest(group_id="g"), 4).error_code == 16
             assert raw.ask(LeaveGroupRequest(group_id="g"), 4).error_code == 16
             described = raw.ask(DescribeGroupsRequest(groups=["g"]), 5).groups[0]
             assert described.error_code == 16
@@ -155,7 +155,9 @@ def test_requests_that_no_group_takes(raw: Raw, version: int) -> None:
 def test_requests_for_a_group_that_is_not_there(raw: Raw) -> None:
     find_coordinator(raw)
     assert raw.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == 25
-    assert raw.ask(SyncGroupRequest(group_id="g", member_id="m"), 5).error_code == 25
+    assert raw.ask(SyncGroupRequest(group_id="g", member_id="m"), 4).error_code == 25
+    unnamed = SyncGroupRequest(group_id="g", member_id="m")
+    assert raw.ask(unnamed, 5).error_code == 23, "version 5 names the protocol"
     one = LeaveGroupRequest.MemberIdentity(member_id="m")
     left = raw.ask(LeaveGroupRequest(group_id="g", members=[one]), 3)
     assert (left.error_code, [m.error_code for m in left.members]) == (0, [25])

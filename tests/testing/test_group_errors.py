@@ -54,7 +54,8 @@ def test_metadata_of_a_commit_is_limited() -> None:
     machine = Machine()
     assert machine.commit("", generation=-1, metadata="x" * 4096) == 0
     assert machine.commit("", generation=-1, metadata="x" * 4097) == 12
-    assert machine.commit("", generation=-1, metadata="é" * 2049) == 12, "bytes count"
+    assert machine.commit("", generation=-1, metadata="é" * 4096) == 0, "characters count"
+    assert machine.commit("", generation=-1, metadata="\U0001f600" * 2049) == 12, "as Java's"
 
 
 def test_sync_group() -> None:

@@ -40,18 +40,21 @@ def test_batches_get_their_offsets_and_the_leaders_epoch() -> None:
         one.check_crc()
 
 
-def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset() -> None:
+def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
     log = filled(3, 3, 3)
     assert offsets(log.read(4, 1 << 20, at_least_one=True)) == [3, 4, 5, 6, 7, 8]
     assert len(log.read(9, 1 << 20, at_least_one=True)) == 0
 
 
-def test_a_read_keeps_to_the_limit_but_for_a_first_batch_if_asked() -> None:
+def test_a_read_is_cut_at_the_limit_but_never_in_its_first_batch() -> None:
     log = filled(1, 1, 1)
     size = len(log.read(0, 1 << 20, at_least_one=False)) // 3
     assert offsets(log.read(0, 2 * size, at_least_one=False)) == [0, 1]
     assert offsets(log.read(0, 2 * size - 1, at_least_one=False)) == [0]
+    assert len(log.read(0, 2 * size - 1, at_least_one=False)) == 2 * size - 1
     assert offsets(log.read(0, 1, at_least_one=False)) == []
+    assert len(log.read(0, 0, at_least_one=False)) == 0
+    assert len(log.read(0, 1, at_least_one=True)) == size
     assert offsets(log.read(0, 1, at_least_one=True)) == [0]
 
 
@@ -194,14 +197,14 @@ def test_sequences_go_round() -> None:
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next_one() -> None:
     epochs = EpochCache()
-    assert epochs.end_offset(0, 10) == (-1, -1)
+    assert epochs.end_offset(0, 0, 10) == (-1, -1)
     for epoch, start in ((0, 0), (2, 5), (3, 8), (4, 8)):
         epochs.assign(epoch, start)
-    assert epochs.end_offset(0, 10) == (0, 5)
-    assert epochs.end_offset(1, 10) == (0, 5), "the largest that is not over it"
-    assert epochs.end_offset(2, 10) == (2, 8)
-    assert epochs.end_offset(3, 10) == (3, 8), "nothing was written in it"
-    assert epochs.end_offset(4, 10) == (4, 10)
-    assert epochs.end_offset(5, 10) == (-1, -1)
-    assert epochs.end_offset(-1, 10) == (-1, -1)
+    assert epochs.end_offset(0, 0, 10) == (0, 5)
+    assert epochs.end_offset(1, 0, 10) == (0, 5), "the largest that is not over it"
+    assert epochs.end_offset(2, 0, 10) == (2, 8)
+    assert epochs.end_offset(3, 0, 10) == (3, 8), "nothing was written in it"
+    assert epochs.end_offset(4, 0, 10) == (4, 10)
+    assert epochs.end_offset(5, 0, 10) == (-1, -1)
+    assert epochs.end_offset(-1, 0, 10) == (-1, -1)
     assert [epochs.epoch_of(offset) for offset in (0, 4, 5, 8)] == [0, 0, 2, 4]

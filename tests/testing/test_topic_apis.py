@@ -44,6 +44,8 @@ def test_metadata_in_every_version(raw: Raw, version: int) -> None:
 def test_topics_are_made_on_first_use_unless_told_not_to(cluster: Cluster, raw: Raw) -> None:
     refused = MetadataRequest(topics=asked("new"), allow_auto_topic_creation=False)
     assert raw.ask(refused, 12).topics[0].error_code == 3
+    first = raw.ask(MetadataRequest(topics=asked("new")), 12).topics[0]
+    assert first.error_code == 3, "it is only being made"
     made = raw.ask(MetadataRequest(topics=asked("new")), 12).topics[0]
     assert (made.error_code, len(made.partitions)) == (0, 1)
     assert cluster.topics == {"t": 2, "new": 1}

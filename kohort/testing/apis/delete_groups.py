@@ -13,6 +13,6 @@ async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGro
             DeleteGroupsResponse.DeletableGroupResult(
                 group_id=group_id, error_code=ctx.broker.coordinator.delete_group(group_id)
             )
-            for group_id in request.groups_names
+            for group_id in dict.fromkeys(request.groups_names)
         ]
     )

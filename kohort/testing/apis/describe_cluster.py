@@ -11,7 +11,7 @@ from kohort.protocol.messages import DescribeClusterRequest, DescribeClusterResp
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
 
-_BROKERS = 1
+_BROKERS, _CONTROLLERS = 1, 2
 
 
 @serves(DescribeClusterRequest, (0, 2))
@@ -19,9 +19,14 @@ async def describe_cluster(
     ctx: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
+        asked_controllers = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of the wrong type.",
+            error_code=(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                if asked_controllers
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            ),
+            error_message=f"This is a broker, not an endpoint of type {request.endpoint_type}.",
             endpoint_type=_BROKERS,
         )
     cluster = ctx.broker.cluster

@@ -25,6 +25,11 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 async def describe_topic_partitions(
     ctx: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
+    error = _check(request)
+    if error is not ErrorCode.NONE:
+        return DescribeTopicPartitionsResponse(
+            topics=[_Topic(error_code=error, name=topic.name) for topic in request.topics]
+        )
     topics = ctx.broker.cluster.topics
     names = {topic.name for topic in request.topics} or {topic.name for topic in topics}
     cursor = request.cursor
@@ -38,10 +43,12 @@ async def describe_topic_partitions(
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if not is_legal_name(name):
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
-            response.topics.append(_Topic(error_code=error, name=name))
+            response.topics.append(
+                _Topic(error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+            )
             continue
         resumed = cursor is not None and name == cursor.topic_name
-        first = max(cursor.partition_index, 0) if resumed and cursor is not None else 0
+        first = cursor.partition_index if resumed and cursor is not None else 0
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name)
             break
@@ -62,6 +69,19 @@ async def describe_topic_partitions(
             )
             break
     return response
+
+
+def _check(request: DescribeTopicPartitionsRequest) -> ErrorCode:
+    """A request that cannot be meant is refused for all its topics."""
+    names = {topic.name for topic in request.topics}
+    if "" in names:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    cursor = request.cursor
+    if cursor is not None and (
+        cursor.partition_index < 0 or (names and cursor.topic_name not in names)
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _describe(partition: Partition) -> _Partition:

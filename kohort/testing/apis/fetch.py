@@ -2,8 +2,8 @@
 
 Version 5 adds the log's start, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks,
 12 is flexible, 13 names topics by id, 16 tells the new leader beside NOT_LEADER_OR_FOLLOWER.
-Answers hold whole batches; the first one may be larger than every limit and may start below the
-offset asked for.
+Answers begin with a whole batch, which may be larger than every limit and may start below the
+offset asked for; the last one may be cut off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
-    if request.max_wait_ms > 0 and plan.partitions:
+    if request.max_wait_ms > 0 and any(_is_there(ctx, wanted) for wanted in plan.partitions):
         await _wait_for_data(ctx, request, plan)
     results = sessions.answered(plan, _read(ctx, request, plan))
     response = FetchResponse(session_id=plan.session.id if plan.session else 0)
@@ -59,12 +59,22 @@ def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
     total = 0
     for wanted in plan.partitions:
         partition = _locate(ctx, wanted)
-        if isinstance(partition, ErrorCode) or _check(partition, wanted) is not ErrorCode.NONE:
+        if isinstance(partition, ErrorCode):
+            if partition is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return True
+            continue  # Kafka does not hurry for a partition that is not there
+        if _check(partition, wanted) is not ErrorCode.NONE or _diverged(partition, wanted):
             return True
         total += partition.log.available(wanted.offset, max(wanted.max_bytes, 1))
         if total and total >= request.min_bytes:
             return True
     return request.min_bytes <= 0
+
+
+def _is_there(ctx: Context, wanted: Wanted) -> bool:
+    """Whether there is such a partition, here or on another broker."""
+    topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
+    return topic is not None and 0 <= wanted.key.partition < len(topic.partitions)
 
 
 def _locate(ctx: Context, wanted: Wanted) -> Partition | ErrorCode:
@@ -79,40 +89,62 @@ def _check(partition: Partition, wanted: Wanted) -> ErrorCode:
     error = partition.check_epoch(wanted.leader_epoch)
     if error is not ErrorCode.NONE:
         return error
+    if wanted.max_bytes < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     log = partition.log
+    if wanted.last_fetched_epoch >= 0:
+        epoch, _ = log.end_of_epoch(wanted.last_fetched_epoch)
+        return ErrorCode.OFFSET_OUT_OF_RANGE if epoch < 0 else ErrorCode.NONE
     if not log.start_offset <= wanted.offset <= log.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
 
 
+def _diverged(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
+    """Where the client's log and this one part, if they do (KIP-595)."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end = partition.log.end_of_epoch(wanted.last_fetched_epoch)
+    if epoch >= wanted.last_fetched_epoch and end >= wanted.offset:
+        return None
+    return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+
+
 def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
+    """What there is of each partition; those that are not there come last."""
     left = request.max_bytes
     nothing_yet = True
     results: _Results = []
+    missing: _Results = []
     for wanted in plan.partitions:
         partition = _locate(ctx, wanted)
         if isinstance(partition, ErrorCode):
-            results.append((wanted, _failed(ctx, wanted, partition)))
+            there = partition is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            (results if there else missing).append((wanted, _failed(ctx, wanted, partition)))
             continue
         error = _check(partition, wanted)
         if error is not ErrorCode.NONE:
-            data = _failed(ctx, wanted, error, partition)
+            results.append((wanted, _failed(ctx, wanted, error, partition)))
+            continue
+        log = partition.log
+        data = _Data(
+            partition_index=partition.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if request.isolation_level == 1 else None,
+            records=_NO_RECORDS,
+        )
+        if (diverged := _diverged(partition, wanted)) is not None:
+            data.diverging_epoch = diverged
         else:
             limit = min(wanted.max_bytes, left)
-            log = partition.log
             records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
             nothing_yet = nothing_yet and not records
             left = max(0, left - len(records))
-            data = _Data(
-                partition_index=partition.index,
-                high_watermark=log.high_watermark,
-                last_stable_offset=log.last_stable_offset,
-                log_start_offset=log.start_offset,
-                aborted_transactions=[] if request.isolation_level == 1 else None,
-                records=records,
-            )
+            data.records = records
         results.append((wanted, data))
-    return results
+    return results + missing
 
 
 def _failed(
@@ -136,18 +168,22 @@ def _failed(
 
 
 def _fill(ctx: Context, response: FetchResponse, results: _Results) -> None:
-    """Put the partitions under their topics, and the leaders to go to beside them."""
-    topics: dict[tuple[str, bytes], FetchResponse.FetchableTopicResponse] = {}
+    """Put the partitions under their topics, and the leaders to go to beside them.
+
+    As in Kafka a topic comes twice if another one is between its partitions.
+    """
     leaders: set[int] = set()
+    before: tuple[str, bytes] | None = None
     for wanted, data in results:
         key = wanted.key.topic, wanted.key.topic_id
-        topic = topics.get(key)
-        if topic is None:
-            topic = topics[key] = FetchResponse.FetchableTopicResponse(
-                topic=wanted.key.topic, topic_id=wanted.key.topic_id or ZERO_UUID
+        if key != before:
+            before = key
+            response.responses.append(
+                FetchResponse.FetchableTopicResponse(
+                    topic=wanted.key.topic, topic_id=wanted.key.topic_id or ZERO_UUID
+                )
             )
-            response.responses.append(topic)
-        topic.partitions.append(data)
+        response.responses[-1].partitions.append(data)
         leaders.add(data.current_leader.leader_id)
     if ctx.version >= 16:
         response.node_endpoints = [

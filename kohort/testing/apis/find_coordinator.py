@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kohort.testing.apis._registry import Context, serves
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
 @serves(FindCoordinatorRequest, (0, 6))
@@ -38,7 +38,9 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
             node_id=-1,
             port=-1,
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"Unknown coordinator type {key_type}.",
+            error_message=(
+                "" if key_type == _SHARE and ctx.version >= 4 else f"Unknown type {key_type}."
+            ),
         )
     cluster = ctx.broker.cluster
     if key_type == _GROUP:

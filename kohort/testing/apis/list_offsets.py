@@ -8,6 +8,8 @@ here. A timestamp beyond all records is offset -1, no error.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from kohort.testing._topics import Partition
@@ -27,13 +29,25 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _partition(ctx, topic.name, asked, committed) for asked in topic.partitions
-                ],
+                partitions=_topic(ctx, topic, committed),
             )
             for topic in request.topics
         ]
     )
+
+
+def _topic(
+    ctx: Context, topic: ListOffsetsRequest.ListOffsetsTopic, committed: bool
+) -> list[_Answer]:
+    """One answer for each partition; one that is asked for twice is refused."""
+    times = Counter(asked.partition_index for asked in topic.partitions)
+    once = {asked.partition_index: asked for asked in topic.partitions}
+    return [
+        _partition(ctx, topic.name, asked, committed)
+        if times[index] == 1
+        else _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+        for index, asked in once.items()
+    ]
 
 
 def _partition(

@@ -7,6 +7,8 @@ takes them. Operations of the cluster are told in versions 8-10 only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import MetadataRequest, MetadataResponse
@@ -24,11 +26,18 @@ GROUP_OPERATIONS = 3400
 async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     cluster = ctx.broker.cluster
     wanted = request.topics
+    if ctx.version < 12 and any(
+        asked.name is None or asked.topic_id != ZERO_UUID for asked in wanted or ()
+    ):
+        return _refused(wanted or (), ErrorCode.INVALID_REQUEST)
+    if any(asked.name is None and asked.topic_id == ZERO_UUID for asked in wanted or ()):
+        return _refused(wanted or (), ErrorCode.UNKNOWN_SERVER_ERROR)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if wanted is None or (ctx.version == 0 and not wanted):
         topics = [_topic(topic, operations) for topic in cluster.topics]
     else:
-        topics = [_find(ctx, request, asked, operations) for asked in wanted]
+        once = {(asked.name, bytes(asked.topic_id)): asked for asked in wanted}
+        topics = [_find(ctx, request, asked, operations) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -69,8 +78,30 @@ def _find(
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not (cluster.config.auto_create_topics and request.allow_auto_topic_creation):
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        found = cluster.create_topic(name)
+        # The controller makes it meanwhile; the client has to ask again, as in Kafka.
+        cluster.create_topic(name)
+        return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(found, operations)
+
+
+def _refused(
+    wanted: Iterable[MetadataRequest.MetadataRequestTopic], error: ErrorCode
+) -> MetadataResponse:
+    """The answer to a request that Kafka does not take at all.
+
+    Versions 10 and 11 have topic ids in their requests, but only names are taken.
+    """
+    return MetadataResponse(
+        error_code=error,
+        topics=[
+            MetadataResponse.MetadataResponseTopic(
+                error_code=error,
+                name=asked.name or "",
+                topic_id=asked.topic_id,
+            )
+            for asked in wanted
+        ],
+    )
 
 
 def _unknown(name: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTopic:

@@ -12,26 +12,34 @@ from kohort.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.groups import OffsetToCommit
 
+_Topic = OffsetCommitResponse.OffsetCommitResponseTopic
+_Answer = OffsetCommitResponse.OffsetCommitResponsePartition
+
 
 @serves(OffsetCommitRequest, (2, 10))
 async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = ctx.broker.cluster.topics
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if ctx.version >= 10 else None
     commits: list[OffsetToCommit] = []
-    answers: list[OffsetCommitResponse.OffsetCommitResponsePartition] = []
-    response = OffsetCommitResponse()
+    answers: list[_Answer] = []
+    # What is not there comes first in the answer: topics, and partitions of a topic.
+    unknown: list[_Topic] = []
+    known: list[_Topic] = []
     for asked in request.topics:
         topic = topics.find(asked.name, bytes(asked.topic_id))
-        partitions = []
+        result = _Topic(name=asked.name, topic_id=asked.topic_id)
+        if topic is None:
+            by_id = ctx.version >= 10
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result.partitions = [_answer(entry, error) for entry in asked.partitions]
+            unknown.append(result)
+            continue
+        missing = []
         for entry in asked.partitions:
-            answer = OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=entry.partition_index
-            )
-            partitions.append(answer)
-            if topic is None or not 0 <= entry.partition_index < len(topic.partitions):
-                missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answer.error_code = unknown if unknown and topic is None else missing
+            if not 0 <= entry.partition_index < len(topic.partitions):
+                missing.append(_answer(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
+            answer = _answer(entry, ErrorCode.NONE)
+            result.partitions.append(answer)
             answers.append(answer)
             commits.append(
                 OffsetToCommit(
@@ -43,13 +51,14 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
                     metadata=entry.committed_metadata or "",
                 )
             )
-        response.topics.append(
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=asked.name, topic_id=asked.topic_id, partitions=partitions
-            )
-        )
+        result.partitions = missing + result.partitions
+        known.append(result)
     if commits:
         errors = ctx.broker.coordinator.commit(request, commits, ctx.version)
         for answer, error in zip(answers, errors, strict=True):
             answer.error_code = error
-    return response
+    return OffsetCommitResponse(topics=unknown + known)
+
+
+def _answer(entry: OffsetCommitRequest.OffsetCommitRequestPartition, error: ErrorCode) -> _Answer:
+    return _Answer(partition_index=entry.partition_index, error_code=error)

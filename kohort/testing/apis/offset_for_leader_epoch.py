@@ -33,5 +33,5 @@ def _partition(ctx: Context, name: str, asked: _Asked) -> _Answer:
     error = found.check_epoch(asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return _Answer(partition=asked.partition, error_code=error)
-    epoch, end = found.log.epochs.end_offset(asked.leader_epoch, found.log.end_offset)
+    epoch, end = found.log.end_of_epoch(asked.leader_epoch)
     return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end)

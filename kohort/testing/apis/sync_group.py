@@ -1,14 +1,18 @@
 """SyncGroup (14), versions 0-5.
 
-Version 3 adds static members (KIP-345), 5 the protocol, which is checked (KIP-559).
+Version 3 adds static members (KIP-345), 5 the protocol, which must be there and is checked
+(KIP-559).
 """
 
 from __future__ import annotations
 
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import SyncGroupRequest, SyncGroupResponse
 from kohort.testing.apis._registry import Context, serves
 
 
 @serves(SyncGroupRequest, (0, 5))
 async def sync_group(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+    if ctx.version >= 5 and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return await ctx.broker.coordinator.sync(request)

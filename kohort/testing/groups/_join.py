@@ -71,7 +71,7 @@ def _join(group: ClassicGroup, this: _Join) -> JoinGroupResponse | None:
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
             # Static members never wait under an id of the coordinator's; Kafka fails on this, too.
-            return join_error(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+            return join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         _add(group, this, member_id)
         return None
     error = group.validate_member(member_id, request.group_instance_id)

@@ -63,7 +63,8 @@ def commit(
 
 
 def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
-    if len(new.metadata.encode()) > group.env.config.offset_metadata_max_bytes:
+    # Kafka counts what Java does: UTF-16 units, and not bytes.
+    if len(new.metadata.encode("utf-16-le")) // 2 > group.env.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     committed = CommittedOffset(
         offset=new.offset,

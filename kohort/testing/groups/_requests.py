@@ -29,7 +29,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: object, now: flo
     if not group.pending_syncs:
         group.cancel("sync")
     if group.state is GroupState.STABLE:
-        group.expect_heartbeat(member, now)
+        # No sign of life to Kafka: only a heartbeat, a join or a commit is.
         group.env.answer(reply, group.sync_response(member))
         return
     group.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)

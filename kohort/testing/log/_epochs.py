@@ -27,15 +27,18 @@ class EpochCache:
         """The epoch that an offset belongs to, -1 if none."""
         return next((epoch for epoch, start in reversed(self._starts) if start <= offset), -1)
 
-    def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """(largest epoch not over ``epoch``, offset behind its last record); -1, -1 if unknown."""
-        if epoch < 0 or epoch > self.latest:
+    def end_offset(self, epoch: int, log_start: int, log_end: int) -> tuple[int, int]:
+        """(largest epoch not over ``epoch``, offset behind its last record); -1, -1 if unknown.
+
+        Of an epoch before all that are known it is that epoch itself, and where the log begins.
+        """
+        if epoch == UNDEFINED[0] or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
             return epoch, log_end
         found = epoch
         for known, start in self._starts:
             if known > epoch:
-                return found, start
+                return found, max(start, log_start)
             found = known
         return UNDEFINED

@@ -129,16 +129,27 @@ class PartitionLog:
             return None
         return number, segments[number].index_of(offset)
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> memoryview:
-        """Whole batches from that of the offset on, of one segment, at most ``max_bytes``.
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Buffer:
+        """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.
 
-        ``at_least_one``: a first batch that is larger is returned all the same.
+        The first batch is never cut: if it is larger it is returned all the same when
+        ``at_least_one``, else there is nothing.
         """
         place = self._locate(offset)
         if place is None:
             return EMPTY
         number, index = place
-        return self._segments[number].read(index, max_bytes, at_least_one=at_least_one)
+        first = self._segments[number].size_of(index)
+        if first > max_bytes:
+            return self._segments[number].read(index, first) if at_least_one else EMPTY
+        pieces = []
+        for segment in self._segments[number:]:
+            if max_bytes <= 0:
+                break
+            pieces.append(segment.read(index, max_bytes))
+            max_bytes -= len(pieces[-1])
+            index = 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def available(self, offset: int, limit: int) -> int:
         """Bytes from the batch of the offset to the end of the log, counted up to ``limit``."""
@@ -167,6 +178,10 @@ class PartitionLog:
             for position in range(index, len(segment.ends)):
                 yield RecordBatch.of(segment.batch(position))
             index = 0
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch not over ``epoch``, offset behind its last record); -1, -1 if unknown."""
+        return self.epochs.end_offset(epoch, self.start_offset, self.end_offset)
 
     # Looking up by time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 
 from kohort.records import BatchHeader
 
@@ -58,13 +58,14 @@ class Segment:
         """The first batch that ends at or behind the offset; may be one too many."""
         return bisect_left(self.last_offsets, offset)
 
-    def read(self, index: int, max_bytes: int, *, at_least_one: bool) -> memoryview:
-        """Whole batches from ``index`` on, of at most ``max_bytes``; the first one if asked."""
+    def read(self, index: int, max_bytes: int) -> memoryview:
+        """The bytes from a batch on, at most so many."""
         start = self.start_of(index)
-        stop = bisect_right(self.ends, start + max_bytes, lo=index)
-        if stop == index and at_least_one:
-            stop += 1
-        return self._view[start : self.start_of(stop)]
+        return self._view[start : min(start + max_bytes, self.size)]
+
+    def size_of(self, index: int) -> int:
+        """Bytes of one batch."""
+        return self.ends[index] - self.start_of(index)
 
     def batch(self, index: int) -> memoryview:
         return self._view[self.start_of(index) : self.ends[index]]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from kohort.protocol.messages import DeleteGroupsRequest, HeartbeatRequest, JoinGroupRequest
+from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest
 from tests.conformance.members import (
     REBALANCE_MS,
     SESSION_MS,
     Member,
-    commit_request,
     complete,
     describe,
     pair,
@@ -110,14 +109,13 @@ def session_timeouts_at_their_bounds(session: Session) -> Observations:
 def requests_with_an_empty_group_id(session: Session) -> Observations:
     """What each API of a member says to an empty group id."""
     topic = session.topic()
-    session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
     yield "heartbeat", session.ask(HeartbeatRequest(), 4)
     nobody = Member(session, "", id="me", generation=1)
     yield "sync", session.ask(nobody.sync_request(), 5)
     yield "leave", nobody.leave()
     yield "commit", session.ask(nobody.commit_request(topic), 8)
-    yield "administrator", session.ask(commit_request("", topic), 8)
-    yield "describe", describe(session, "")
+    join = JoinGroupRequest(session_timeout_ms=1000, rebalance_timeout_ms=1000)
+    yield "join", session.ask(join, 9)
 
 
 @probe("6.1a")
@@ -346,6 +344,7 @@ def handed_out_ids_expire(session: Session) -> Observations:
     """An id that is not used within the session timeout is forgotten."""
     member = Member(session, session.group(), session_ms=SHORT_MS)
     member.get_id()
+    wait_for_state(session, member.group, "Empty")
     yield "group", describe(session, member.group)
     time.sleep(SHORT_MS / 1000 + 0.5)
     yield "too late", member.connection.ask(member.join_request(), 9)

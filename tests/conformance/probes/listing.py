@@ -85,7 +85,6 @@ def describe_groups(session: Session) -> Observations:
         yield f"version {version}", session.ask(request, version)
     yield "twice", session.ask(DescribeGroupsRequest(groups=[names[0], names[0]]), 6)
     yield "none", session.ask(DescribeGroupsRequest(groups=[]), 6)
-    yield "empty id", session.ask(DescribeGroupsRequest(groups=[""]), 6)
 
 
 @probe("3")
@@ -116,7 +115,6 @@ def classic_groups_are_no_consumer_groups(session: Session) -> Observations:
         yield f"version {version}", session.ask(request, version)
     request = ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=True)
     yield "operations", session.ask(request, 0)
-    yield "empty id", session.ask(ConsumerGroupDescribeRequest(group_ids=[""]), 0)
     yield "none", session.ask(ConsumerGroupDescribeRequest(group_ids=[]), 0)
 
 
@@ -134,7 +132,26 @@ def delete_groups(session: Session) -> Observations:
         yield f"again {version}", Member(session, group).join()
     yield "twice", session.ask(DeleteGroupsRequest(groups_names=["x", "x"]), 2)
     yield "none", session.ask(DeleteGroupsRequest(groups_names=[]), 2)
-    yield "empty id", session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
+
+
+@probe("2.6b", "2.7d")
+def the_group_without_a_name(session: Session) -> Observations:
+    """Administrators may commit for an empty group id; other requests know of no such group."""
+    topic = session.topic()
+    session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
+    yield "commit", session.ask(commit_request("", topic), 8)
+    member = Member(session, "", id="me", generation=1)
+    yield "commit of a member", session.ask(member.commit_request(topic), 8)
+    fetch = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="", topics=None)
+    yield "offsets", session.ask(OffsetFetchRequest(groups=[fetch]), 8)
+    for version in (5, 6):
+        yield f"described {version}", session.ask(DescribeGroupsRequest(groups=[""]), version)
+    yield "as a consumer group", session.ask(ConsumerGroupDescribeRequest(group_ids=[""]), 0)
+    yield "offsets deleted", _delete_offsets(session, "", (topic, 0))
+    for number in (1, 2):
+        answer = session.ask(DeleteGroupsRequest(groups_names=[""]), 2)
+        yield f"deleted {number}", answer
+    yield "described", session.ask(DescribeGroupsRequest(groups=[""]), 6)
 
 
 @probe("2.7d")
@@ -179,7 +196,6 @@ def delete_offsets(session: Session) -> Observations:
     yield "left", session.ask(OffsetFetchRequest(groups=[fetch]), 8)
     yield "no topics", _delete_offsets(session, group)
     yield "unknown group", _delete_offsets(session, session.group("none"), (topic, 0))
-    yield "empty group id", _delete_offsets(session, "", (topic, 0))
 
 
 @probe("3")

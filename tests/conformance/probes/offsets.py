@@ -253,7 +253,6 @@ def offsets_of_several_groups(session: Session) -> Observations:
         )
         yield f"version {version}", session.ask(request, version)
     yield "none", session.ask(OffsetFetchRequest(groups=[]), 8)
-    yield "empty id", fetch(session, "", None, 8)
 
 
 @probe("2.9d")

@@ -253,16 +253,9 @@ def change_settings_that_cannot_be(session: Session) -> Observations:
 
 
 @probe("3")
-def the_same_thing_twice(session: Session) -> Observations:
-    """One resource twice in one request."""
+def settings_of_one_topic_twice(session: Session) -> Observations:
+    """One topic is described twice in one request."""
     name = session.topic()
-    asked = AlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=name)
-    yield "alter", session.ask(AlterConfigsRequest(resources=[asked, asked]), 2)
-    change = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=TOPIC, resource_name=name
-    )
-    request = IncrementalAlterConfigsRequest(resources=[change, change])
-    yield "change", session.ask(request, 1)
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=name, configuration_keys=["retention.bytes"]
     )
