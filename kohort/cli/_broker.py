@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
+
+from kohort.cli import _faults
+from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -43,6 +48,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--no-auto-create", action="store_true", help="do not create topics on first use"
     )
+    _faults.add_to(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,15 +57,21 @@ def run(options: argparse.Namespace) -> int:
     from kohort.testing import serve  # the cluster is not loaded for other commands
 
     topics: dict[str, int | None] = dict(options.topic)
-    return serve(
-        host=options.host,
-        port=options.port,
-        brokers=options.brokers,
-        topics={name: count or options.default_partitions for name, count in topics.items()},
-        default_partitions=options.default_partitions,
-        advertised_host=options.advertised_host,
-        auto_create_topics=not options.no_auto_create,
-    )
+    try:
+        return serve(
+            host=options.host,
+            port=options.port,
+            brokers=options.brokers,
+            topics={name: count or options.default_partitions for name, count in topics.items()},
+            default_partitions=options.default_partitions,
+            advertised_host=options.advertised_host,
+            auto_create_topics=not options.no_auto_create,
+            seed=options.seed,
+            prepare=partial(_faults.apply, options),
+        )
+    except InvalidOptionError as error:
+        print(f"kohort broker: {error}", file=sys.stderr)
+        return 2
 
 
 def _positive(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kohort.testing._cluster import Cluster
 
@@ -18,11 +18,14 @@ def serve(
     default_partitions: int = 1,
     advertised_host: str | None = None,
     auto_create_topics: bool = True,
+    seed: int = 0,
+    prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
     """Run a cluster until Ctrl-C or SIGTERM; the exit status, 0.
 
-    The first broker is at ``port``, the others behind it; 0 is for free ones. Says on standard
-    output where it listens. Must be called in the main thread, as signals come there.
+    The first broker is at ``port``, the others behind it; 0 is for free ones. ``prepare`` is
+    called with the cluster before it says on standard output where it listens. Must be called in
+    the main thread, as signals come there.
     """
     stop = threading.Event()
     handlers = {
@@ -38,7 +41,9 @@ def serve(
             default_partitions=default_partitions,
             advertised_host=advertised_host,
             auto_create_topics=auto_create_topics,
+            seed=seed,
         ) as cluster:
+            prepare(cluster)
             print(f"listening on {cluster.bootstrap_servers}", flush=True)
             stop.wait()
     finally:

@@ -87,3 +87,41 @@ def test_a_wrong_argument_is_refused_in_words(
         main(["broker", *arguments])
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_faults_are_switched_on_by_options(brokers: list[Broker]) -> None:
+    brokers.append(
+        Broker(
+            *("--port", "0", "--topic", "orders:1", "--seed", "3", "--fragment", "9"),
+            *("--fail", "Metadata=LEADER_NOT_AVAILABLE@0.5", "--delay", "ListOffsets=0.01"),
+            *("--disconnect", "0.1", "--slow", "100000"),
+        )
+    )
+    address = re.search(r"[\w.]+:\d+", brokers[0].banner)
+    assert address is not None
+    with KafkaConsumer(bootstrap_servers=address[0], reconnect_backoff_ms=10) as consumer:
+        assert consumer.partitions_for_topic("orders") == {0}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--fail", "Metadata"),
+        ("--fail", "Metadata=NO_SUCH_ERROR"),
+        ("--fail", "Metadata=NOT_CONTROLLER@2"),
+        ("--delay", "Fetch=long"),
+        ("--disconnect", "0"),
+    ],
+)
+def test_faults_that_cannot_be_are_refused(
+    wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", *wrong])
+    assert ended.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_an_api_that_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", "0", "--delay", "Fetsch=1"]) == 2
+    assert "Fetsch" in capsys.readouterr().err
