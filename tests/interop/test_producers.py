@@ -81,3 +81,17 @@ def test_kafkas_own_console_producer_is_read(
     ) as reader:
         reader.assign([TopicPartition(topic, 0)])
         assert [(r.key, r.value) for r in read(reader, RECORDS)] == lines
+
+
+@pytest.mark.real_kafka
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_what_the_broker_recompresses_is_read(
+    apache: Broker, unique: Callable[[str], str], codec: str
+) -> None:
+    topic = apache.create_topic(unique("recompressed"), 1, {"compression.type": codec})
+    write, _ = WRITERS["confluent-kafka"]
+    written = pairs(1)
+    write(apache.bootstrap_servers, topic, 0, "gzip" if codec != "gzip" else "lz4", written)
+    with consumer(apache.bootstrap_servers) as reader:
+        reader.assign([TopicPartition(topic, 0)])
+        assert [(r.key, r.value) for r in read(reader, RECORDS)] == written

@@ -25,6 +25,7 @@ Unique = Callable[[str], str]
 def test_a_group_goes_on_when_the_broker_is_back(
     kafka: KafkaServer, apache: Broker, members: Members, unique: Unique, crash: bool
 ) -> None:
+    """Two members, and a consumer without a group."""
     topic, group = apache.create_topic(unique("restart"), PARTITIONS), unique("restart")
     feed = apache.feed(topic, PARTITIONS)
     feed.write(20)
@@ -37,31 +38,22 @@ def test_a_group_goes_on_when_the_broker_is_back(
     members.wait_until(lambda: members.count() >= len(feed.written))
     for member in both:
         member.call(lambda peer: peer.commit())
+    with consumer(apache.bootstrap_servers) as alone:
+        alone.assign([TopicPartition(topic, 0)])
+        before = len(read(alone, feed.ends()[topic, 0]))
 
-    kafka.kill() if crash else kafka.stop()
-    kafka.start()
+        kafka.kill() if crash else kafka.stop()
+        kafka.start()
 
-    feed.write(20)
-    members.wait_until(lambda: members.count() >= len(feed.written))
+        feed.write(20)
+        members.wait_until(lambda: members.count() >= len(feed.written))
+        assert [r.offset for r in read(alone, 20)] == list(range(before, before + 20))
     members.wait_until(shares(both, [3, 3]))
     feed.write(5)
     members.wait_until(lambda: members.count() >= len(feed.written))
     members.leave()
     assert_read_once(both, feed.written)
     assert apache.committed(group) == feed.ends()
-
-
-def test_a_consumer_without_a_group_goes_on_where_it_was(
-    kafka: KafkaServer, apache: Broker, unique: Unique
-) -> None:
-    partition = TopicPartition(apache.create_topic(unique("alone")), 0)
-    apache.write(partition.topic, b"before")
-    with consumer(apache.bootstrap_servers) as reader:
-        reader.assign([partition])
-        assert [r.value for r in read(reader, 1)] == [b"before"]
-        kafka.restart()
-        apache.write(partition.topic, b"after")
-        assert [r.value for r in read(reader, 1)] == [b"after"]
 
 
 @pytest.mark.long
