@@ -15,7 +15,16 @@ MAX_MEDIAN = 200
 LEFT_OVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b|pragma: no " r"cover")
 REGISTRY = re.compile(r"\bpypi\b|pythonhosted|repo1?\.maven|mvnrepository|npmjs|proxy\.golang")
 MACHINE_PATH = re.compile(r"(?<![\w.~/])/(?:root|home|work|Users)/\w")
-PLACES = ("kohort", "pyspark_kohort", "pytest_kohort", "tests", "docs", "examples", "benchmarks", "constraints")
+PLACES = (
+    "kohort",
+    "pyspark_kohort",
+    "pytest_kohort",
+    "tests",
+    "docs",
+    "examples",
+    "benchmarks",
+    "constraints",
+)
 SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".pxd", ".h", ".typed"}
 
 
