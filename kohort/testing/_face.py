@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
 from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._broker import Broker
-from kohort.testing._configs import config_error
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._fault_control import FaultControl
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
 from kohort.testing._snapshots import GroupSnapshot, snapshot
+from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Partition, Topic, is_legal_name
 from kohort.testing.log import AppendError
 from kohort.types import OffsetAndMetadata, TopicPartition

@@ -237,6 +237,31 @@ def _describe_configs(_: Context, request: m.DescribeConfigsRequest, error: Erro
     )
 
 
+def _alter(response: Any, result: Any) -> Failure:
+    """APIs that change the settings of ``resources``."""
+
+    def fail(_: Context, request: Any, error: ErrorCode) -> Response:
+        return _as_response(
+            response(
+                responses=[
+                    _named(asked, result, "resource_type", "resource_name", error_code=error)
+                    for asked in request.resources
+                ]
+            )
+        )
+
+    return fail
+
+
+def _consumer_group_describe(
+    _: Context, request: m.ConsumerGroupDescribeRequest, error: ErrorCode
+) -> Response:
+    cls = m.ConsumerGroupDescribeResponse
+    return cls(
+        groups=[cls.DescribedGroup(group_id=group, error_code=error) for group in request.group_ids]
+    )
+
+
 _BY_PART: dict[type[Any], Failure] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
@@ -284,4 +309,12 @@ _BY_PART: dict[type[Any], Failure] = {
     m.DescribeGroupsRequest: _describe_groups,
     m.DeleteGroupsRequest: _delete_groups,
     m.DescribeConfigsRequest: _describe_configs,
+    m.ConsumerGroupDescribeRequest: _consumer_group_describe,
+    m.AlterConfigsRequest: _alter(
+        m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse
+    ),
+    m.IncrementalAlterConfigsRequest: _alter(
+        m.IncrementalAlterConfigsResponse,
+        m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    ),
 }

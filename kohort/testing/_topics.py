@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.records import RecordBatch
-from kohort.testing._configs import TOPIC_SETTINGS
+from kohort.testing._topic_settings import TOPIC_SETTINGS
 from kohort.testing.log import AppendResult, PartitionLog, accepted
 
 CONSUMER_OFFSETS = "__consumer_offsets"

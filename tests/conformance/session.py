@@ -138,7 +138,8 @@ class Session:
             ],
         )
         answers = self.ask(asked, 6).topics[0].partitions
-        return [-1 if a.error_code else a.offset for a in answers]
+        found = {a.partition_index: -1 if a.error_code else a.offset for a in answers}
+        return [found[index] for index in range(partitions)]
 
     def topic_id(self, name: str) -> bytes:
         asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
 from kohort.records import Compression, NewRecord, RecordBatch, encode_batch, split_batches
 from kohort.testing.log import AppendError, PartitionLog
 from kohort.testing.log._epochs import EpochCache
@@ -22,7 +23,7 @@ def filled(*counts: int, **options: int) -> PartitionLog:
     return log
 
 
-def offsets(data: memoryview) -> list[int]:
+def offsets(data: Buffer) -> list[int]:
     return [record.offset for b in split_batches(data) for record in b.records()]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from kohort.testing._configs import MAX_PARTITIONS
@@ -15,20 +17,28 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 async def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
+    times = Counter(asked.name for asked in request.topics)
     return CreatePartitionsResponse(
-        results=[_grow(ctx, asked, request.validate_only) for asked in request.topics]
+        results=[
+            _grow(ctx, asked, request.validate_only)
+            if times[name] == 1
+            else _Result(
+                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Asked for twice."
+            )
+            for name, asked in {asked.name: asked for asked in request.topics}.items()
+        ]
     )
 
 
 def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
     cluster = ctx.broker.cluster
 
-    def refused(code: ErrorCode, message: str) -> _Result:
+    def refused(code: ErrorCode, message: str | None) -> _Result:
         return _Result(name=asked.name, error_code=code, error_message=message)
 
     topic = cluster.topics.get(asked.name)
     if topic is None:
-        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic.")
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     new = asked.count - len(topic.partitions)
     if new <= 0:
         return refused(
@@ -42,7 +52,10 @@ def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
     if asked.assignments is not None:
         assignments = [list(entry.broker_ids) for entry in asked.assignments]
         nodes = {node.id for node in cluster.nodes}
-        sound = all(chosen and nodes.issuperset(chosen) for chosen in assignments)
+        sound = all(
+            chosen and nodes.issuperset(chosen) and len(set(chosen)) == len(chosen)
+            for chosen in assignments
+        )
         if len(assignments) != new or not sound:
             return refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from kohort.testing._configs import MAX_PARTITIONS, TOPIC_SETTINGS, config_error
+from kohort.testing._configs import MAX_PARTITIONS
+from kohort.testing._topic_settings import TOPIC_SETTINGS, ConfigSource, config_error
 from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _Asked = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
-_DYNAMIC_TOPIC, _DEFAULT = 1, 5
 
 
 class _Refused(Exception):
@@ -34,7 +34,7 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
     cluster = ctx.broker.cluster
     times = Counter(asked.name for asked in request.topics)
     results = []
-    for asked in request.topics:
+    for asked in {asked.name: asked for asked in request.topics}.values():
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {asked.name}")
@@ -52,6 +52,11 @@ def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Res
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
     if cluster.topics.get(name) is not None:
         raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    alike = name.replace(".", "_")
+    if any(topic.name.replace(".", "_") == alike for topic in cluster.topics):
+        raise _Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} differs from a topic in dots only"
+        )
     for entry in asked.configs:
         problem = config_error(entry.name, entry.value)
         if problem is not None:
@@ -60,7 +65,7 @@ def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Res
     assignments = _assignments(cluster, asked)
     partitions, factor = _sizes(cluster, asked, assignments)
     if validate_only:
-        topic = Topic(name, bytes(16), configs)
+        topic = Topic(name, cluster.rng.getrandbits(128).to_bytes(16, "big"), configs)
     else:
         topic = cluster.create_topic(name, partitions, factor, configs, assignments)
     return _Result(
@@ -73,9 +78,9 @@ def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Res
             CreateTopicsResponse.CreatableTopicConfigs(
                 name=setting,
                 value=topic.config(setting),
-                config_source=_DYNAMIC_TOPIC if setting in configs else _DEFAULT,
+                config_source=ConfigSource.TOPIC if setting in configs else inherited.source,
             )
-            for setting in TOPIC_SETTINGS
+            for setting, inherited in TOPIC_SETTINGS.items()
         ],
     )
 
@@ -96,11 +101,12 @@ def _sizes(
         partitions = cluster.config.default_partitions
     if factor == -1:
         factor = cluster.config.default_replication_factor
-    if not 0 < partitions <= MAX_PARTITIONS:
+    if partitions > MAX_PARTITIONS:
         raise _Refused(
-            ErrorCode.INVALID_PARTITIONS,
-            f"Number of partitions must be between 1 and {MAX_PARTITIONS}.",
+            ErrorCode.POLICY_VIOLATION, f"{MAX_PARTITIONS} partitions can be made at a time."
         )
+    if partitions < 1:
+        raise _Refused(ErrorCode.INVALID_PARTITIONS, "A topic has at least one partition.")
     if not 0 < factor <= len(cluster.nodes):
         raise _Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,

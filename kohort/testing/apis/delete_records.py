@@ -28,6 +28,12 @@ def _delete(ctx: Context, name: str, asked: _Asked) -> _Result:
     found = ctx.broker.led_partition(topic, asked.partition_index)
     if isinstance(found, ErrorCode):
         return _Result(partition_index=asked.partition_index, low_watermark=-1, error_code=found)
+    if found.topic.is_internal:
+        return _Result(
+            partition_index=found.index,
+            low_watermark=-1,
+            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
     log = found.log
     offset = log.high_watermark if asked.offset == -1 else asked.offset
     if not 0 <= offset <= log.high_watermark:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
@@ -13,10 +15,19 @@ _Result = DeleteTopicsResponse.DeletableTopicResult
 @serves(DeleteTopicsRequest, (1, 6))
 async def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if ctx.version >= 6:
-        results = [_delete(ctx, asked.name, bytes(asked.topic_id)) for asked in request.topics]
+        asked = Counter((topic.name, bytes(topic.topic_id)) for topic in request.topics)
     else:
-        results = [_delete(ctx, name, ZERO_UUID) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=results)
+        asked = Counter((name, ZERO_UUID) for name in request.topic_names)
+    return DeleteTopicsResponse(
+        responses=[
+            _delete(ctx, name, topic_id)
+            if times == 1
+            else _Result(
+                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Named twice."
+            )
+            for (name, topic_id), times in asked.items()
+        ]
+    )
 
 
 def _delete(ctx: Context, name: str | None, topic_id: bytes) -> _Result:

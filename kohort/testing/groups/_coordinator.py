@@ -38,6 +38,7 @@ from kohort.testing.groups._rebalance import (
 )
 from kohort.testing.groups._records import append_empty_group, group_metadata_key
 from kohort.testing.groups._state import GroupState
+from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 
 PARTITIONS = 50
 """Of ``__consumer_offsets``."""
@@ -231,6 +232,24 @@ class GroupCoordinator:
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         self._settle()
         return ErrorCode.NONE
+
+    def delete_offsets(
+        self, group_id: str, places: Sequence[tuple[str, int]]
+    ) -> tuple[ErrorCode, set[tuple[str, int]]]:
+        """An error for the whole request, and the places that a living group still consumes."""
+        error = self._check_member_request(group_id)
+        group = self.groups.get(group_id)
+        if error is ErrorCode.NONE and group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if group is None or error is not ErrorCode.NONE:
+            return error, set()
+        if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP, set()
+        topics = subscribed_topics(group)
+        consumed = {place for place in places if place[0] in topics}
+        delete_offsets(group, [place for place in places if place not in consumed])
+        self._settle()
+        return ErrorCode.NONE, consumed
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: nobody has an offset in it any more."""

@@ -20,7 +20,7 @@ from kohort.protocol.messages import (
 from kohort.records import Compression
 from tests.conformance.members import Member, stable
 from tests.conformance.probe import Observations, probe
-from tests.conformance.probes.fetching import fetch
+from tests.conformance.probes.fetching import fetch, partition
 from tests.conformance.session import READY_S, T0, Session, batch
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -273,7 +273,7 @@ def _until(condition: Callable[[], bool]) -> bool:
 
 @probe("3")
 def changed_settings_count(session: Session) -> Observations:
-    """What is changed on a living topic is gone by from then on."""
+    """What is changed on a living topic counts from then on."""
     name = session.topic()
     session.produce(name, batch(b"a"))
     _change(
@@ -285,7 +285,7 @@ def changed_settings_count(session: Session) -> Observations:
     )
     _until(lambda: len(_own(session, name)) == 3)
     session.produce(name, batch(b"b" * 100, compression=Compression.LZ4))
-    yield "stored", fetch(session, name)
+    yield "stored", fetch(session, name, partition(0, 1))
 
 
 @probe("3")
@@ -355,10 +355,8 @@ def the_metadata_quorum(session: Session) -> Observations:
             ("other partition", "__cluster_metadata", 1),
             ("other topic", "t", 0),
         ):
-            partition = DescribeQuorumRequest.PartitionData(partition_index=index)
-            request = DescribeQuorumRequest(
-                topics=[Topic(topic_name=topic, partitions=[partition])]
-            )
+            wanted = DescribeQuorumRequest.PartitionData(partition_index=index)
+            request = DescribeQuorumRequest(topics=[Topic(topic_name=topic, partitions=[wanted])])
             answer = session.ask(request, version)
             for found in answer.topics:
                 for data in found.partitions:

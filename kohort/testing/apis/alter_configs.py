@@ -1,0 +1,80 @@
+"""AlterConfigs (33), versions 0-2: everything that a topic has of its own is replaced.
+
+Only topics have settings that can be changed; those of brokers are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from kohort.testing._topic_settings import config_error
+from kohort.testing._topics import Topic
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.describe_configs import BROKER, TOPIC
+
+_Asked = AlterConfigsRequest.AlterConfigsResource
+_Result = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+class ChangeRefusedError(Exception):
+    """Why settings are not changed."""
+
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@serves(AlterConfigsRequest, (0, 2))
+async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[_alter(ctx, asked, request.validate_only) for asked in request.resources]
+    )
+
+
+def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
+    result = _Result(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
+    try:
+        topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
+        configs = {}
+        for entry in asked.configs:
+            if entry.value is None:
+                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
+            configs[entry.name] = entry.value
+        change(ctx, topic, configs, validate_only=validate_only)
+    except ChangeRefusedError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
+    """The topic whose settings are to be changed, or ChangeRefusedError."""
+    if kind == BROKER:
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_REQUEST, "The settings of these brokers cannot be changed."
+        )
+    if kind != TOPIC:
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_REQUEST, f"Nothing of type {kind} has settings here."
+        )
+    topic = ctx.broker.cluster.topics.get(name)
+    if topic is None:
+        raise ChangeRefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}."
+        )
+    return topic
+
+
+def change(ctx: Context, topic: Topic, configs: Mapping[str, str], *, validate_only: bool) -> None:
+    """Give a topic these settings and no others, if they are all sound."""
+    for name, value in configs.items():
+        problem = config_error(name, value)
+        if problem is not None:
+            raise ChangeRefusedError(ErrorCode.INVALID_CONFIG, problem)
+    if not validate_only:
+        topic.configs = dict(configs)
+        ctx.broker.cluster.changed()

@@ -1,0 +1,38 @@
+"""ConsumerGroupDescribe (69), versions 0-1. Every group here is a classic one.
+
+Clients ask for all groups in this way first, and those that it refuses with DescribeGroups.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Described = ConsumerGroupDescribeResponse.DescribedGroup
+
+
+@serves(ConsumerGroupDescribeRequest, (0, 1))
+async def consumer_group_describe(
+    ctx: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(
+        groups=[_describe(ctx, group_id) for group_id in request.group_ids]
+    )
+
+
+def _describe(ctx: Context, group_id: str) -> _Described:
+    if not group_id:
+        return _Described(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+    coordinator = ctx.broker.coordinator
+    error = coordinator.check(group_id)
+    if error is not ErrorCode.NONE:
+        return _Described(group_id=group_id, error_code=error)
+    known = group_id in coordinator.groups
+    return _Described(
+        group_id=group_id,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=(
+            f"Group {group_id} is not a consumer group." if known else f"No group {group_id}."
+        ),
+    )

@@ -1,0 +1,48 @@
+"""DescribeLogDirs (35), versions 1-5: the sizes of the logs of which a broker has a replica.
+
+The logs are in memory, in what is told as one folder; of disks nothing is known.
+"""
+
+from __future__ import annotations
+
+from kohort.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kohort.testing._topics import Topic
+from kohort.testing.apis._registry import Context, serves
+
+_FOLDER = "/memory"
+
+_Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+
+
+@serves(DescribeLogDirsRequest, (1, 5))
+async def describe_log_dirs(
+    ctx: Context, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    topics = ctx.broker.cluster.topics
+    asked: list[tuple[Topic | None, set[int] | None]]
+    if request.topics is None:
+        asked = [(topic, None) for topic in topics]
+    else:
+        asked = [(topics.get(topic.topic), set(topic.partitions)) for topic in request.topics]
+    described = [_describe(ctx, topic, indexes) for topic, indexes in asked if topic is not None]
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResponse.DescribeLogDirsResult(
+                log_dir=_FOLDER, topics=[topic for topic in described if topic.partitions]
+            )
+        ]
+    )
+
+
+def _describe(ctx: Context, topic: Topic, indexes: set[int] | None) -> _Topic:
+    return _Topic(
+        name=topic.name,
+        partitions=[
+            DescribeLogDirsResponse.DescribeLogDirsPartition(
+                partition_index=partition.index, partition_size=partition.log.size
+            )
+            for partition in topic.partitions
+            if (indexes is None or partition.index in indexes)
+            and ctx.broker.node.id in partition.replicas
+        ],
+    )

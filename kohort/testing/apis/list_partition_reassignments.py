@@ -1,0 +1,16 @@
+"""ListPartitionReassignments (46), version 0. Nothing is ever moving here."""
+
+from __future__ import annotations
+
+from kohort.protocol.messages import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kohort.testing.apis._registry import Context, serves
+
+
+@serves(ListPartitionReassignmentsRequest, (0, 0))
+async def list_partition_reassignments(
+    ctx: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)

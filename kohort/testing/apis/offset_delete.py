@@ -1,0 +1,45 @@
+"""OffsetDelete (47), version 0: what a group does not consume any more (KIP-496). Never flexible.
+
+An empty group lets go of everything. One with members lets go of the topics that none of them is
+subscribed to, if they are consumers, and else of nothing.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+@serves(OffsetDeleteRequest, (0, 0))
+async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    topics = ctx.broker.cluster.topics
+    missing: dict[str, list[_Partition]] = {}
+    named: dict[str, list[_Partition]] = {}
+    for asked in request.topics:
+        topic = topics.get(asked.name)
+        for entry in asked.partitions:
+            answer = _Partition(partition_index=entry.partition_index)
+            if topic is not None and 0 <= entry.partition_index < len(topic.partitions):
+                named.setdefault(asked.name, []).append(answer)
+            else:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing.setdefault(asked.name, []).append(answer)
+    places = [(name, answer.partition_index) for name in named for answer in named[name]]
+    error, consumed = ctx.broker.coordinator.delete_offsets(request.group_id, places)
+    if error is not ErrorCode.NONE:
+        return OffsetDeleteResponse(error_code=error)
+    for name, answers in named.items():
+        for answer in answers:
+            if (name, answer.partition_index) in consumed:
+                answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    # What is not there comes first: topics, and partitions of a topic.
+    return OffsetDeleteResponse(
+        topics=[
+            _Topic(name=name, partitions=missing.get(name, []) + named.get(name, []))
+            for name in {**missing, **named}
+        ]
+    )
