@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tests.interop.java_peer import Java
 from tests.interop.peers import Make, Peer, Read, Settings
 from tests.interop.waiting import DEADLINE_S, look_again_soon, wait_until
 
@@ -57,6 +58,8 @@ class Member:
             finally:
                 peer.close()
                 self.owned = frozenset()
+            if isinstance(peer, Java):  # a process of its own, which read on until it ended
+                self.reads += peer.poll_once()
         except BaseException as error:
             self.failure = error
 

@@ -11,19 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support import supervise
-from tests.support.needs import java
+from tests.support.java_tools import java_command
 from tests.support.net import answers_api_versions, free_ports
 from tests.support.topics import create_topic
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
-JVM = (
-    "-Xmx512m",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Djava.awt.headless=true",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-)
+HEAP = "-Xmx512m"
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -55,7 +49,7 @@ class KafkaServer:
     def __init__(
         self, jars: Path, folder: Path, properties: Mapping[str, str] | None = None
     ) -> None:
-        self._class_path = f"{jars}/*"
+        self._jars = jars
         self._folder = folder
         self._extra = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,10 +133,7 @@ class KafkaServer:
         return "\n".join(text.splitlines()[-lines:])
 
     def _java(self, main_class: str, *args: object, level: str = "info") -> list[str]:
-        program = java()
-        assert program is not None
-        log_level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}"
-        return [program, *JVM, log_level, "-cp", self._class_path, main_class, *map(str, args)]
+        return java_command(main_class, *args, folder=self._jars, heap=HEAP, level=level)
 
     def _write_config(self, controller: int) -> None:
         values = {

@@ -6,6 +6,7 @@ is passed on, so that the command can end in its own way.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ def main(command: list[str]) -> int:
         )  # Ctrl-C is for the test run, which then ends us
 
         def watch() -> None:
-            while sys.stdin.buffer.read(1):
+            while os.read(0, 1):  # not sys.stdin: its lock would be held when this ends
                 pass
             process.kill()
 
