@@ -10,6 +10,9 @@ from kohort.protocol import Request, Response, decode_response, encode_request, 
 
 R = TypeVar("R", bound=Response)
 
+ASKED: set[tuple[int, int]] = set()
+"""(API key, version) of every request that was answered in this process."""
+
 ANSWER_S = 10.0
 PARKED_S = 0.15
 """A request without an answer for so long is taken to be parked."""
@@ -48,6 +51,7 @@ class Connection:
         assert answered == correlation_id
         again = b"".join(encode_response(response, version, correlation_id))
         assert again[4:] == frame, f"{cls.__name__} version {version} is written another way"
+        ASKED.add((cls.api_key, version))
         return response
 
     def ask(self, request: Request[R], version: int) -> R:

@@ -149,7 +149,8 @@ def requests(scene: Scene, kind: str) -> Iterator[tuple[str, Request[Response], 
             )
             yield label, heartbeat, 4
             if instance is None:
-                yield f"{label}, version 0", heartbeat, 0
+                for version in (0, 1):
+                    yield f"{label}, version {version}", heartbeat, version
     elif kind == "commit":
         yield from _commits(scene)
     elif kind == "sync":

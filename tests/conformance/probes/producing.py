@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import cramjam
+
 from kohort.protocol.messages import (
     InitProducerIdRequest,
     ProduceRequest,
@@ -118,7 +120,7 @@ def times_of_the_producer_and_of_the_broker(session: Session) -> Observations:
         for version in (3, 9):
             records = batch(b"a", b"b", timestamps=(T0 + 7, T0 + 3))
             yield f"{kind} {version}", produce(session, topic, records, version)
-        for label, at in (("none", -1), ("zero", 0), ("old", 1000), ("soon", T0 * 2)):
+        for label, at in (("none", -1), ("zero", 0), ("old", 1000), ("later", T0 + 3_600_000)):
             yield f"{kind} {label}", produce(session, topic, batch(b"t", timestamps=(at,)))
         yield f"{kind} stored", fetch(session, topic)
 
@@ -304,6 +306,21 @@ def records_of_all_shapes(session: Session) -> Observations:
         NewRecord(T0 - 5, b"k", b"v" * 300, [("é", b"\xff")]),
     ]
     yield "produced", produce(session, topic, encode_batch(records))
+    yield "stored", fetch(session, topic)
+
+
+@probe("2.13a")
+def snappy_in_both_framings(session: Session) -> Observations:
+    """Snappy as Java frames it, and as one raw block; both come back as they were sent."""
+    topic = session.topic()
+    plain = batch(b"a" * 100, b"b" * 100)
+    framed = batch(b"a" * 100, b"b" * 100, compression=Compression.SNAPPY)
+    raw = framed[:61] + bytes(cramjam.snappy.compress_raw(plain[61:]))
+    raw = _patched(raw, 8, ">i", len(raw) - 12)
+    for label, sent in (("framed", framed), ("raw", raw)):
+        yield label, produce(session, topic, sent)
+    records = fetch(session, topic).responses[0].partitions[0].records
+    yield "raw block unchanged", bytes(records or b"").endswith(raw[21:])
     yield "stored", fetch(session, topic)
 
 

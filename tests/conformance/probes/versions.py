@@ -132,6 +132,28 @@ def advertised_versions(session: Session) -> Observations:
         )
 
 
+@probe("6.9a")
+def features(session: Session) -> Observations:
+    """What the cluster tells of its features beside the versions."""
+    for version in (2, 3, 4):
+        request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
+        answer = session.ask(request, version)
+        yield (
+            f"version {version}",
+            {
+                "supported": [
+                    [found.name, found.min_version, found.max_version]
+                    for found in sorted(answer.supported_features, key=lambda found: found.name)
+                ],
+                "finalized": [
+                    [found.name, found.min_version_level, found.max_version_level]
+                    for found in sorted(answer.finalized_features, key=lambda found: found.name)
+                ],
+                "epoch known": answer.finalized_features_epoch >= 0,
+            },
+        )
+
+
 @probe("2.1c")
 def order_of_the_advertised_apis(session: Session) -> Observations:
     """The APIs come in the order of their keys."""

@@ -1,0 +1,62 @@
+"""Both clusters, and the results of the probes on them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster
+from tests.conformance.probe import PROBES, Probe
+from tests.conformance.runner import Runner
+from tests.conformance.session import Session, Target
+from tests.support.kafka_server import KafkaServer
+
+THREADS = 80
+
+
+@pytest.fixture(scope="session")
+def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, Target]]:
+    """Apache Kafka and the in-process cluster, both ready for anything."""
+    kafka = start_kafka(KAFKA_PROPERTIES)
+    token = uuid.uuid4().hex[:6]
+    with start_cluster() as cluster:
+        both = (
+            Target("Apache Kafka", "127.0.0.1", kafka.port, token),
+            Target("kohort.testing", "127.0.0.1", port_of(cluster.bootstrap_servers), token),
+        )
+        for target in both:
+            session = Session(target, "warm-up")
+            session.warm_up()
+            session.close()
+        yield both
+
+
+@pytest.fixture(scope="session")
+def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """The probes of this test run; those that spend their time waiting wait together, first."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        runner = Runner(*targets, pool)
+        slow = [probe for probe in _selected(request.session.items) if probe.slow]
+        for probe in slow:
+            runner.start(probe)
+        for probe in slow:
+            runner.results(probe)
+        yield runner
+
+
+def _selected(items: Sequence[pytest.Item]) -> list[Probe]:
+    """The probes that are going to be asked for."""
+    names = [
+        item.callspec.params.get("name")
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    return [PROBES[name] for name in names if name in PROBES]
+
+
+def port_of(server: str) -> int:
+    """The port of ``host:port``."""
+    return int(server.rpartition(":")[2])

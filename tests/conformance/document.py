@@ -1,0 +1,97 @@
+"""Writes docs/conformance.md: ``python -m tests.conformance.document``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conformance.clusters import INITIAL_DELAY_MS, MAX_GROUP_SIZE, load_probes
+from tests.conformance.known import KNOWN
+from tests.conformance.probe import PROBES
+from tests.conformance.rows import ROWS, SECTIONS, Row
+from tests.support.jars import KAFKA_VERSION
+
+PATH = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+_HEAD = """\
+# Conformance: the in-process cluster beside Apache Kafka
+
+<!-- Written by `python -m tests.conformance.document`; a test holds it true. -->
+
+The cluster in `kohort.testing` is held against Apache Kafka {version} by {count} probes. A probe is
+a small program that speaks the protocol over plain sockets, with requests put together byte by
+byte; it runs against one broker of each, and what it sees is compared field by field. They are in
+`tests/conformance/probes/`, and each one is a test:
+
+```
+python -m pytest tests/conformance -k the_barrier
+```
+
+## 1. How it is compared
+
+- Both clusters have one broker and the same settings: short sessions, an initial rebalance delay
+  of {delay} ms, groups of at most {size} members, topics made on demand, no retention by time, and
+  no bound for timestamps in the future.
+- Topics and groups have the same names in both. Ids (members, topics, producers, fetch sessions),
+  ports and the present time are replaced by numbered names in the order in which they are seen, so
+  an id that comes again has to be the same one.
+- Lists that Kafka takes out of hash tables are compared without their order: the members of a
+  group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, settings.
+- Error messages are for humans: whether there is one, an empty one or null is compared, the
+  wording is not.
+- Every answer must carry its request's correlation id, decode with no byte left over, and be
+  written by kohort's own encoder with the same bytes.
+- Batches that are fetched are compared by header, checksum, and record by record.
+
+A difference that is not in section 5 fails its test, and so does one that is listed there and
+does not show any more.
+"""
+
+
+def document() -> str:
+    """The whole page."""
+    load_probes()
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD.format(
+        version=KAFKA_VERSION, count=len(PROBES), delay=INITIAL_DELAY_MS, size=MAX_GROUP_SIZE
+    )
+    yield from _section("2")
+    yield from _section("3")
+    yield "## 4. Requests of other people's clients"
+    yield ""
+    yield "`tests/conformance/test_captured_frames.py` sends the cluster requests recorded"
+    yield "between seven clients and Apache Kafka, every one whose API is served, byte for byte but"
+    yield "for ids that only the recorded cluster knew. Each gets an answer with its correlation id"
+    yield "that decodes in its version with no byte left over."
+    yield ""
+    yield "## 5. Known differences"
+    yield ""
+    for number, known in enumerate(KNOWN, 1):
+        probes = ", ".join(f"`{name}`" for name in known.places)
+        yield f"{number}. **{known.title}.** {known.why} Seen by {probes}."
+    yield ""
+    yield from _section("6", last=True)
+
+
+def _section(number: str, *, last: bool = False) -> Iterator[str]:
+    yield f"## {number}. {SECTIONS[number]}"
+    yield ""
+    yield "| row | what | probes, or why there is none |"
+    yield "|---|---|---|"
+    for row in ROWS:
+        if row.number.split(".")[0] == number:
+            yield f"| {row.number} | {row.says} | {_probes(row)} |"
+    if not last:
+        yield ""
+
+
+def _probes(row: Row) -> str:
+    names = [probe.name for probe in PROBES.values() if row.number in probe.rows]
+    return ", ".join(f"`{name}`" for name in names) if names else row.reason
+
+
+if __name__ == "__main__":
+    PATH.write_text(document())

@@ -1,0 +1,140 @@
+"""Requests that other people's clients have sent to Apache Kafka, sent to the cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kohort.protocol import ZERO_UUID, Request, Struct, api, decode_request, decode_response
+from kohort.protocol.messages import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ProduceRequest,
+)
+from kohort.testing import Cluster
+from kohort.testing.apis import SERVED
+from tests.conformance.members import commit_request
+from tests.testing.raw import Raw, find_coordinator
+
+FRAMES = Path(__file__).parents[1] / "data" / "wire_frames.json"
+RECORDED = json.loads(FRAMES.read_text())
+SOME_TOPIC = "some-topic"
+PARTITIONS = 4
+
+
+class Frame(NamedTuple):
+    """A request without its length; ``label`` says whose it is."""
+
+    label: str
+    key: int
+    version: int
+    data: bytes
+
+
+def _served() -> Iterator[Frame]:
+    for number, entry in enumerate(RECORDED["frames"]):
+        key, version = entry["key"], entry["ver"]
+        if key in SERVED and version in SERVED[key].versions:
+            label = f"{number}-{entry['client']}-{entry['api']}-{version}"
+            yield Frame(label, key, version, base64.b64decode(entry["req"]))
+
+
+SERVED_FRAMES = list(_served())
+
+
+def structs(value: Any) -> Iterator[Struct]:
+    """Every structure in a message, itself included."""
+    if isinstance(value, Struct):
+        yield value
+        for spec in value._fields:
+            yield from structs(getattr(value, spec.name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from structs(item)
+
+
+def named_topics(request: Request[Any]) -> dict[str, int]:
+    """Topics that have to be there, with the partitions that they must have at least."""
+    if isinstance(request, CreateTopicsRequest):
+        return {}
+    topics = dict.fromkeys(getattr(request, "topic_names", []), 1)
+    for struct in structs(request):
+        kind = type(struct).__name__
+        name = getattr(struct, "name", None) or getattr(struct, "topic", None)
+        if "Topic" in kind and isinstance(name, str):
+            topics[name] = PARTITIONS
+    return topics
+
+
+def named_groups(request: Request[Any]) -> set[str]:
+    """Groups that have to be there."""
+    groups: set[str] = set()
+    if isinstance(request, DescribeGroupsRequest):
+        groups.update(request.groups)
+    elif isinstance(request, DeleteGroupsRequest):
+        groups.update(request.groups_names)
+    elif isinstance(request, FindCoordinatorRequest) and request.key_type == 0:
+        groups.update([request.key, *request.coordinator_keys])
+    for struct in structs(request):
+        if isinstance(name := getattr(struct, "group_id", None), str):
+            groups.add(name)
+    return groups - {""}
+
+
+def topic_ids(request: Request[Any]) -> set[bytes]:
+    """Ids of topics as the recorded cluster had given them."""
+    found = {bytes(getattr(struct, "topic_id", b"")) for struct in structs(request)}
+    return found - {ZERO_UUID, b""}
+
+
+@pytest.fixture
+def prepared(frame: Frame) -> Iterator[tuple[Raw, bytes]]:
+    """A cluster with what the request names, and the request with the ids of that cluster."""
+    _, request = decode_request(frame.data)
+    data = frame.data
+    topics = {**named_topics(request), SOME_TOPIC: PARTITIONS}
+    with Cluster(topics=topics) as cluster, Raw(cluster) as raw:
+        for topic, partitions in topics.items():
+            for partition in range(partitions):
+                cluster.produce(topic, [b"x"], partition=partition)
+        for group in named_groups(request):
+            find_coordinator(raw, group)
+            raw.ask(commit_request(group, SOME_TOPIC), 8)
+            assert cluster.group(group).state == "Empty"
+        known = cluster._call(lambda core: core.topics._by_name[SOME_TOPIC].id)
+        for topic_id in topic_ids(request):
+            data = data.replace(topic_id, known)
+        yield raw, data
+
+
+@pytest.mark.parametrize("frame", SERVED_FRAMES, ids=lambda frame: frame.label)
+def test_each_is_answered_in_its_version(frame: Frame, prepared: tuple[Raw, bytes]) -> None:
+    raw, data = prepared
+    header, request = decode_request(data)
+    raw.send_frame(data)
+    if isinstance(request, ProduceRequest) and request.acks == 0:
+        assert not raw.has_answer(0.05)
+        return
+    answer = raw.receive_frame()
+    correlation_id, _ = decode_response(api(frame.key).response, frame.version, answer)
+    assert correlation_id == header.correlation_id
+
+
+@pytest.mark.parametrize("entry", RECORDED["special"], ids=lambda entry: entry["client"])
+def test_an_unknown_version_is_answered_with_the_same_bytes(entry: dict[str, Any]) -> None:
+    with Cluster() as cluster, Raw(cluster) as raw:
+        raw.send_frame(base64.b64decode(entry["req"]))
+        assert raw.receive_frame() == base64.b64decode(entry["resp"])
+
+
+def test_most_of_what_was_recorded_is_served() -> None:
+    apis = {entry["api"] for entry in RECORDED["frames"] if entry["key"] in SERVED}
+    assert len(SERVED_FRAMES) >= 200
+    assert len(apis) >= 30
