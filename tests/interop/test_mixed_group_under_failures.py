@@ -1,0 +1,151 @@
+"""One group of four different clients while they come and go and brokers die under them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kohort.protocol import Response, decode_from
+from kohort.protocol.messages import ConsumerProtocolAssignment, SyncGroupRequest, SyncGroupResponse
+from kohort.testing import Call, Cluster
+from tests.interop.brokers import Broker
+from tests.interop.java_peer import Java
+from tests.interop.members import Member, Members, shares
+from tests.interop.peers import FACES, OTHERS, Make, Settings
+from tests.interop.waiting import look_again_soon
+
+pytestmark = pytest.mark.real_kafka
+TOPIC, GROUP, PARTITIONS, BROKERS = "orders", "everybody", 8, 3
+QUIET = {"log_level": 2}  # of librdkafka: connections that end with a broker are no news
+CLIENTS: dict[str, Make] = {
+    "java": Java,
+    "confluent-kafka": OTHERS["confluent-kafka"],
+    "aiokafka": OTHERS["aiokafka"],
+    "kohort": FACES["sync"],
+}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=BROKERS, topics={TOPIC: PARTITIONS}, auto_create_topics=False) as running:
+        yield running
+
+
+class Witness:
+    """Sees what each member is given: generation -> member id -> partitions."""
+
+    def __init__(self) -> None:
+        self.given: dict[int, dict[str, frozenset[int]]] = {}
+        self.changed: list[tuple[int, str]] = []
+
+    async def __call__(self, call: Call) -> Response | None:
+        answer = await call.proceed()
+        asked = call.message
+        assert isinstance(asked, SyncGroupRequest) and isinstance(answer, SyncGroupResponse)
+        if answer.error_code == 0:
+            generation = self.given.setdefault(asked.generation_id, {})
+            partitions = _partitions(bytes(answer.assignment))
+            if generation.setdefault(asked.member_id, partitions) != partitions:
+                self.changed.append((asked.generation_id, asked.member_id))
+        return answer
+
+    def assert_one_owner_each(self) -> None:
+        """No partition was given to two members of one generation, or to one as an afterthought."""
+        assert self.changed == []
+        for generation, members in self.given.items():
+            given = sorted(itertools.chain.from_iterable(members.values()))
+            assert len(given) == len(set(given)), (generation, members)
+
+
+def _partitions(assignment: bytes) -> frozenset[int]:
+    if not assignment:
+        return frozenset()
+    version = int.from_bytes(assignment[:2], "big")
+    decoded, _ = decode_from(ConsumerProtocolAssignment, min(version, 3), assignment, 2)
+    return frozenset(p for topic in decoded.assigned_partitions for p in topic.partitions)
+
+
+def survive(cluster: Cluster, members: Members, rounds: int) -> None:
+    """In each round one client leaves and comes back, and a broker dies and comes back.
+
+    The broker is the group's coordinator in every other round, and is away while the member
+    leaves, while it comes back, or both.
+    """
+    witness = Witness()
+    cluster.on("SyncGroup", witness)
+    feed = Broker(cluster.bootstrap_servers).feed(TOPIC, PARTITIONS)
+
+    def join(name: str) -> Member:
+        more = QUIET if name == "confluent-kafka" else {}
+        settings = Settings(
+            cluster.bootstrap_servers, TOPIC, GROUP, name, strategy="roundrobin", more=more
+        )
+        return members.join(CLIENTS[name], settings)
+
+    def meanwhile() -> None:
+        feed.start()
+        look_again_soon()
+
+    present = {name: join(name) for name in CLIENTS}
+    members.wait_until(fair(present), meanwhile)
+    for number, name in zip(range(rounds), itertools.cycle(CLIENTS), strict=False):
+        coordinator = cluster.coordinator(GROUP)
+        dies = coordinator if number % 2 == 0 else (coordinator + 1) % BROKERS
+        feed.start(3)
+        if number % 3 != 2:
+            cluster.kill_broker(dies)
+        present.pop(name).leave()
+        members.wait_until(fair(present), meanwhile)
+        if number % 3 == 0:
+            cluster.start_broker(dies)
+        elif number % 3 == 2:
+            cluster.kill_broker(dies)
+        present[name] = join(name)
+        members.wait_until(fair(present), meanwhile)
+        if number % 3 != 0:
+            cluster.start_broker(dies)
+        feed.write(3)
+
+    everything = set(feed.written)
+    members.wait_until(lambda: everything <= read_by(members))
+    members.leave()
+    written = feed.written
+    wrong = [r for m in members.all for r in m.reads if written.get(r[:2], r.value) != r.value]
+    assert wrong == []
+    assert len(witness.given) > 2 * rounds
+    witness.assert_one_owner_each()
+    committed = {place.partition: at.offset for place, at in cluster.committed(GROUP).items()}
+    assert committed == {p: len(cluster.records(TOPIC, p)) for p in range(PARTITIONS)}
+
+
+def fair(present: dict[str, Member]) -> Callable[[], bool]:
+    """Whether each of them has its share."""
+    each, more = divmod(PARTITIONS, len(present))
+    if not more:
+        return shares(present.values(), [each] * len(present))
+
+    def look() -> bool:
+        owned = sorted(len(member.owned) for member in present.values())
+        union = frozenset[int]().union(*(member.owned for member in present.values()))
+        return sum(owned) == len(union) == PARTITIONS and owned[-1] - owned[0] <= 1
+
+    return look
+
+
+def read_by(members: Members) -> set[tuple[int, int]]:
+    """The (partition, offset) of all that was read."""
+    return {(read.partition, read.offset) for member in members.all for read in member.reads}
+
+
+def test_four_clients_in_one_group_lose_nothing(cluster: Cluster, members: Members) -> None:
+    survive(cluster, members, rounds=2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_four_clients_in_one_group_lose_nothing_in_twenty_rounds(
+    cluster: Cluster, members: Members
+) -> None:
+    survive(cluster, members, rounds=20)
