@@ -8,7 +8,7 @@ PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip instal
 PACKAGING := $(PINS) pyproject.toml setup.py $(wildcard kohort/records/_batch_c.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop lint bench clean
+.PHONY: help demo test interop lint fuzz bench clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(VENV)/.dev ## Send 1,000,000 mutated requests to the in-process cluster.
+	$(BIN)/python -m tests.support.fuzz $(ARGS)
 
 bench: $(VENV)/.dev ## Measure the hot paths.
 	$(BIN)/python -m benchmarks $(ARGS)

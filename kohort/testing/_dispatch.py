@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kohort.errors import MessageEncodeError
 from kohort.protocol import APIS, ApiKey, Buffer, Request, decode_from, encode_response
 from kohort.protocol.messages import RequestHeader
 from kohort.testing._broker import Broker
@@ -77,4 +78,10 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | Non
     response, pace = await cluster.faults.answer(ctx, api, request, served.handler)
     if response is None:
         return None
-    return Reply(encode_response(response, version, correlation_id), pace)
+    try:
+        return Reply(encode_response(response, version, correlation_id), pace)
+    except MessageEncodeError as error:
+        if kept is not None:
+            raise
+        # Messages that repeat a name of nearly 32 KiB are longer than a string may be.
+        raise CloseConnection(f"an answer that cannot be written: {error}") from error

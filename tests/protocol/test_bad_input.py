@@ -17,12 +17,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from tests.protocol._data import Golden, golden_frames
-
-LIES = [
-    *(struct.pack(">i", n) for n in (0x7FFFFFFF, -1, -0x80000000, 0x7FFF, 0x00FFFFFF, 1_000_000)),
-    b"\x7f\xff",
-    *(b"\x80\x80\x04", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01"),  # varints
-]
+from tests.support.mutation import LIES, mutate
 
 ALLOWED = 64
 """Bytes of objects that one byte of a frame may become; an empty structure is the worst case."""
@@ -109,27 +104,6 @@ def test_a_varint_of_more_than_32_bits_is_an_error(varint: bytes) -> None:
         decode(FindCoordinatorRequest, 3, varint)
 
 
-def _mutate(frame: bytes, rng: random.Random) -> bytes:
-    data = bytearray(frame)
-    for _ in range(rng.choice((1, 1, 1, 2, 4, 8))):
-        at = rng.randrange(len(data)) if data else 0
-        match rng.randrange(6):
-            case 0 if data:
-                data[at] ^= 1 << rng.randrange(8)
-            case 1 if data:
-                data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
-            case 2:
-                del data[at:]
-            case 3:
-                del data[at : at + rng.randrange(1, 9)]
-            case 4:
-                data[at:at] = rng.randbytes(rng.randrange(1, 9))
-            case _:
-                lie = rng.choice(LIES)
-                data[at : at + len(lie)] = lie
-    return bytes(data)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_a_mutated_frame_decodes_or_is_a_decode_error(seed: int) -> None:
     rng = random.Random(seed)
@@ -137,7 +111,7 @@ def test_a_mutated_frame_decodes_or_is_a_decode_error(seed: int) -> None:
     refused = 0
     for _ in range(500):
         golden = rng.choice(frames)
-        frame = _mutate(golden.frame, rng)
+        frame = mutate(golden.frame, rng)
         try:
             _decode(golden, frame)
         except MessageDecodeError:
