@@ -44,7 +44,7 @@ class Stream:
             raise anyio.ClosedResourceError
         if self.unread:
             raise BrokenPipeError("the other end is closed")
-        copy = memoryview(bytes(data))
+        copy = memoryview(data if isinstance(data, bytes) else bytes(data))
         if copy:
             self._waiting.append(copy)
             self._size += len(copy)
@@ -84,8 +84,7 @@ class MemoryConnection:
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all of them; waits while the other end has too much unread."""
-        for buffer in buffers:
-            await self._outgoing.write(buffer)
+        await self._outgoing.write(b"".join(buffers))
 
     async def aclose(self) -> None:
         """End both directions; whoever waits in it gets an error."""
