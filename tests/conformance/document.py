@@ -19,8 +19,8 @@ _HEAD = """\
 <!-- Written by `python -m tests.conformance.document`; a test holds it true. -->
 
 The cluster in `kohort.testing` is held against Apache Kafka {version} by {count} probes. A probe is
-a small program that speaks the protocol over plain sockets, with requests put together byte by
-byte; it runs against one broker of each, and what it sees is compared field by field. They are in
+a small program that speaks the protocol over plain sockets, with requests that no client
+library would send; it runs against one broker of each, and what it sees is compared field by field. They are in
 `tests/conformance/probes/`, and each one is a test:
 
 ```
@@ -44,7 +44,8 @@ python -m pytest tests/conformance -k the_barrier
 - Batches that are fetched are compared by header, checksum, and record by record.
 
 A difference that is not in section 5 fails its test, and so does one that is listed there and
-does not show any more.
+does not show any more. Some probes go by the clock, so a difference counts when it is there three
+times in a row.
 """
 
 

@@ -25,9 +25,9 @@ class Probe:
     slow: bool
     function: Function
 
-    def run(self, target: Target) -> dict[str, Any]:
+    def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
         """What is seen there, by label; an error of the probe itself is seen, too."""
-        session = Session(target, self.name)
+        session = Session(target, f"{self.name}-{attempt}" if attempt else self.name)
         seen: dict[str, Any] = {}
         try:
             for label, value in self.function(session):

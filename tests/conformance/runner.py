@@ -17,19 +17,21 @@ class Results(NamedTuple):
 
 
 class Runner:
-    """Runs each probe once, on both clusters at the same time."""
+    """Runs each probe on both clusters at the same time."""
 
     def __init__(self, kafka: Target, cluster: Target, pool: ThreadPoolExecutor) -> None:
         self._targets = kafka, cluster
         self._pool = pool
-        self._running: dict[str, list[Future[dict[str, Any]]]] = {}
+        self._running: dict[tuple[str, int], list[Future[dict[str, Any]]]] = {}
 
-    def start(self, probe: Probe) -> None:
-        if probe.name not in self._running:
-            self._running[probe.name] = [
-                self._pool.submit(probe.run, target) for target in self._targets
+    def start(self, probe: Probe, attempt: int = 0) -> None:
+        """Begin, if it has not been begun."""
+        if (probe.name, attempt) not in self._running:
+            self._running[probe.name, attempt] = [
+                self._pool.submit(probe.run, target, attempt) for target in self._targets
             ]
 
-    def results(self, probe: Probe) -> Results:
-        self.start(probe)
-        return Results(*[future.result() for future in self._running[probe.name]])
+    def results(self, probe: Probe, attempt: int = 0) -> Results:
+        """What was seen; a further attempt is a run of its own."""
+        self.start(probe, attempt)
+        return Results(*[future.result() for future in self._running[probe.name, attempt]])

@@ -13,17 +13,33 @@ from tests.conformance.wire import ASKED
 
 load_probes()
 
+ATTEMPTS = 3
+"""Some probes go by the clock, which a busy machine may hold up: they are asked again."""
+
 
 @pytest.mark.real_kafka
 @pytest.mark.parametrize("name", PROBES)
 def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
-    kafka, cluster = runner.results(PROBES[name])
-    assert "failed" not in kafka, kafka["failed"]
+    problem = ""
+    for attempt in range(ATTEMPTS):
+        problem = _problem(name, runner, attempt)
+        if not problem:
+            return
+    pytest.fail(problem, pytrace=False)
+
+
+def _problem(name: str, runner: Runner, attempt: int) -> str:
+    """What is wrong with what was seen, "" if nothing is."""
+    kafka, cluster = runner.results(PROBES[name], attempt)
+    if "failed" in kafka:
+        return f"the probe fails on Apache Kafka:\n{kafka['failed']}"
     found = list(differences(kafka, cluster))
-    strange = unexplained(name, found)
-    shown = "\n".join(str(one) for one in strange[:20])
-    assert not strange, f"{len(strange)} differences that are not explained:\n{shown}"
-    assert gone(name, found) == [], "listed as differences, and not there any more"
+    if strange := unexplained(name, found):
+        shown = "\n".join(str(one) for one in strange[:20])
+        return f"{len(strange)} differences that are not explained:\n{shown}"
+    if missing := gone(name, found):
+        return f"listed as differences, and not there any more: {missing}"
+    return ""
 
 
 @pytest.mark.real_kafka

@@ -16,6 +16,8 @@ ASKED: set[tuple[int, int]] = set()
 ANSWER_S = 10.0
 PARKED_S = 0.15
 """A request without an answer for so long is taken to be parked."""
+NEVER_S = 1.0
+"""And where it is thought that no answer ever comes, for so long."""
 
 
 class ConnectionClosed(Exception):

@@ -291,15 +291,16 @@ ROWS = {
     "leave": ("6.2f", "2.7b"),
     "reading": ("6.2g", "2.9a"),
 }
+"""For each kind of request the row of all states, and that of a group that is not there."""
 
 for _state in STATES:
-    for _kind, _rows in ROWS.items():
+    for _kind, (_every, _unknown) in ROWS.items():
         _about = (STATES[_state].__doc__ or "").rstrip(".")
         add_probe(
             f"{_kind}_in_{_state}",
             f"{_kind.capitalize()}: {_about[0].lower()}{_about[1:]}.",
             partial(matrix, state=_state, kind=_kind),
-            *_rows,
+            *((_every, _unknown) if _state == "unknown" else (_every,)),
             module=__name__,
         )
 
@@ -318,7 +319,6 @@ for _state in STATES:
         f"delete_in_{_state}",
         f"Delete the group: {(STATES[_state].__doc__ or '').rstrip('.').lower()}.",
         partial(deleting, state=_state),
-        "6.2e",
-        "2.7d",
+        *(("6.2e", "2.7d") if _state == "unknown" else ("6.2e",)),
         module=__name__,
     )

@@ -16,6 +16,7 @@ from tests.conformance.probe import Observations, probe
 from tests.conformance.probes.fetching import fetch
 from tests.conformance.probes.list_offsets import delete_records
 from tests.conformance.session import T0, Session, batch, produce_request
+from tests.conformance.wire import NEVER_S
 
 STRANGE_ID = bytes(range(16))
 
@@ -226,12 +227,12 @@ def corrupt_batches(session: Session) -> Observations:
     yield "stored", session.end_offsets(topic, 1)
 
 
-@probe("2.13e")
+@probe("2.13e", slow=True)
 def null_for_records(session: Session) -> Observations:
     """A partition without records in the request is never answered."""
     connection = session.connect()
     connection.send(produce_request(session.topic(), None), 9)
-    yield "never", connection.is_parked()
+    yield "never", connection.is_parked(NEVER_S)
 
 
 @probe("2.13e")

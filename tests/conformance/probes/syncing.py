@@ -13,6 +13,7 @@ from tests.conformance.members import (
 )
 from tests.conformance.probe import Observations, probe
 from tests.conformance.session import Session
+from tests.conformance.wire import NEVER_S
 
 SHORT_MS = 700
 
@@ -92,7 +93,7 @@ def followers_cannot_assign(session: Session) -> Observations:
     yield "second", second.synced()
 
 
-@probe("6.2b")
+@probe("6.2b", slow=True)
 def a_parked_sync_is_sent_again(session: Session) -> Observations:
     """A second SyncGroup of the same member while the first one waits."""
     first, second = pair(session, session.group())
@@ -104,7 +105,7 @@ def a_parked_sync_is_sent_again(session: Session) -> Observations:
     yield "the later one is parked", again.is_parked()
     first.sync((first, b"1"), (second, b"2"))
     yield "second", again.receive()
-    yield "the earlier one is never answered", second.connection.is_parked()
+    yield "the earlier one is never answered", second.connection.is_parked(NEVER_S)
 
 
 @probe("6.2b")
@@ -138,7 +139,7 @@ def syncs_end_when_somebody_leaves(session: Session) -> Observations:
     yield "joined", second.join()
 
 
-@probe("6.2b", "6.2f")
+@probe("6.2b", "6.2f", slow=True)
 def a_member_that_leaves_while_it_syncs(session: Session) -> Observations:
     """What becomes of the parked SyncGroup of a member that is sent away."""
     first, second = pair(session, session.group())
@@ -146,7 +147,7 @@ def a_member_that_leaves_while_it_syncs(session: Session) -> Observations:
     second.send_sync()
     second.connection.is_parked(0.05)
     yield "left", second.leave()
-    yield "its sync is never answered", second.connection.is_parked()
+    yield "its sync is never answered", second.connection.is_parked(NEVER_S)
     yield "first", first.heartbeat()
 
 
