@@ -20,8 +20,8 @@ _HEAD = """\
 
 The cluster in `kohort.testing` is held against Apache Kafka {version} by {count} probes. A probe is
 a small program that speaks the protocol over plain sockets, with requests that no client
-library would send; it runs against one broker of each, and what it sees is compared field by field. They are in
-`tests/conformance/probes/`, and each one is a test:
+library would send; it runs against one broker of each, and what it sees is compared field by
+field. They are in `tests/conformance/probes/`, and each one is a test:
 
 ```
 python -m pytest tests/conformance -k the_barrier

@@ -10,7 +10,8 @@ SECTIONS = {
     "6": "What a faithful broker does",
 }
 
-TRANSACTIONS = "Transactions are served in a later step, and their probes come with them."
+TRANSACTIONS = "Transactions and their probes come in a later step."
+TRANSACTION_APIS = frozenset({24, 25, 26, 27, 28, 61, 65, 66})
 NOT_HERE = "The cluster leaves this out on purpose: "
 ONE_BROKER = (
     "Needs a second broker, and Apache Kafka runs as a single one here; "
@@ -141,7 +142,7 @@ ROWS = (
         NOT_HERE + "nothing is deleted for its age, and Kafka takes five minutes to do it.",
     ),
     Row("2.15a", "control records of transactions", TRANSACTIONS),
-    Row("3", "every version that the cluster advertises is asked for at least once"),
+    Row("3", "every version that the cluster advertises is asked for, but of transactions"),
     Row("6.1a", "a member id that is handed out starts no rebalance"),
     Row(
         "6.1b",
