@@ -1,4 +1,4 @@
-"""One broker: a node of the cluster with its coordinator and its fetch sessions."""
+"""One broker: a node of the cluster with its coordinators and its fetch sessions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kohort.errors import ErrorCode
 from kohort.testing._fetch_sessions import FetchSessions
 from kohort.testing._topics import Partition, Topic
 from kohort.testing.groups import GroupCoordinator
+from kohort.testing.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
     from kohort.testing._core import ClusterCore
@@ -29,10 +30,17 @@ class Node:
 class Broker:
     """What the handlers of requests work with."""
 
-    def __init__(self, cluster: ClusterCore, node: Node, coordinator: GroupCoordinator) -> None:
+    def __init__(
+        self,
+        cluster: ClusterCore,
+        node: Node,
+        coordinator: GroupCoordinator,
+        transactions: TransactionCoordinator,
+    ) -> None:
         self.cluster = cluster
         self.node = node
         self.coordinator = coordinator
+        self.transactions = transactions
         self.fetch_sessions = FetchSessions(cluster.rng)
         self.alive = True
         self.scope = anyio.CancelScope()

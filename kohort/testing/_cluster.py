@@ -18,6 +18,7 @@ from kohort.testing._core import ClusterCore
 from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._thread import LoopThread
+from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
 
@@ -36,7 +37,8 @@ class Cluster(ClusterFace):
     others' behind it; free ones if not given. ``group_initial_rebalance_delay_ms`` and the names in
     ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000.
     ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
-    they take over what it led; Kafka's own is 9,000. ``seed`` decides all that is random.
+    they take over what it led; Kafka's own is 9,000. ``transaction_version`` 2 lets producers go by
+    KIP-890, 0 and 1 do not. ``seed`` decides all that is random.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Cluster(ClusterFace):
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         broker_session_timeout_ms: int = 0,
+        transaction_version: int = 2,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -70,6 +73,7 @@ class Cluster(ClusterFace):
             broker_session_timeout_ms=broker_session_timeout_ms,
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
+            transactions=TransactionConfig(version=transaction_version),
         )
         self._config.validate()
         self._core: ClusterCore | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kohort.errors import InvalidOptionError
 from kohort.testing.groups import GroupConfig
+from kohort.testing.transactions import TransactionConfig
 
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes."""
@@ -31,6 +32,7 @@ class ClusterConfig:
     broker_session_timeout_ms: int = 0
     seed: int = 0
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
 
     @property
     def default_replication_factor(self) -> int:
@@ -40,6 +42,10 @@ class ClusterConfig:
         """InvalidOptionError for what cannot be."""
         if self.brokers < 1:
             raise InvalidOptionError(f"brokers={self.brokers}: a cluster has at least one broker")
+        if self.transactions.version not in (0, 1, 2):
+            raise InvalidOptionError(
+                f"transaction_version={self.transactions.version}: there are 0, 1 and 2"
+            )
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
                 f"ports={self.ports!r}: {self.brokers} broker(s) need one port each"

@@ -7,14 +7,13 @@ import itertools
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import anyio
 from anyio.abc import TaskGroup
 
 from kohort.errors import IllegalStateError
-from kohort.protocol import Buffer
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing._broker import Broker, Node
 from kohort.testing._configs import ClusterConfig
@@ -24,7 +23,8 @@ from kohort.testing._faults import Faults
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing._network import Network
 from kohort.testing._registry import BrokerRegistry
-from kohort.testing._topics import CONSUMER_OFFSETS, Partition, Topic, Topics
+from kohort.testing._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic, Topics
+from kohort.testing._transacting import Transacting, stored_records
 from kohort.testing.groups import (
     PARTITIONS,
     ClassicGroup,
@@ -64,6 +64,7 @@ class ClusterCore:
         self._tasks: TaskGroup | None = None
         self._session_ends = anyio.Event()
         self._producer_ids = itertools.count()
+        self.transacting = Transacting(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         self.all_nodes = [Node(index + 1, host) for index in range(config.brokers)]
         self.registry = BrokerRegistry(config.broker_session_timeout_ms)
@@ -101,6 +102,7 @@ class ClusterCore:
             with broker.scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(broker.coordinator.run)
+                    tasks.start_soon(broker.transactions.run)
                     await self._network.serve(broker, tasks)
         finally:
             self._network.ended(broker)
@@ -181,7 +183,7 @@ class ClusterCore:
     def _make_broker(self, node: Node) -> Broker:
         env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
         coordinator = GroupCoordinator(env, self._append_group_records, lambda: self.changed())
-        return Broker(self, node, coordinator)
+        return Broker(self, node, coordinator, self.transacting.make_coordinator())
 
     def now_ms(self) -> int:
         """Wall-clock time that goes as the loop's clock goes."""
@@ -218,6 +220,8 @@ class ClusterCore:
         """What is not given is the cluster's default; the name is known to be free and legal."""
         if name == CONSUMER_OFFSETS:
             return self._offsets_topic()
+        if name == TRANSACTION_STATE:
+            return self.transacting.state_topic()
         topic = self.topics.create(
             name,
             self.config.default_partitions if partitions is None else partitions,
@@ -241,13 +245,15 @@ class ClusterCore:
         self.changed()
 
     def _elected(self, partition: Partition) -> None:
-        """Groups go with the leadership of their partition of ``__consumer_offsets``."""
+        """Groups and transactions go with the leadership of the partition that they are in."""
+        if partition.topic.name == TRANSACTION_STATE:
+            self.transacting.elected(partition)
         if partition.topic.name != CONSUMER_OFFSETS:
             return
         for broker in self.brokers.values():
             coordinator = broker.coordinator
             if broker.node.id == partition.leader:
-                coordinator.load(partition.index, _keys_and_values(partition))
+                coordinator.load(partition.index, *stored_records(partition.log))
             elif partition.index in coordinator.partitions:
                 coordinator.unload(partition.index)
 
@@ -280,22 +286,11 @@ class ClusterCore:
         """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
 
-    def transaction_coordinator_node(self, transactional_id: str) -> Node | None:
-        nodes = [node for node in self.nodes if node.id in self.brokers]
-        return nodes[coordinator_partition(transactional_id, PARTITIONS) % len(nodes)]
-
     def _append_group_records(self, index: int, records: Records) -> None:
         partition = self._offsets_topic().partitions[index]
         now = self.now_ms()
         batch = encode_batch([NewRecord(now, key, value) for key, value in records])
         partition.append(RecordBatch.of(batch), now)
-
-
-def _keys_and_values(partition: Partition) -> Iterator[tuple[Buffer | None, Buffer | None]]:
-    for batch in partition.log.batches():
-        if not batch.header.is_control:
-            for record in batch.records():
-                yield record.key, record.value
 
 
 def _base64_id(rng: random.Random) -> str:

@@ -262,6 +262,80 @@ def _consumer_group_describe(
     )
 
 
+def _add_partitions_to_txn(
+    ctx: Context, request: m.AddPartitionsToTxnRequest, error: ErrorCode
+) -> Response:
+    cls = m.AddPartitionsToTxnResponse
+    if ctx.version >= 4:
+        return cls(error_code=error)
+    part = cls.AddPartitionsToTxnPartitionResult
+    return cls(
+        results_by_topic_v3_and_below=[
+            cls.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    part(partition_index=index, partition_error_code=error)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def _write_txn_markers(_: Context, request: m.WriteTxnMarkersRequest, error: ErrorCode) -> Response:
+    cls = m.WriteTxnMarkersResponse
+    part = cls.WritableTxnMarkerPartitionResult
+    return cls(
+        markers=[
+            cls.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    cls.WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            part(partition_index=index, error_code=error)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def _describe_producers(
+    _: Context, request: m.DescribeProducersRequest, error: ErrorCode
+) -> Response:
+    cls = m.DescribeProducersResponse
+    return cls(
+        topics=[
+            cls.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    cls.PartitionResponse(partition_index=index, error_code=error)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe_transactions(
+    _: Context, request: m.DescribeTransactionsRequest, error: ErrorCode
+) -> Response:
+    cls = m.DescribeTransactionsResponse
+    return cls(
+        transaction_states=[
+            cls.TransactionState(transactional_id=name, error_code=error)
+            for name in request.transactional_ids
+        ]
+    )
+
+
 _BY_PART: dict[type[Any], Failure] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
@@ -309,6 +383,10 @@ _BY_PART: dict[type[Any], Failure] = {
     m.DescribeGroupsRequest: _describe_groups,
     m.DeleteGroupsRequest: _delete_groups,
     m.DescribeConfigsRequest: _describe_configs,
+    m.AddPartitionsToTxnRequest: _add_partitions_to_txn,
+    m.WriteTxnMarkersRequest: _write_txn_markers,
+    m.DescribeProducersRequest: _describe_producers,
+    m.DescribeTransactionsRequest: _describe_transactions,
     m.ConsumerGroupDescribeRequest: _consumer_group_describe,
     m.AlterConfigsRequest: _alter(
         m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse

@@ -15,6 +15,7 @@ from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_conf
 from kohort.testing._core import ClusterCore
 from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
+from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class MemoryCluster(ClusterFace):
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         broker_session_timeout_ms: int = 0,
+        transaction_version: int = 2,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -57,6 +59,7 @@ class MemoryCluster(ClusterFace):
             broker_session_timeout_ms=broker_session_timeout_ms,
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
+            transactions=TransactionConfig(version=transaction_version),
         )
         self._config.validate()
         self._network = MemoryNetwork(self._config)

@@ -13,7 +13,8 @@ from kohort.testing._topic_settings import TOPIC_SETTINGS
 from kohort.testing.log import AppendResult, PartitionLog, accepted
 
 CONSUMER_OFFSETS = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, "__transaction_state"})
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 NO_LEADER = -1
 

@@ -333,14 +333,15 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
     index = coordinator_partition("g", 50)
 
     def move(core: object) -> None:
-        from kohort.testing._core import ClusterCore, _keys_and_values
+        from kohort.testing._core import ClusterCore
+        from kohort.testing._transacting import stored_records
 
         assert isinstance(core, ClusterCore)
         partition = core.topics._by_name["__consumer_offsets"].partitions[index]
         coordinator = core.brokers[1].coordinator
         coordinator.unload(index)
         assert coordinator.check("g") == 16
-        coordinator.load(index, _keys_and_values(partition))
+        coordinator.load(index, *stored_records(partition.log))
 
     cluster._call(move)
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member)

@@ -153,11 +153,6 @@ def test_idempotent_producers_get_ids_and_lose_no_retry(
     assert outcome(raw.ask(produce_request(records=gap), 9)).error_code == 45
 
 
-def test_a_transactional_producer_is_refused(raw: Raw) -> None:
-    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
-    assert raw.ask(request, 4).error_code == 35
-
-
 def test_bytes_are_stored_as_they_came(cluster: Cluster, raw: Raw) -> None:
     records = encode_batch([NewRecord(7, b"k", b"v" * 500)], compression=Compression.SNAPPY)
     raw.ask(produce_request(records=records), 9)

@@ -156,6 +156,7 @@ from kohort.protocol.messages.share_group_records import (
     ShareGroupTargetAssignmentMetadataValue,
 )
 from kohort.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kohort.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from kohort.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -294,6 +295,8 @@ __all__ = [
     "ShareGroupTargetAssignmentMetadataValue",
     "SyncGroupRequest",
     "SyncGroupResponse",
+    "TransactionLogKey",
+    "TransactionLogValue",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
     "WriteTxnMarkersRequest",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kohort.testing.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -15,8 +17,11 @@ from kohort.testing.apis import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -28,6 +33,7 @@ from kohort.testing.apis import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -35,6 +41,8 @@ from kohort.testing.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from kohort.testing.apis._registry import SERVED, CloseConnection, Context, Served, serves
 
@@ -43,6 +51,8 @@ __all__ = [
     "CloseConnection",
     "Context",
     "Served",
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
     "api_versions",
     "consumer_group_describe",
@@ -55,8 +65,11 @@ __all__ = [
     "describe_configs",
     "describe_groups",
     "describe_log_dirs",
+    "describe_producers",
     "describe_quorum",
     "describe_topic_partitions",
+    "describe_transactions",
+    "end_txn",
     "fetch",
     "find_coordinator",
     "heartbeat",
@@ -68,6 +81,7 @@ __all__ = [
     "list_groups",
     "list_offsets",
     "list_partition_reassignments",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -76,4 +90,6 @@ __all__ = [
     "produce",
     "serves",
     "sync_group",
+    "txn_offset_commit",
+    "write_txn_markers",
 ]

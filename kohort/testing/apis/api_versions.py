@@ -1,7 +1,7 @@
 """ApiVersions (18), versions 0-4.
 
-Versions 3 and up name the client's software. A version that is not known is answered all the
-same, see :mod:`kohort.testing._dispatch`.
+Versions 3 and up name the client's software, and tell the cluster's features. A version that is not
+known is answered all the same, see :mod:`kohort.testing._dispatch`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from kohort.testing.apis._registry import SERVED, Context, serves
 
+_TRANSACTIONS = "transaction.version"
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -21,6 +22,10 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
         named = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in named):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    level = ctx.broker.cluster.config.transactions.version
+    features = ApiVersionsResponse.FinalizedFeatureKey(
+        name=_TRANSACTIONS, max_version_level=level, min_version_level=level
+    )
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
@@ -29,7 +34,15 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
                 max_version=served.advertised.last,
             )
             for served in sorted(SERVED.values())
-        ]
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=_TRANSACTIONS, min_version=0, max_version=2
+            )
+        ],
+        finalized_features_epoch=1,
+        # As in Kafka, what is at level 0 is not among them.
+        finalized_features=[features] if level else [],
     )
 
 

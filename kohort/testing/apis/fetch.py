@@ -11,15 +11,17 @@ from __future__ import annotations
 import anyio
 
 from kohort.errors import ErrorCode
-from kohort.protocol import ZERO_UUID
+from kohort.protocol import ZERO_UUID, Buffer
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.testing._fetch_sessions import FetchPlan, Wanted
 from kohort.testing._topics import Partition
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.log import PartitionLog
 
 _Data = FetchResponse.PartitionData
 _Results = list[tuple[Wanted, _Data]]
 _NO_RECORDS = b""
+_READ_COMMITTED = 1
 
 
 @serves(FetchRequest, (4, 18))
@@ -65,7 +67,10 @@ def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
             continue  # Kafka does not hurry for a partition that is not there
         if _check(partition, wanted) is not ErrorCode.NONE or _diverged(partition, wanted):
             return True
-        total += partition.log.available(wanted.offset, max(wanted.max_bytes, 1))
+        log, limit = partition.log, max(wanted.max_bytes, 1)
+        committed = request.isolation_level == _READ_COMMITTED
+        count = log.stable_bytes if committed else log.available
+        total += count(wanted.offset, limit)
         if total and total >= request.min_bytes:
             return True
     return request.min_bytes <= 0
@@ -114,6 +119,7 @@ def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
     """What there is of each partition; those that are not there come last."""
     left = request.max_bytes
     nothing_yet = True
+    committed = request.isolation_level == _READ_COMMITTED
     results: _Results = []
     missing: _Results = []
     for wanted in plan.partitions:
@@ -132,19 +138,33 @@ def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.start_offset,
-            aborted_transactions=[] if request.isolation_level == 1 else None,
+            aborted_transactions=_aborted(log, wanted) if committed else None,
             records=_NO_RECORDS,
         )
         if (diverged := _diverged(partition, wanted)) is not None:
             data.diverging_epoch = diverged
         else:
             limit = min(wanted.max_bytes, left)
-            records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
+            if committed and wanted.offset >= log.last_stable_offset:
+                records: Buffer = _NO_RECORDS
+            else:
+                if committed:
+                    limit = log.stable_bytes(wanted.offset, limit)
+                records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
             nothing_yet = nothing_yet and not records
             left = max(0, left - len(records))
             data.records = records
         results.append((wanted, data))
     return results + missing
+
+
+def _aborted(log: PartitionLog, wanted: Wanted) -> list[FetchResponse.AbortedTransaction]:
+    return [
+        FetchResponse.AbortedTransaction(
+            producer_id=aborted.producer_id, first_offset=aborted.first_offset
+        )
+        for aborted in log.aborted_from(wanted.offset)
+    ]
 
 
 def _failed(

@@ -46,7 +46,7 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
     if key_type == _GROUP:
         node = cluster.coordinator_node(key)
     else:
-        node = cluster.transaction_coordinator_node(key)
+        node = cluster.transacting.coordinator_node(key)
     if node is None:
         return FindCoordinatorResponse.Coordinator(
             key=key,

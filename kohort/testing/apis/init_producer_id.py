@@ -1,6 +1,8 @@
 """InitProducerId (22), versions 0-5. Version 3 lets a producer bring the id that it has (KIP-360).
 
-Without a transactional id each request gets a new producer id.
+Without a transactional id each request gets a new producer id. With one it is the coordinator's to
+answer, and fences the producers before. Version 4 knows PRODUCER_FENCED, before it is
+INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -8,14 +10,23 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.transactions import ProducerEpoch
 
 
 @serves(InitProducerIdRequest, (0, 5))
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        # As a broker without the feature: a producer takes it as final and says so.
-        error = ErrorCode.UNSUPPORTED_VERSION
-        if not request.transactional_id:
-            error = ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())
+    brought = ProducerEpoch(request.producer_id, request.producer_epoch)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())
+    if not request.transactional_id or (brought.producer_id == -1) != (brought.epoch == -1):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    error, given = ctx.broker.transactions.init_producer(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        None if brought.producer_id == -1 else brought,
+    )
+    if error is ErrorCode.PRODUCER_FENCED and ctx.version < 4:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(
+        error_code=error, producer_id=given.producer_id, producer_epoch=given.epoch
+    )

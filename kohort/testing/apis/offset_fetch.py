@@ -1,12 +1,14 @@
 """OffsetFetch (9), versions 1-10.
 
 Version 2 asks for everything with null topics and has an error for the whole answer, 7 adds
-require_stable (KIP-447), 8 several groups, 10 topic ids. Nothing committed is offset -1, no error.
+require_stable (KIP-447: UNSTABLE_OFFSET_COMMIT where an open transaction has committed), 8 several
+groups, 10 topic ids. Nothing committed is offset -1, no error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -17,6 +19,9 @@ _NOTHING = CommittedOffset(
     offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1, topic_id=b""
 )
 
+# Where a transaction may still change what is committed; with, and without, something before it.
+_UNSTABLE, _PENDING = replace(_NOTHING), replace(_NOTHING)
+
 _Offsets = Mapping[tuple[str, int], CommittedOffset]
 _Topics = list[tuple[str, list[int]]]
 
@@ -24,8 +29,10 @@ _Topics = list[tuple[str, list[int]]]
 @serves(OffsetFetchRequest, (1, 10))
 async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if ctx.version >= 8:
-        return OffsetFetchResponse(groups=[_group(ctx, group) for group in request.groups])
-    error, offsets = _offsets(ctx, request.group_id)
+        return OffsetFetchResponse(
+            groups=[_group(ctx, group, request.require_stable) for group in request.groups]
+        )
+    error, offsets = _offsets(ctx, request.group_id, request.require_stable)
     if error is not ErrorCode.NONE and ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
     asked: _Topics
@@ -43,7 +50,7 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
                         committed_offset=found.offset,
                         committed_leader_epoch=found.leader_epoch,
                         metadata=found.metadata,
-                        error_code=error,
+                        error_code=_error_of(found) if error is ErrorCode.NONE else error,
                     )
                     for index, found in _each(offsets, name, indexes)
                 ],
@@ -54,9 +61,9 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
 
 
 def _group(
-    ctx: Context, asked: OffsetFetchRequest.OffsetFetchRequestGroup
+    ctx: Context, asked: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    error, offsets = _offsets(ctx, asked.group_id)
+    error, offsets = _offsets(ctx, asked.group_id, stable)
     response = OffsetFetchResponse.OffsetFetchResponseGroup(
         group_id=asked.group_id, error_code=error
     )
@@ -83,16 +90,30 @@ def _group(
     return response
 
 
-def _offsets(ctx: Context, group_id: str) -> tuple[ErrorCode, _Offsets]:
+def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Offsets]:
     coordinator = ctx.broker.coordinator
     error = coordinator.check(group_id)
     group = coordinator.groups.get(group_id)
-    return error, {} if group is None else group.offsets
+    committed = {} if group is None else group.offsets
+    if not stable:
+        return error, committed
+    pending = {
+        place: _UNSTABLE if place in committed else _PENDING
+        for place in coordinator.pending.places(group_id)
+    }
+    return error, {**committed, **pending}
+
+
+def _error_of(found: CommittedOffset) -> ErrorCode:
+    unstable = found is _UNSTABLE or found is _PENDING
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE
 
 
 def _everything(offsets: _Offsets) -> _Topics:
     topics: dict[str, list[int]] = {}
-    for name, index in offsets:
+    for (name, index), found in offsets.items():
+        if found is _PENDING:
+            continue  # as in Kafka, which goes by what is committed
         topics.setdefault(name, []).append(index)
     return list(topics.items())
 
@@ -113,6 +134,7 @@ def _topic(
                 committed_offset=found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
+                error_code=_error_of(found),
             )
             for index, found in _each(offsets, name, indexes)
         ],

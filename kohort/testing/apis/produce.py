@@ -1,8 +1,10 @@
 """Produce (0), versions 3-13; 0-13 are advertised, as Kafka does for librdkafka's sake.
 
 Version 7 takes zstd, 8 tells errors of single records, 9 is flexible, 10 tells the new leader
-beside NOT_LEADER_OR_FOLLOWER, 13 names topics by id. Since version 3 there is one batch to a
-partition, of message format 2. acks=0 has no answer; an error then ends the connection.
+beside NOT_LEADER_OR_FOLLOWER, 11 knows TRANSACTION_ABORTABLE, 12 puts the partition into the
+producer's transaction, where an earlier one must find it already (KIP-890), 13 names topics by id.
+Since version 3 there is one batch to a partition, of message format 2. acks=0 has no answer; an
+error then ends the connection.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from kohort.records import Compression, RecordBatch
 from kohort.testing._topics import Partition, Topic
 from kohort.testing.apis._registry import CloseConnection, Context, serves
 from kohort.testing.log import AppendError, one_batch
+from kohort.testing.transactions import ProducerEpoch
 
 _Answer = ProduceResponse.PartitionProduceResponse
 _CODEC_BITS = 0x07
@@ -59,7 +62,7 @@ def _partition(
         code = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _error(index, code)
     try:
-        batch = _requested_batch(ctx, records)
+        batch = _requested_batch(ctx, request, records)
     except AppendError as error:
         answer = _error(index, error.code)
         if error.code is ErrorCode.CORRUPT_MESSAGE:
@@ -73,6 +76,9 @@ def _partition(
     if isinstance(partition, ErrorCode):
         return _moved(ctx, topic.partitions[index], partition)
     start = partition.log.start_offset
+    refused = _join_transaction(ctx, request, partition, batch)
+    if refused is not ErrorCode.NONE:
+        return _error(index, refused)
     try:
         result = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
@@ -86,12 +92,33 @@ def _partition(
     )
 
 
-def _requested_batch(ctx: Context, records: Buffer | None) -> RecordBatch:
+def _join_transaction(
+    ctx: Context, request: ProduceRequest, partition: Partition, batch: RecordBatch
+) -> ErrorCode:
+    """Only what is in a transaction can be ended by it, so nothing else is let in."""
+    header = batch.header
+    producer = ProducerEpoch(header.producer_id, header.producer_epoch)
+    if not header.is_transactional or partition.log.producers.in_transaction(*producer):
+        return ErrorCode.NONE
+    error = ctx.broker.cluster.transacting.join(
+        request.transactional_id or "",
+        producer,
+        (partition.topic.name, partition.index),
+        adds=ctx.version >= 12,
+    )
+    if error is ErrorCode.TRANSACTION_ABORTABLE and ctx.version < 11:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and ctx.version < 12:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return error
+
+
+def _requested_batch(ctx: Context, request: ProduceRequest, records: Buffer | None) -> RecordBatch:
     """The batch of a partition; AppendError for what is refused before its log is asked."""
     batch = one_batch(records)
     if batch.header.attributes & _CODEC_BITS == Compression.ZSTD and ctx.version < 7:
         raise AppendError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with version 7")
-    if batch.header.is_transactional:
+    if batch.header.is_transactional and request.transactional_id is None:
         raise AppendError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id"
         )

@@ -6,7 +6,12 @@ are in a table of timers. So a group can be driven without a network and without
 
 from __future__ import annotations
 
-from kohort.testing.groups._coordinator import PARTITIONS, GroupCoordinator, Records
+from kohort.testing.groups._coordinator import (
+    PARTITIONS,
+    GroupCoordinator,
+    OpenRecords,
+    Records,
+)
 from kohort.testing.groups._environment import (
     Answer,
     Append,
@@ -35,6 +40,7 @@ __all__ = [
     "GroupState",
     "Member",
     "OffsetToCommit",
+    "OpenRecords",
     "Records",
     "TimerKey",
     "load_groups",

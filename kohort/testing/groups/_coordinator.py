@@ -22,6 +22,7 @@ from kohort.protocol.messages import (
     OffsetCommitRequest,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing.groups import _requests
@@ -30,6 +31,7 @@ from kohort.testing.groups._group import ClassicGroup, join_error
 from kohort.testing.groups._join import Caller, join
 from kohort.testing.groups._loading import load_groups
 from kohort.testing.groups._offsets import OffsetToCommit, commit, delete_offsets
+from kohort.testing.groups._pending import PendingOffsets
 from kohort.testing.groups._rebalance import (
     complete_join,
     on_initial_delay,
@@ -39,11 +41,18 @@ from kohort.testing.groups._rebalance import (
 from kohort.testing.groups._records import append_empty_group, group_metadata_key
 from kohort.testing.groups._state import GroupState
 from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kohort.testing.groups._transactional import (
+    commit_pending,
+    load_pending,
+    validate_transactional_commit,
+)
 
 PARTITIONS = 50
 """Of ``__consumer_offsets``."""
 
 Records = list[tuple[bytes, bytes | None]]
+OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None]]
+"""(producer id, key, value) of transactions that have not ended."""
 
 
 class _Parked:
@@ -82,6 +91,7 @@ class GroupCoordinator:
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.partitions: set[int] = set()
+        self.pending = PendingOffsets()
         self._env = env
         self._append = append
         self._changed = changed
@@ -90,15 +100,23 @@ class GroupCoordinator:
 
     # Leadership
 
-    def load(self, partition: int, records: Iterable[tuple[Buffer | None, Buffer | None]]) -> None:
+    def load(
+        self,
+        partition: int,
+        records: Iterable[tuple[Buffer | None, Buffer | None]],
+        open_records: OpenRecords = (),
+    ) -> None:
         """Take over a partition with what its log tells."""
         self.partitions.add(partition)
+        self.pending.forget(lambda group_id: self._partition(group_id) == partition)
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
+        load_pending(open_records, self.groups, self.pending, self._env)
         self._settle()
 
     def unload(self, partition: int) -> None:
         """Give a partition away: members find the new coordinator and go on there."""
         self.partitions.discard(partition)
+        self.pending.forget(lambda group_id: self._partition(group_id) == partition)
         for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
         self._settle()
@@ -218,6 +236,36 @@ class GroupCoordinator:
         self._settle()
         return errors
 
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
+    ) -> tuple[list[ErrorCode], Records]:
+        """One error code for each of the offsets, and what is to be appended in the transaction."""
+        error = self.check(request.group_id)
+        group = self.groups.get(request.group_id)
+        if error is ErrorCode.NONE and group is None:
+            if request.generation_id >= 0:
+                error = ErrorCode.ILLEGAL_GENERATION
+            else:
+                group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
+        if group is not None and error is ErrorCode.NONE:
+            error = validate_transactional_commit(group, request)
+        if group is None or error is not ErrorCode.NONE:
+            return [error] * len(offsets), []
+        now = anyio.current_time()
+        return commit_pending(group, request.producer_id, offsets, self.pending, now)
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker is in the log of a partition: what was pending in it counts now, or never."""
+
+        def belongs(group_id: str) -> bool:
+            return self._partition(group_id) == partition
+
+        for (group_id, topic, index), offset in self.pending.take(producer_id, belongs):
+            group = self.groups.get(group_id)
+            if committed and group is not None:
+                group.offsets[topic, index] = offset
+        self._changed()
+
     def delete_group(self, group_id: str) -> ErrorCode:
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
@@ -228,6 +276,7 @@ class GroupCoordinator:
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         delete_offsets(group, list(group.offsets))
+        self.pending.forget(group_id.__eq__)
         self._env.append(group_id, group_metadata_key(group_id), None)
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         self._settle()

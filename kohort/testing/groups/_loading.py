@@ -45,6 +45,17 @@ def load_groups(
     return groups
 
 
+def stored_offset(value: OffsetCommitValue) -> CommittedOffset:
+    """What a record says that is committed."""
+    return CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp,
+        topic_id=bytes(value.topic_id),
+    )
+
+
 def _replay(
     groups: dict[str, ClassicGroup], env: GroupEnvironment, key: Message, value: Message | None
 ) -> None:
@@ -53,13 +64,7 @@ def _replay(
         if isinstance(value, OffsetCommitValue):
             if key.group not in groups:
                 groups[key.group] = ClassicGroup(key.group, env)
-            groups[key.group].offsets[place] = CommittedOffset(
-                offset=value.offset,
-                leader_epoch=value.leader_epoch,
-                metadata=value.metadata,
-                commit_timestamp_ms=value.commit_timestamp,
-                topic_id=bytes(value.topic_id),
-            )
+            groups[key.group].offsets[place] = stored_offset(value)
         elif key.group in groups:
             groups[key.group].offsets.pop(place, None)
     elif isinstance(key, GroupMetadataKey):

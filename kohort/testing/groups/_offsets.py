@@ -62,17 +62,26 @@ def commit(
     return [_store(group, offset, now) for offset in offsets]
 
 
-def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
+def committed_offset(
+    group: ClassicGroup, new: OffsetToCommit, now: float
+) -> CommittedOffset | ErrorCode:
+    """What is to be stored, or why it is not."""
     # Kafka counts what Java does: UTF-16 units, and not bytes.
     if len(new.metadata.encode("utf-16-le")) // 2 > group.env.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    committed = CommittedOffset(
+    return CommittedOffset(
         offset=new.offset,
         leader_epoch=new.leader_epoch,
         metadata=new.metadata,
         commit_timestamp_ms=group.env.wall_ms(now),
         topic_id=new.topic_id,
     )
+
+
+def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
+    committed = committed_offset(group, new, now)
+    if isinstance(committed, ErrorCode):
+        return committed
     group.offsets[new.topic, new.partition] = committed
     key = offset_commit_key(group.group_id, new.topic, new.partition)
     group.env.append(group.group_id, key, offset_commit_value(committed))

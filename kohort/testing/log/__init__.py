@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from kohort.testing.log._incoming import accepted, one_batch
-from kohort.testing.log._log import AppendError, AppendResult, PartitionLog, TimestampedOffset
+from kohort.testing.log._log import (
+    AbortedTransaction,
+    AppendError,
+    AppendResult,
+    Marker,
+    PartitionLog,
+    TimestampedOffset,
+)
 from kohort.testing.log._segment import Segment
 
 __all__ = [
+    "AbortedTransaction",
     "AppendError",
     "AppendResult",
+    "Marker",
     "PartitionLog",
     "Segment",
     "TimestampedOffset",

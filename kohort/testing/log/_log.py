@@ -8,10 +8,19 @@ from typing import NamedTuple
 
 from kohort.errors import CorruptBatchError, ErrorCode
 from kohort.protocol import Buffer
-from kohort.records import RecordBatch, read_header, rewrite_header
+from kohort.records import (
+    ControlType,
+    RecordBatch,
+    encode_batch,
+    end_marker,
+    read_header,
+    rewrite_header,
+)
 from kohort.testing.log._epochs import EpochCache
 from kohort.testing.log._producers import ProducerStates
 from kohort.testing.log._segment import FIRST_CAPACITY, LARGEST_CAPACITY, Segment
+
+_NO_LIMIT = 1 << 62
 
 EMPTY = memoryview(b"")
 
@@ -41,6 +50,23 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
+class Marker(NamedTuple):
+    """The end of a transaction, for each of its partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+
+class AbortedTransaction(NamedTuple):
+    """``last_offset`` is that of the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
 class PartitionLog:
     """Batches as they came, but for the base offset and epoch (and time) that the broker gives.
 
@@ -53,6 +79,7 @@ class PartitionLog:
         self.end_offset = 0
         self.epochs = EpochCache()
         self.producers = ProducerStates()
+        self._aborted: list[AbortedTransaction] = []
         self.watchers: set[Callable[[], None]] = set()
         """Called after each append and each move of the log's start or leader."""
         self._segments: list[Segment] = []
@@ -63,7 +90,9 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.end_offset
+        """Behind what is decided: the begin of the oldest open transaction, or the end."""
+        first = self.producers.first_open_offset
+        return self.end_offset if first is None else max(first, self.start_offset)
 
     @property
     def size(self) -> int:
@@ -101,6 +130,37 @@ class PartitionLog:
         self.notify()
         return AppendResult(base_offset, -1 if now_ms is None else now_ms)
 
+    def append_coordinated(self, batch: RecordBatch, leader_epoch: int) -> None:
+        """Append what a coordinator writes in a producer's name; it counts no sequences."""
+        base_offset = self.end_offset
+        self._store(rewrite_header(batch.raw, base_offset, leader_epoch))
+        self.producers.appended(batch.header, base_offset, batch.header.max_timestamp)
+        self.notify()
+
+    def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
+        """End a producer's transaction; AppendError if its epoch is over."""
+        producer = marker.producer_id, marker.producer_epoch
+        if self.producers.is_over(*producer):
+            raise AppendError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{marker} comes too late")
+        kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+        epoch = marker.coordinator_epoch
+        offset = self.end_offset
+        self._store(
+            encode_batch(
+                [end_marker(kind, coordinator_epoch=epoch, timestamp=now_ms)],
+                base_offset=offset,
+                leader_epoch=leader_epoch,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transactional=True,
+                control=True,
+            )
+        )
+        first = self.producers.ended(*producer, epoch, now_ms)
+        if first >= 0 and not marker.committed:
+            self._aborted.append(AbortedTransaction(marker.producer_id, first, offset))
+        self.notify()
+
     def _store(self, raw: bytes) -> None:
         header = read_header(raw)
         size = len(raw)
@@ -128,6 +188,19 @@ class PartitionLog:
         if number == len(segments):
             return None
         return number, segments[number].index_of(offset)
+
+    def aborted_from(self, offset: int) -> list[AbortedTransaction]:
+        """Transactions that were aborted at or behind the offset, in the order of their ends."""
+        found = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
+        return self._aborted[found:]
+
+    def stable_bytes(self, offset: int, limit: int) -> int:
+        """Bytes from the batch of the offset to the last stable offset, up to ``limit``."""
+        stable = self.last_stable_offset
+        if stable >= self.end_offset:
+            return self.available(offset, limit)
+        left = self.available(stable, _NO_LIMIT)
+        return 0 if offset >= stable else min(self.available(offset, _NO_LIMIT) - left, limit)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Buffer:
         """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.

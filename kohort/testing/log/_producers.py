@@ -1,8 +1,12 @@
-"""What a partition remembers of idempotent producers (KIP-98): their last five batches."""
+"""What a partition remembers of idempotent producers (KIP-98): their last five batches.
+
+And of transactional ones, where the transaction that they have open began.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,9 +26,18 @@ class AppendedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Producer:
+class Producer:
+    """``first_offset``: where its open transaction begins; -1 for what there is not."""
+
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    last_timestamp: int = -1
+    coordinator_epoch: int = -1
+    first_offset: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 def last_sequence(header: BatchHeader) -> int:
@@ -38,7 +51,11 @@ class ProducerStates:
     __slots__ = ("_producers",)
 
     def __init__(self) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, Producer] = {}
+
+    def items(self) -> Iterable[tuple[int, Producer]]:
+        """By producer id."""
+        return self._producers.items()
 
     def duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch as it was appended before, if it is one of the producer's last five."""
@@ -60,18 +77,57 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.producer_epoch > producer.epoch:
             expected = 0
-        elif producer.batches:
-            expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCES
         else:
-            return ErrorCode.NONE
+            # Of one that is known by a marker alone this is 0, too.
+            expected = (producer.last_sequence + 1) % _SEQUENCES
         if header.base_sequence != expected:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if producer.first_offset >= 0 and not header.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
     def appended(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
-        producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        sequences = header.base_sequence, last_sequence(header)
-        producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))
+        producer = self._at_epoch(header.producer_id, header.producer_epoch)
+        producer.last_timestamp = timestamp
+        if header.base_sequence >= 0:
+            sequences = header.base_sequence, last_sequence(header)
+            producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))
+        if header.is_transactional and producer.first_offset < 0:
+            producer.first_offset = base_offset
+
+    def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
+        """The producer; with a new epoch its sequences begin anew."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(epoch)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
+
+    # Transactions
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction begins that has not ended."""
+        starts = (p.first_offset for p in self._producers.values() if p.first_offset >= 0)
+        return min(starts, default=None)
+
+    def in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has written in a transaction that has not ended."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.first_offset >= 0
+
+    def is_over(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a later epoch by now."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and epoch < producer.epoch
+
+    def ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
+        """A marker is written: where its transaction began, -1 if nothing was in it."""
+        producer = self._at_epoch(producer_id, epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        first, producer.first_offset = producer.first_offset, -1
+        return first

@@ -1,0 +1,170 @@
+"""Transactions across the cluster: where they are coordinated, and markers in all partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
+from kohort.records import ControlType, NewRecord, RecordBatch, control_type, encode_batch
+from kohort.testing._hashes import coordinator_partition
+from kohort.testing._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic
+from kohort.testing.log import AppendError, Marker, PartitionLog
+from kohort.testing.transactions import (
+    TRANSACTION_PARTITIONS,
+    Place,
+    ProducerEpoch,
+    Records,
+    TransactionCoordinator,
+    TransactionEnvironment,
+)
+
+if TYPE_CHECKING:
+    from kohort.testing._broker import Node
+    from kohort.testing._core import ClusterCore
+
+_Stable = list[tuple[Buffer | None, Buffer | None]]
+_Open = list[tuple[int, Buffer | None, Buffer | None]]
+
+
+class Transacting:
+    """What brokers ask of each other for transactions, here by a call."""
+
+    def __init__(self, cluster: ClusterCore) -> None:
+        self._cluster = cluster
+
+    def make_coordinator(self) -> TransactionCoordinator:
+        cluster = self._cluster
+        env = TransactionEnvironment(
+            config=cluster.config.transactions,
+            append=self._append,
+            mark=self._mark,
+            new_producer_id=cluster.new_producer_id,
+            epoch_of=lambda index: self.state_topic().partitions[index].leader_epoch,
+            now_ms=cluster.now_ms,
+        )
+        return TransactionCoordinator(env)
+
+    def state_topic(self) -> Topic:
+        """``__transaction_state``, made when a transactional id is first asked for."""
+        cluster = self._cluster
+        topic = cluster.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "segment.bytes": "104857600",
+            }
+            factor = cluster.config.default_replication_factor
+            topic = cluster.topics.create(
+                TRANSACTION_STATE, TRANSACTION_PARTITIONS, factor, configs
+            )
+        return topic
+
+    def partition(self, transactional_id: str) -> Partition:
+        """The partition of ``__transaction_state`` whose leader coordinates the id."""
+        index = coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
+        return self.state_topic().partitions[index]
+
+    def coordinator_node(self, transactional_id: str) -> Node | None:
+        """The broker that coordinates the id, None if there is none now."""
+        leader = self.partition(transactional_id).leader
+        return next((node for node in self._cluster.nodes if node.id == leader), None)
+
+    def coordinator(self, transactional_id: str) -> TransactionCoordinator | None:
+        """As one broker asks another."""
+        broker = self._cluster.brokers.get(self.partition(transactional_id).leader)
+        return None if broker is None else broker.transactions
+
+    def elected(self, partition: Partition) -> None:
+        """Transactions go with the leadership of their partition."""
+        for broker in self._cluster.brokers.values():
+            coordinator = broker.transactions
+            if broker.node.id == partition.leader:
+                records, _ = stored_records(partition.log)
+                coordinator.load(partition.index, records)
+            elif partition.index in coordinator.partitions:
+                coordinator.unload(partition.index)
+
+    def join(
+        self, transactional_id: str, producer: ProducerEpoch, place: Place, *, adds: bool
+    ) -> ErrorCode:
+        """Make sure that a partition is in the producer's transaction, or put it there.
+
+        The errors are those that the one who writes to the partition is told.
+        """
+        coordinator = self.coordinator(transactional_id)
+        if coordinator is None:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if adds:
+            error = coordinator.add(transactional_id, producer, [place], 2)
+        else:
+            error = coordinator.verify(transactional_id, producer, place)
+        if error is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return error
+
+    def write(self, partition: Partition, marker: Marker) -> ErrorCode:
+        """Write a marker to the log of a partition, and let the groups that are in it know."""
+        try:
+            partition.log.append_marker(marker, partition.leader_epoch, self._cluster.now_ms())
+        except AppendError as error:
+            return error.code
+        if partition.topic.name == CONSUMER_OFFSETS:
+            broker = self._cluster.brokers.get(partition.leader)
+            if broker is not None:
+                broker.coordinator.end_transaction(
+                    partition.index, marker.producer_id, marker.committed
+                )
+        self._cluster.changed()
+        return ErrorCode.NONE
+
+    def append_offsets(
+        self, partition: Partition, producer: ProducerEpoch, records: Records
+    ) -> None:
+        """Write offsets to ``__consumer_offsets`` as part of the producer's transaction."""
+        now_ms = self._cluster.now_ms()
+        data = encode_batch(
+            [NewRecord(now_ms, key, value) for key, value in records],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transactional=True,
+        )
+        partition.log.append_coordinated(RecordBatch.of(data), partition.leader_epoch)
+        self._cluster.changed()
+
+    def _mark(self, place: Place, marker: Marker) -> None:
+        partition = self._cluster.topics.partition(*place)
+        if partition is not None:  # else it was deleted meanwhile
+            self.write(partition, marker)
+
+    def _append(self, index: int, records: Records) -> None:
+        partition = self.state_topic().partitions[index]
+        now_ms = self._cluster.now_ms()
+        data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])
+        partition.append(RecordBatch.of(data), now_ms)
+        self._cluster.changed()
+
+
+def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
+    """(key, value) of all that counts, and what is in transactions that have not ended.
+
+    What a transaction wrote comes where it ended; what was aborted does not come.
+    """
+    stable: _Stable = []
+    waiting: dict[int, _Stable] = {}
+    for batch in log.batches():
+        header, records = batch.header, batch.records()
+        producer_id = header.producer_id
+        if header.is_control:
+            written = waiting.pop(producer_id, [])
+            if control_type(records[0].key) == ControlType.COMMIT:
+                stable += written
+            continue
+        target = waiting.setdefault(producer_id, []) if header.is_transactional else stable
+        target += [(record.key, record.value) for record in records]
+    return stable, [
+        (producer_id, key, value)
+        for producer_id, records in waiting.items()
+        for key, value in records
+    ]

@@ -1,0 +1,44 @@
+"""DescribeProducers (61), version 0: who has written to partitions that this broker leads."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from kohort.testing.apis._registry import Context, serves
+
+_Answer = DescribeProducersResponse.PartitionResponse
+
+
+@serves(DescribeProducersRequest, (0, 0))
+async def describe_producers(
+    ctx: Context, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[_partition(ctx, topic.name, i) for i in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(ctx: Context, topic: str, index: int) -> _Answer:
+    partition = ctx.broker.led_partition(ctx.broker.cluster.topics.get(topic), index)
+    if isinstance(partition, ErrorCode):
+        return _Answer(partition_index=index, error_code=partition)
+    return _Answer(
+        partition_index=index,
+        active_producers=[
+            DescribeProducersResponse.ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.first_offset,
+            )
+            for producer_id, producer in partition.log.producers.items()
+        ],
+    )

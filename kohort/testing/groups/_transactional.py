@@ -1,0 +1,81 @@
+"""TxnOffsetCommit: who may commit in a transaction, and what is written for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
+from kohort.protocol.messages import OffsetCommitKey, OffsetCommitValue, TxnOffsetCommitRequest
+from kohort.testing.groups._environment import GroupEnvironment
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._loading import stored_offset
+from kohort.testing.groups._offsets import OffsetToCommit, committed_offset
+from kohort.testing.groups._pending import PendingOffsets
+from kohort.testing.groups._records import (
+    offset_commit_key,
+    offset_commit_value,
+    read_key,
+    read_value,
+)
+from kohort.testing.groups._state import GroupState
+
+
+def validate_transactional_commit(
+    group: ClassicGroup, request: TxnOffsetCommitRequest
+) -> ErrorCode:
+    """Whether this producer may commit for the group now.
+
+    One that does not tell of which generation it is, as before KIP-447, is let in at any time.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    told = request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
+    if not told:
+        return ErrorCode.NONE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is ErrorCode.NONE and request.generation_id != group.generation:
+        error = ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def commit_pending(
+    group: ClassicGroup,
+    producer_id: int,
+    offsets: Sequence[OffsetToCommit],
+    pending: PendingOffsets,
+    now: float,
+) -> tuple[list[ErrorCode], list[tuple[bytes, bytes | None]]]:
+    """One error code each, and the records of those that are good."""
+    errors: list[ErrorCode] = []
+    records: list[tuple[bytes, bytes | None]] = []
+    for new in offsets:
+        committed = committed_offset(group, new, now)
+        if isinstance(committed, ErrorCode):
+            errors.append(committed)
+            continue
+        pending.add(producer_id, (group.group_id, new.topic, new.partition), committed)
+        key = offset_commit_key(group.group_id, new.topic, new.partition)
+        records.append((key, offset_commit_value(committed)))
+        errors.append(ErrorCode.NONE)
+    return errors, records
+
+
+def load_pending(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None]],
+    groups: dict[str, ClassicGroup],
+    pending: PendingOffsets,
+    env: GroupEnvironment,
+) -> None:
+    """Take over what (producer id, key, value) records of open transactions tell."""
+    for producer_id, raw_key, raw_value in records:
+        key = None if raw_key is None else read_key(raw_key)
+        if not isinstance(key, OffsetCommitKey) or raw_value is None:
+            continue
+        value = read_value(key, raw_value)
+        if isinstance(value, OffsetCommitValue):
+            if key.group not in groups:
+                groups[key.group] = ClassicGroup(key.group, env)
+            pending.add(producer_id, (key.group, key.topic, key.partition), stored_offset(value))

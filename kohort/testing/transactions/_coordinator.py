@@ -1,0 +1,219 @@
+"""The transaction coordinator of one broker; its only storage is ``__transaction_state``.
+
+Markers are written at once, so no client ever finds a transaction between its decision and its
+end; CONCURRENT_TRANSACTIONS comes where a new producer finds an old one's transaction open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from kohort.errors import ErrorCode
+from kohort.protocol import Buffer
+from kohort.testing._hashes import coordinator_partition
+from kohort.testing.groups._timers import Timers
+from kohort.testing.log import Marker
+from kohort.testing.transactions._epochs import LAST_EPOCH, NO_EPOCH, ProducerEpoch
+from kohort.testing.transactions._records import key_of, load_transactions, value_of
+from kohort.testing.transactions._state import TransactionState
+from kohort.testing.transactions._transaction import Place, Transaction
+
+TRANSACTION_PARTITIONS = 50
+"""Of ``__transaction_state``."""
+
+Records = list[tuple[bytes, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """``version``: the feature transaction.version of the cluster, 0 to 2."""
+
+    version: int = 2
+    max_timeout_ms: int = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnvironment:
+    """How a coordinator acts: stores in its log, has a marker written, gets a new producer id.
+
+    ``epoch_of(partition)`` is the coordinator's own epoch, which markers carry; ``now_ms`` is the
+    wall clock.
+    """
+
+    config: TransactionConfig
+    append: Callable[[int, Records], None]
+    mark: Callable[[Place, Marker], None]
+    new_producer_id: Callable[[], int]
+    epoch_of: Callable[[int], int]
+    now_ms: Callable[[], int]
+
+
+class TransactionCoordinator:
+    """Answers of its methods begin with, or are, an error code."""
+
+    def __init__(self, env: TransactionEnvironment) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.partitions: set[int] = set()
+        self.env = env
+        self._timers: Timers[str] = Timers()
+        self._wake = anyio.Event()
+
+    # Leadership
+
+    def load(self, partition: int, records: Iterable[tuple[Buffer | None, Buffer | None]]) -> None:
+        """Take over a partition with what its log tells."""
+        self.partitions.add(partition)
+        loaded = load_transactions(records)
+        self.transactions.update(loaded)
+        for transaction in loaded.values():
+            if transaction.state is TransactionState.ONGOING:
+                self._watch(transaction)
+
+    def unload(self, partition: int) -> None:
+        """Give a partition away."""
+        self.partitions.discard(partition)
+        for name in [t for t in self.transactions if _partition(t) == partition]:
+            del self.transactions[name]
+            self._timers.cancel(name)
+
+    def check(self, transactional_id: str) -> ErrorCode:
+        """NONE if this is the coordinator of the transactional id."""
+        here = _partition(transactional_id) in self.partitions
+        return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
+
+    # Requests
+
+    def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerEpoch | None
+    ) -> tuple[ErrorCode, ProducerEpoch]:
+        """The id and epoch that a producer is to go on with; it fences those before."""
+        error = self.check(transactional_id)
+        if error is ErrorCode.NONE and not 0 < timeout_ms <= self.env.config.max_timeout_ms:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        if error is not ErrorCode.NONE:
+            return error, ProducerEpoch()
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            producer = ProducerEpoch(self.env.new_producer_id(), NO_EPOCH)
+            transaction = Transaction(transactional_id, producer, timeout_ms)
+            self.transactions[transactional_id] = transaction
+        given = transaction.next_producer(expected)
+        if isinstance(given, ErrorCode):
+            return given, ProducerEpoch()
+        if transaction.state is TransactionState.ONGOING:
+            self._fence(transaction)
+            return ErrorCode.CONCURRENT_TRANSACTIONS, ProducerEpoch()
+        if given.producer_id < 0:
+            given = ProducerEpoch(self.env.new_producer_id(), 0)
+        now_ms = self.env.now_ms()
+        transaction.begin_anew(given, timeout_ms, now_ms, expected=expected is not None)
+        self._store(transaction)
+        return ErrorCode.NONE, given
+
+    def _find(self, transactional_id: str, producer: ProducerEpoch) -> Transaction | ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        error = self.check(transactional_id)
+        if error is not ErrorCode.NONE:
+            return error
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error = transaction.check(producer)
+        return transaction if error is ErrorCode.NONE else error
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        places: Sequence[Place],
+        version: int = 0,
+    ) -> ErrorCode:
+        """Put partitions into the producer's transaction; ``version`` is that of its protocol."""
+        found = self._find(transactional_id, producer)
+        if isinstance(found, ErrorCode):
+            return found
+        if found.add(places, self.env.now_ms(), version):
+            self._store(found)
+            self._watch(found)
+        return ErrorCode.NONE
+
+    def verify(self, transactional_id: str, producer: ProducerEpoch, place: Place) -> ErrorCode:
+        """Whether the producer's transaction has the partition; TRANSACTION_ABORTABLE if not."""
+        found = self._find(transactional_id, producer)
+        if isinstance(found, ErrorCode):
+            return found
+        added = found.state is TransactionState.ONGOING and place in found.partitions
+        return ErrorCode.NONE if added else ErrorCode.TRANSACTION_ABORTABLE
+
+    def end(
+        self, transactional_id: str, producer: ProducerEpoch, committed: bool, version: int
+    ) -> tuple[ErrorCode, ProducerEpoch]:
+        """Commit or abort; the id and epoch that the producer goes on with."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, ProducerEpoch()
+        error = self.check(transactional_id)
+        transaction = self.transactions.get(transactional_id)
+        if error is ErrorCode.NONE and transaction is None:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction is None or error is not ErrorCode.NONE:
+            return error, ProducerEpoch()
+        verdict = transaction.may_end(producer, committed, version)
+        if verdict is not None and verdict is not ErrorCode.NONE:
+            return verdict, ProducerEpoch()
+        if verdict is ErrorCode.NONE:
+            transaction.client_version = max(transaction.client_version, version)
+            marking = transaction.producer.next if version >= 2 else transaction.producer
+            self._end(transaction, marking, committed)
+        return ErrorCode.NONE, transaction.producer
+
+    # Ends
+
+    def _fence(self, transaction: Transaction) -> None:
+        """Abort what is open, with an epoch that its producer does not have."""
+        self._end(transaction, transaction.producer.next, committed=False)
+
+    def _end(self, transaction: Transaction, marking: ProducerEpoch, committed: bool) -> None:
+        self._timers.cancel(transaction.transactional_id)
+        transaction.prepare(marking, committed, self.env.now_ms())
+        self._store(transaction)
+        epoch = self.env.epoch_of(_partition(transaction.transactional_id))
+        marker = Marker(*marking, committed=committed, coordinator_epoch=epoch)
+        for place in transaction.partitions:
+            self.env.mark(place, marker)
+        exhausted = transaction.client_version >= 2 and marking.epoch > LAST_EPOCH
+        after = ProducerEpoch(self.env.new_producer_id(), 0) if exhausted else marking
+        transaction.complete(after, self.env.now_ms())
+        self._store(transaction)
+
+    def _store(self, transaction: Transaction) -> None:
+        value = value_of(transaction, 1 if self.env.config.version else 0)
+        self.env.append(_partition(transaction.transactional_id), [(key_of(transaction), value)])
+
+    # Time
+
+    def _watch(self, transaction: Transaction) -> None:
+        left_ms = transaction.started_ms + transaction.timeout_ms - self.env.now_ms()
+        deadline = anyio.current_time() + left_ms / 1000
+        self._timers.schedule(transaction.transactional_id, deadline)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Abort what takes longer than its producer said; ends by cancellation."""
+        while True:
+            deadline = self._timers.next_deadline()
+            self._wake = anyio.Event()
+            with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
+                await self._wake.wait()
+            for name in self._timers.pop_due(anyio.current_time()):
+                transaction = self.transactions.get(name)
+                if transaction is not None and transaction.state is TransactionState.ONGOING:
+                    self._fence(transaction)
+
+
+def _partition(transactional_id: str) -> int:
+    return coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)

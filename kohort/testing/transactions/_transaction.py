@@ -1,0 +1,151 @@
+"""One transactional id: its producer, the producer's epoch and its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.errors import ErrorCode
+from kohort.testing.transactions._epochs import NO_EPOCH, NO_PRODUCER_ID, ProducerEpoch
+from kohort.testing.transactions._state import TransactionState
+
+Place: TypeAlias = tuple[str, int]
+"""(topic, partition)."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """``partitions`` are those of the transaction that is open; ``last_epoch`` the one before.
+
+    Times are in milliseconds of the wall clock; ``client_version`` is the transaction version that
+    the producer goes by.
+    """
+
+    transactional_id: str
+    producer: ProducerEpoch
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    previous_producer_id: int = NO_PRODUCER_ID
+    last_epoch: int = NO_EPOCH
+    partitions: dict[Place, None] = field(default_factory=dict)
+    started_ms: int = -1
+    updated_ms: int = -1
+    client_version: int = 0
+
+    # A producer comes, or comes back
+
+    def next_producer(self, expected: ProducerEpoch | None) -> ProducerEpoch | ErrorCode:
+        """What InitProducerId gives a producer that brings ``expected``; None brings nothing.
+
+        A producer id that has no epochs left is to be replaced: then the id is -1.
+        """
+        if expected is not None and not self._knows(expected):
+            return ErrorCode.PRODUCER_FENCED
+        if self.producer.is_exhausted:
+            return ProducerEpoch()
+        if expected is None or self.producer.epoch == NO_EPOCH:
+            return self.producer.next
+        if expected.epoch == self.producer.epoch:
+            return self.producer.next
+        if expected.epoch == self.last_epoch:
+            return self.producer  # it did not get the answer to the first one
+        return ErrorCode.PRODUCER_FENCED
+
+    def _knows(self, expected: ProducerEpoch) -> bool:
+        if self.producer.epoch == NO_EPOCH or expected.producer_id == self.producer.producer_id:
+            return True
+        return expected.producer_id == self.previous_producer_id and expected.is_exhausted
+
+    def begin_anew(
+        self, producer: ProducerEpoch, timeout_ms: int, now_ms: int, *, expected: bool
+    ) -> None:
+        """Take over the id and epoch that were given out."""
+        if producer.producer_id != self.producer.producer_id:
+            self.previous_producer_id = self.producer.producer_id
+            self.last_epoch = self.producer.epoch if expected else NO_EPOCH
+        elif producer.epoch != self.producer.epoch:
+            self.last_epoch = self.producer.epoch if expected else NO_EPOCH
+        self.producer = producer
+        self.timeout_ms = timeout_ms
+        self.state = TransactionState.EMPTY
+        self.partitions = {}
+        self.started_ms = -1
+        self.updated_ms = now_ms
+
+    # What is in the transaction
+
+    def check(self, producer: ProducerEpoch) -> ErrorCode:
+        """Whether this producer may put something into the transaction."""
+        if producer.producer_id != self.producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if producer.epoch != self.producer.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if self.state.is_preparing:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE
+
+    def add(self, places: Iterable[Place], now_ms: int, version: int) -> bool:
+        """Open the transaction if need be; False if nothing is new."""
+        ongoing = self.state is TransactionState.ONGOING
+        new = [place for place in places if not ongoing or place not in self.partitions]
+        if not new:
+            return False
+        if not ongoing:
+            self.partitions = {}
+            self.state = TransactionState.ONGOING
+            self.started_ms = now_ms
+        self.partitions.update(dict.fromkeys(new))
+        self.updated_ms = now_ms
+        self.client_version = version
+        return True
+
+    # Its end
+
+    def may_end(self, producer: ProducerEpoch, committed: bool, version: int) -> ErrorCode | None:
+        """NONE to end it, None if it has ended so already, an error otherwise.
+
+        A producer of transaction version 2 has a new epoch with each end, so a repeated request
+        comes with the epoch before; and it may abort where nothing is open, to get a new one.
+        """
+        with_epochs = version >= 2
+        retried = with_epochs and self._is_before(producer)
+        if producer.producer_id != self.producer.producer_id and not retried:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if producer.epoch != self.producer.epoch and not retried:
+            return ErrorCode.PRODUCER_FENCED
+        if self.state is TransactionState.ONGOING:
+            return ErrorCode.PRODUCER_FENCED if retried else ErrorCode.NONE
+        done = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        if with_epochs:
+            if retried:
+                return None if self.state is done else ErrorCode.PRODUCER_FENCED
+            return ErrorCode.INVALID_TXN_STATE if committed else ErrorCode.NONE
+        return None if self.state is done else ErrorCode.INVALID_TXN_STATE
+
+    def _is_before(self, producer: ProducerEpoch) -> bool:
+        if producer.producer_id == self.producer.producer_id:
+            return producer.epoch == self.producer.epoch - 1
+        return producer.producer_id == self.previous_producer_id and producer.is_exhausted
+
+    def prepare(self, producer: ProducerEpoch, committed: bool, now_ms: int) -> None:
+        """The end is decided; ``producer`` is whose markers are to be written."""
+        state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+        self.state = state
+        if producer.epoch != self.producer.epoch:
+            self.last_epoch = self.producer.epoch
+        self.producer = producer
+        self.updated_ms = now_ms
+
+    def complete(self, producer: ProducerEpoch, now_ms: int) -> None:
+        """Every marker is written; the producer goes on with what is given."""
+        committed = self.state is TransactionState.PREPARE_COMMIT
+        self.state = (
+            TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        )
+        if producer.producer_id != self.producer.producer_id:
+            self.previous_producer_id = self.producer.producer_id
+        self.producer = producer
+        self.partitions = {}
+        self.started_ms = -1
+        self.updated_ms = now_ms
