@@ -144,11 +144,3 @@ def read_by(members: Members) -> set[tuple[int, int]]:
 
 def test_four_clients_in_one_group_lose_nothing(cluster: Cluster, members: Members) -> None:
     survive(cluster, members, rounds=2)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_four_clients_in_one_group_lose_nothing_in_twenty_rounds(
-    cluster: Cluster, members: Members
-) -> None:
-    survive(cluster, members, rounds=20)
