@@ -1,4 +1,4 @@
-"""Transactions of another client on Apache Kafka: what is aborted is never read."""
+"""Transactions of another client, on both clusters: what is aborted is never read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.interop.brokers import QUIET, TIMEOUT_S, Broker
 from tests.interop.reading import consumer, idle, read
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.real_kafka
 Unique = Callable[[str], str]
 
 
@@ -41,28 +40,28 @@ class Transactions:
 
 
 @pytest.fixture
-def partition(apache: Broker, unique: Unique) -> TopicPartition:
-    return TopicPartition(apache.create_topic(unique("transactions")), 0)
+def partition(broker: Broker, unique: Unique) -> TopicPartition:
+    return TopicPartition(broker.create_topic(unique("transactions")), 0)
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_only_what_is_committed_is_read(
-    apache: Broker, partition: TopicPartition, unique: Unique, isolation: str
+    broker: Broker, partition: TopicPartition, unique: Unique, isolation: str
 ) -> None:
-    one = Transactions(apache, partition, unique("one"))
-    other = Transactions(apache, partition, unique("other"))
+    one = Transactions(broker, partition, unique("one"))
+    other = Transactions(broker, partition, unique("other"))
     one.begin(b"a0", b"a1")
     one.abort()
     one.begin(b"c3", b"c4")
     other.begin(b"a5")  # inside of the first one's
     one.commit()
     other.abort()
-    apache.write(partition.topic, b"last")
+    broker.write(partition.topic, b"last")
 
     expected = [b"a0", b"a1", b"c3", b"c4", b"a5", b"last"]
     if isolation == "read_committed":
         expected = [b"c3", b"c4", b"last"]
-    with consumer(apache.bootstrap_servers, isolation_level=isolation) as reader:
+    with consumer(broker.bootstrap_servers, isolation_level=isolation) as reader:
         reader.assign([partition])
         # Kafka answers an EndTxn before its markers are in the log.
         wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
@@ -72,14 +71,14 @@ def test_only_what_is_committed_is_read(
 
 
 def test_an_open_transaction_is_waited_for(
-    apache: Broker, partition: TopicPartition, unique: Unique
+    broker: Broker, partition: TopicPartition, unique: Unique
 ) -> None:
-    apache.write(partition.topic, b"before")
-    producer = Transactions(apache, partition, unique("open"))
+    broker.write(partition.topic, b"before")
+    producer = Transactions(broker, partition, unique("open"))
     producer.begin(b"open")
-    apache.write(partition.topic, b"after")
+    broker.write(partition.topic, b"after")
     options = {"isolation_level": "read_committed", "group_id": unique("open")}
-    with consumer(apache.bootstrap_servers, **options) as reader:
+    with consumer(broker.bootstrap_servers, **options) as reader:
         reader.assign([partition])
         assert [r.value for r in read(reader, 1)] == [b"before"]
         assert reader.poll(timeout_ms=200) == {}
@@ -90,19 +89,19 @@ def test_an_open_transaction_is_waited_for(
 
 
 def test_positions_and_commits_pass_over_what_is_not_shown(
-    apache: Broker, partition: TopicPartition, unique: Unique
+    broker: Broker, partition: TopicPartition, unique: Unique
 ) -> None:
-    producer = Transactions(apache, partition, unique("tail"))
+    producer = Transactions(broker, partition, unique("tail"))
     producer.begin(b"shown")
     producer.commit()
     producer.begin(*[b"aborted"] * 5)
     producer.abort()
     options = {"isolation_level": "read_committed", "group_id": unique("tail")}
-    with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
+    with consumer(broker.bootstrap_servers, partition.topic, **options) as reader:
         assert [r.value for r in read(reader, 1)] == [b"shown"]
         wait_until(lambda: reader.position(partition) == 8, idle(reader))
         reader.commit()
         assert reader.committed(partition) == 8
-    with consumer(apache.bootstrap_servers, partition.topic, **options) as reader:
-        apache.write(partition.topic, b"next")
+    with consumer(broker.bootstrap_servers, partition.topic, **options) as reader:
+        broker.write(partition.topic, b"next")
         assert [(r.offset, r.value) for r in read(reader, 1)] == [(8, b"next")]
