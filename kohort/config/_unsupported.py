@@ -153,12 +153,12 @@ PROPERTIES: tuple[Unsupported, ...] = (
     ),
     *_dotted(
         "metadata.recovery.strategy",
-        why="leave it out; the bootstrap servers are not gone back to yet",
+        why="leave it out; the bootstrap servers are asked again when no broker is left",
         harmless=("none",),
     ),
     *_dotted(
         "metadata.recovery.rebootstrap.trigger.ms",
-        why="leave it out; the bootstrap servers are not gone back to yet",
+        why="leave it out; the bootstrap servers are asked again when no broker is left",
         harmless=(300_000,),
     ),
     *_dotted("metrics.recording.level", why=_METRICS, harmless=("INFO",)),

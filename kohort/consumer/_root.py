@@ -73,12 +73,13 @@ class _BlockRoot:
     """On trio a child of the ``async with`` block that the consumer is.
 
     The task has a cancel scope of its own: the block may be left by its own task only, and not from
-    within another block, but stop() may be called anywhere.
+    within another block, but stop() may be called anywhere. It is a shield, too: a block that is
+    cancelled still needs the core to leave the group in good order.
     """
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
-        self._scope = anyio.CancelScope()
+        self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
 
     @property

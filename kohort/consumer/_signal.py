@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 
 import anyio
+
+SLICE = 0.1
+"""Seconds that a thread waits at a time. A signal that comes in the moment before the thread begins
+to wait does not wake it; its handler (Ctrl-C's, for one) runs when the slice is over."""
 
 
 class ThreadSignal:
@@ -29,7 +34,10 @@ class ThreadSignal:
 
     def wait(self, timeout: float) -> None:
         """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
-        self._lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            if self._lock.acquire(timeout=min(left, SLICE)):
+                return
 
 
 class TaskSignal:

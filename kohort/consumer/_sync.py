@@ -14,7 +14,7 @@ from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._work import CommitCallback
-from kohort.errors import KafkaTimeoutError
+from kohort.errors import KafkaError, KafkaTimeoutError
 from kohort.records import ConsumerRecord
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -51,9 +51,13 @@ class KafkaConsumer(SyncLife):
         assert timeout is not None
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         records: Records = {}
+
+        def poll() -> None:
+            nonlocal records
+            records = self._poll(timeout, count)
+
         try:
-            with self._polling("poll()"):
-                records = self._poll(timeout, count)
+            self._inside("poll()", poll)
         except BaseException:
             self._handout.load(records, given_back=True)  # Ctrl-C on the way out
             raise
@@ -84,36 +88,49 @@ class KafkaConsumer(SyncLife):
         """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
         if self._closed:
             raise StopIteration
-        mailbox = self._engine.mailbox
-        if self._handout and not mailbox.work and self._turn.free:
-            self._check_usable()
-            record = self._handout.step()
-            if record is not None:
-                mailbox.left_poll()
-                return record
-        record = None
+        given = self._handout.given
         try:
-            with self._polling("iteration"):
-                record = self._next(time.monotonic() + self._config.consumer_timeout_ms / 1000)
+            record = self._next_held()
+            if record is None:
+                record = self._inside("iteration", self._next)
         except BaseException:
-            if record is not None:
-                tp = TopicPartition(record.topic, record.partition)
-                self._handout.load({tp: [record]}, given_back=True)
+            if self._handout.given != given:
+                self._handout.take_back()
             raise
         if record is None:
             raise StopIteration
         return record
 
-    def _next(self, deadline: float) -> ConsumerRecord[Any, Any] | None:
+    def _next_held(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record without any ado, if there is nothing else to do."""
+        mailbox = self._engine.mailbox
+        if not self._handout or mailbox.work or not self._turn.free:
+            return None
+        self._check_usable()
+        record = self._handout.step()
+        if record is not None:
+            mailbox.left_poll()
+        return record
+
+    def _next(self) -> ConsumerRecord[Any, Any] | None:
+        deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         over = False
         while (record := self._handout.next()) is None:
             if over or self._close_later is not None:
                 return None
             remaining = deadline - time.monotonic()
             over = remaining <= 0
-            step = max(0.0, min(remaining, 1.0))
-            self._handout.load(self._poll(step, self._config.fetch.max_poll_records))
+            self._refill(max(0.0, min(remaining, 1.0)))
         return record
+
+    def _refill(self, timeout: float) -> None:
+        drained: Records = {}
+        try:
+            drained = self._poll(timeout, self._config.fetch.max_poll_records)
+            self._handout.load(drained)
+        except BaseException:
+            self._handout.load(drained)  # what Ctrl-C kept from being held
+            raise
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -138,15 +155,17 @@ class KafkaConsumer(SyncLife):
             self._check_usable()
             self._engine.subscription.unsubscribe()
             return
-        deadline = time.monotonic() + CLOSE_TIMEOUT
-        with self._polling("unsubscribe()"):
-            try:
-                error = self._leave("the consumer unsubscribed", True, deadline)
-            finally:
-                self._engine.subscription.unsubscribe()
-                self._tell_core(self._engine.left)
+        error = self._inside("unsubscribe()", self._unsubscribe)
         if error is not None:
             raise error
+
+    def _unsubscribe(self) -> KafkaError | None:
+        try:
+            deadline = time.monotonic() + CLOSE_TIMEOUT
+            return self._leave("the consumer unsubscribed", True, deadline)
+        finally:
+            self._engine.subscription.unsubscribe()
+            self._tell_core(self._engine.left)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them in a group; none: unsubscribe().

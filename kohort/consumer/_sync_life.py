@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent import futures
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from kohort.config import ConsumerConfig
@@ -14,7 +14,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
 from kohort.consumer._engine import Engine
 from kohort.consumer._performer import Performer, run_inline
-from kohort.consumer._signal import ThreadSignal
+from kohort.consumer._signal import SLICE, ThreadSignal
 from kohort.consumer._thread import CoreThread
 from kohort.consumer._turn import Turn
 from kohort.errors import KafkaError, RebalanceListenerError
@@ -72,10 +72,12 @@ class SyncLife(ConsumerBase):
         return self._thread
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        return self._core().call(function).result()
+        future = self._core().call(function)
+        while not future.done():
+            futures.wait([future], SLICE)
+        return future.result()
 
-    @contextmanager
-    def _polling(self, what: str) -> Iterator[None]:
+    def _inside(self, what: str, function: Callable[[], T]) -> T:
         """Be inside poll(): heartbeats count it as life, listeners may be called."""
         self._core()
         nested = self._turn.mine
@@ -83,13 +85,20 @@ class SyncLife(ConsumerBase):
             self._turn.take(what)
             self._engine.mailbox.entered_poll()
             self._engine.note_consumed()
-            yield
+            return function()
         finally:
-            if self._turn.mine and not nested:
-                self._engine.mailbox.left_poll()
-                self._turn.give_back()
-                if self._close_later is not None:
-                    self._close(*self._close_later)
+            if not nested:
+                try:
+                    self._go_out()
+                finally:
+                    self._go_out()  # Ctrl-C in the midst of it must not leave the door shut
+                    if self._close_later is not None:
+                        self._close(*self._close_later)
+
+    def _go_out(self) -> None:
+        if self._turn.mine:
+            self._engine.mailbox.left_poll()
+            self._turn.give_back()
 
     def _timeout(self, timeout_ms: float | None) -> float | None:
         timeout = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)

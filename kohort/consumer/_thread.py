@@ -111,8 +111,9 @@ class CoreThread(CoreLink):
             future.set_exception(ConsumerClosedError("the consumer is closed"))
 
     @property
-    def alive(self) -> bool:
-        return not self._ending
+    def running(self) -> bool:
+        """The thread has not ended yet."""
+        return self._thread.is_alive()
 
     def stop(self, timeout: float) -> None:
         """End the core and wait for the thread, but not longer than ``timeout`` seconds."""

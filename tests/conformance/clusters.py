@@ -25,6 +25,7 @@ MODULES = (
     "coordinators",
     "group_matrix",
     "joining",
+    "rejoining",
     "syncing",
     "leaving",
     "listing",
@@ -33,6 +34,7 @@ MODULES = (
     "fetching",
     "sessions",
     "producing",
+    "idempotence",
     "topics",
     "settings",
 )

@@ -10,7 +10,6 @@ import pytest
 
 from kohort import KafkaConsumer
 from kohort.testing import Cluster
-from tests.consumer.kit import kohort_threads
 
 MakeConsumer = Callable[..., KafkaConsumer]
 
@@ -67,4 +66,4 @@ def make(options: dict[str, Any]) -> Iterator[MakeConsumer]:
     yield make_consumer
     for consumer in made:
         consumer.close()
-    assert not kohort_threads()
+    assert not [consumer for consumer in made if consumer._thread and consumer._thread.running]

@@ -12,7 +12,7 @@ from kohort import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, 
 from kohort.errors import CommitFailedError, KafkaTimeoutError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import frozen, poll_until, read
+from tests.consumer.kit import poll_until, read
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_commit_is_bounded(
     consumer = make(group_id=group)
     consumer.assign([tp])
     consumer.commit({tp: 1})
-    with frozen(cluster), pytest.raises(KafkaTimeoutError):
+    with cluster.network_partition(), pytest.raises(KafkaTimeoutError):
         consumer.commit({tp: 2}, timeout_ms=50)
 
 

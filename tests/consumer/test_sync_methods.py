@@ -17,7 +17,7 @@ from kohort.errors import (
 from kohort.testing import Cluster, ProducerRecord
 from kohort.types import ConsumerGroupMetadata
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import frozen, poll_until, read, values
+from tests.consumer.kit import poll_until, read, values
 
 
 def test_poll_returns_records_by_partition(
@@ -179,7 +179,7 @@ def test_offsets_are_found_by_end_and_by_time(
     assert asked == {first: 1500, second: 1500}
     with pytest.raises(ValueError, match="at least 0"):
         consumer.offsets_for_times({first: -5})
-    with frozen(cluster), pytest.raises(KafkaTimeoutError):
+    with cluster.network_partition(), pytest.raises(KafkaTimeoutError):
         consumer.end_offsets([first], timeout_ms=50)
 
 

@@ -11,7 +11,7 @@ from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import NoOffsetForPartitionError, NotAssignedError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
-from tests.consumer.kit import frozen, poll_until, read, values
+from tests.consumer.kit import poll_until, read, values
 
 LETTERS = [b"a", b"b", b"c", b"d"]
 
@@ -88,7 +88,7 @@ def test_position_is_none_when_it_does_not_come_in_time(
 ) -> None:
     consumer = make()
     consumer.bootstrap()
-    with frozen(cluster):
+    with cluster.network_partition():
         consumer.assign([TopicPartition(topic, 0)])
         assert consumer.position(TopicPartition(topic, 0), timeout_ms=50) is None
     assert consumer.position(TopicPartition(topic, 0)) == 0

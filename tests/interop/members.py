@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -139,10 +138,14 @@ def shares(members: Iterable[Member], sizes: Iterable[int]) -> Callable[[], bool
 
 def assert_read_once(members: Iterable[Member], written: Mapping[tuple[int, int], bytes]) -> None:
     """Everything written was read by exactly one of the members, with the right value."""
-    reads = [read for member in members for read in member.reads]
-    times = Counter((read.partition, read.offset) for read in reads)
-    missing = sorted(written.keys() - times.keys())
+    readers: dict[tuple[int, int], list[str]] = {}
+    values: dict[tuple[int, int], bytes] = {}
+    for member in members:
+        for partition, offset, value in member.reads:
+            readers.setdefault((partition, offset), []).append(member.name)
+            values[partition, offset] = value
+    missing = sorted(written.keys() - readers.keys())
     assert missing == [], f"{len(missing)} of {len(written)} records were not read"
-    twice = sorted(place for place, count in times.items() if count > 1)
-    assert twice == [], f"{len(twice)} of {len(written)} records were read twice"
-    assert {(r.partition, r.offset): r.value for r in reads} == dict(written)
+    twice = {place: names for place, names in sorted(readers.items()) if len(names) > 1}
+    assert twice == {}, f"{len(twice)} of {len(written)} records were read more than once"
+    assert values == dict(written)

@@ -1,0 +1,124 @@
+"""Brokers that begin to talk nonsense in the midst of work, go silent, or die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer
+from kohort.config import ConsumerConfig
+from kohort.errors import KafkaTimeoutError, ProtocolError
+from kohort.protocol import Buffer
+from kohort.testing import Cluster
+from kohort.transport import ByteConnection, TcpConnector
+from tests.consumer import servers
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import apoll_quietly, aread, poll_quietly, read, values
+
+Spoil = Callable[[bytes], bytes]
+
+NONSENSE: dict[str, Spoil] = {
+    "oversized": lambda data: servers.OVERSIZED[:4] + data[4:],
+    "negative": lambda data: servers.NEGATIVE[:4] + data[4:],
+    "garbage": lambda data: data[:4] + bytes(b ^ 0x5A for b in data[4:]),
+    "tls alert": lambda data: servers.TLS_ALERT.ljust(len(data), b"\0")[: len(data)],
+    "another answer": lambda data: data[:4] + bytes(len(data) - 4),
+}
+
+
+class Network:
+    """Connections that can be made to talk nonsense."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._connect = TcpConnector(config.client)
+        self.spoil: Spoil | None = None
+
+    async def connect(self, host: str, port: int) -> ByteConnection:
+        return Spoiled(self, await self._connect(host, port))
+
+
+class Spoiled:
+    def __init__(self, network: Network, link: ByteConnection) -> None:
+        self._network = network
+        self._link = link
+        self._sent = 0
+
+    async def recv_into(self, view: memoryview) -> int:
+        count = await self._link.recv_into(view)
+        if self._network.spoil is not None and self._sent > 1:  # the handshake is over
+            view[:count] = self._network.spoil(bytes(view[:count]))
+        return count
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        self._sent += 1
+        await self._link.send(buffers)
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", NONSENSE)
+async def test_nonsense_is_a_typed_error_without_a_spin_and_over_when_it_is_over(
+    cluster: Cluster, topic: str, kind: str
+) -> None:
+    cluster.produce(topic, [b"before"], partition=0)
+    config = ConsumerConfig.from_kwargs(
+        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    network = Network(config)
+    consumer = AsyncKafkaConsumer.__new__(AsyncKafkaConsumer)
+    consumer._set_up(config, (topic,), connect=network.connect)
+    async with consumer:
+        assert values(await aread(consumer, 1)) == [b"before"]
+        network.spoil = NONSENSE[kind]
+        cluster.produce(topic, [b"meanwhile"], partition=0)
+        with pytest.raises(ProtocolError) as raised:
+            await consumer.getone()
+        assert cluster.bootstrap_servers in str(raised.value)
+        errors = await apoll_quietly(consumer)
+        assert all(isinstance(error, ProtocolError) for error in errors)
+        network.spoil = None
+        rest: list[Any] = []
+        while not rest:
+            try:
+                rest = values(await aread(consumer, 1))
+            except ProtocolError:
+                pass  # reported just before
+        assert rest == [b"meanwhile"]
+
+
+def test_a_silent_cluster_is_waited_for(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"before"])
+    consumer = make(topic, group_id=group)
+    assert values(read(consumer, 1)) == [b"before"]
+    with cluster.network_partition():
+        cluster.produce(topic, [b"meanwhile"])
+        assert poll_quietly(consumer) == []
+        with pytest.raises(KafkaTimeoutError):
+            consumer.end_offsets(consumer.assignment(), timeout_ms=50)
+    assert values(read(consumer, 1)) == [b"meanwhile"]
+
+
+@pytest.mark.anyio
+async def test_a_dead_broker_is_waited_for(topic: str, anyio_backend: str) -> None:
+    async with Cluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", [b"before"])
+        async with AsyncKafkaConsumer(
+            "orders",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="shop",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            assert values(await aread(consumer, 1)) == [b"before"]
+            cluster.kill_broker(1)
+            assert await apoll_quietly(consumer) == []
+            cluster.start_broker(1)
+            cluster.produce("orders", [b"after"])
+            with anyio.fail_after(20):
+                assert (await consumer.getone()).value == b"after"

@@ -1,0 +1,176 @@
+"""What is no cluster, or not the right one: a typed error that says what to do, and no spin."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.errors import (
+    InvalidOptionError,
+    NoBrokersAvailable,
+    UnknownOptionError,
+    UnknownTopicOrPartitionError,
+    UnsupportedOptionError,
+)
+from kohort.testing import Cluster
+from tests.consumer import servers
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import apoll_quietly, aread, poll_error, poll_quietly, read, values
+from tests.support.net import free_ports
+
+
+@pytest.fixture
+def options(cluster: Cluster) -> dict[str, Any]:
+    """Nothing but defaults: they are what must not cost anything."""
+    return {"bootstrap_servers": cluster.bootstrap_servers, "auto_offset_reset": "earliest"}
+
+
+NO_BROKERS: dict[str, tuple[bytes | None, str]] = {
+    "garbage": (b"\x00garbage, and more of it", "bytes"),
+    "http": (servers.HTTP, "HTTP"),
+    "tls": (servers.TLS_ALERT, "TLS"),
+    "oversized": (servers.OVERSIZED, "1073741824"),
+    "negative": (servers.NEGATIVE, "-1"),
+    "short": (servers.SHORT, ""),
+    "black hole": (None, "did not answer"),
+    "hangs up": (b"", ""),
+}
+
+
+@pytest.mark.parametrize("kind", NO_BROKERS)
+def test_what_is_no_broker_is_told_apart(kind: str, make: MakeConsumer) -> None:
+    says, reason = NO_BROKERS[kind]
+    with servers.server(says) as address:
+        consumer = make(
+            "orders",
+            bootstrap_servers=address,
+            bootstrap_timeout_ms=400,
+            socket_connection_setup_timeout_ms=150,
+            reconnect_backoff_ms=50,
+            reconnect_backoff_max_ms=1_000,
+        )
+        error = poll_error(consumer, NoBrokersAvailable)
+        assert address in str(error)
+        assert reason in str(error)
+        assert "Check bootstrap_servers" in str(error)
+        errors = poll_quietly(consumer)
+        assert {type(each) for each in errors} == {NoBrokersAvailable}
+        assert len(errors) < 5
+        consumer.close()
+
+
+def test_unreachable_servers_are_reported_once_in_the_log_and_again_and_again_by_poll(
+    make: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    consumer = make("orders", bootstrap_servers=address, bootstrap_timeout_ms=400)
+    with caplog.at_level(logging.WARNING):
+        begun = time.monotonic()
+        consumer.poll()
+        while not caplog.records:
+            consumer.poll(20)
+        assert time.monotonic() - begun < 0.4
+        error = poll_error(consumer, NoBrokersAvailable)
+        assert time.monotonic() - begun >= 0.4
+        poll_error(consumer, NoBrokersAvailable)
+    assert address in str(error)
+    assert error.retriable
+    (warning,) = caplog.records
+    assert address in warning.getMessage()
+    with pytest.raises(NoBrokersAvailable):
+        consumer.bootstrap()
+    with pytest.raises(NoBrokersAvailable):
+        consumer.topics()
+
+
+def test_a_cluster_that_comes_up_late_is_used(make: MakeConsumer) -> None:
+    (port,) = free_ports(1)
+    consumer = make(
+        "orders",
+        bootstrap_servers=f"127.0.0.1:{port}",
+        bootstrap_timeout_ms=200,
+        group_id="late",
+    )
+    poll_error(consumer, NoBrokersAvailable)
+    with Cluster(topics={"orders": 1}, ports=[port]) as cluster:
+        cluster.produce("orders", [b"at last"])
+        records: list[Any] = []
+        while not records:
+            try:
+                records = read(consumer, 1)
+            except NoBrokersAvailable:
+                pass  # reported just before
+        assert values(records) == [b"at last"]
+        consumer.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("says", [None, b"garbage garbage"])
+async def test_start_raises_and_leaves_nothing_behind(says: bytes | None) -> None:
+    with servers.server(says) as address:
+        consumer = AsyncKafkaConsumer(
+            "orders",
+            bootstrap_servers=address,
+            bootstrap_timeout_ms=200,
+            socket_connection_setup_timeout_ms=100,
+        )
+        with pytest.raises(NoBrokersAvailable, match=address):
+            async with consumer:
+                raise AssertionError("it did not start")
+        assert consumer._closed
+
+
+def test_an_unknown_topic_is_reported_once_and_awaited(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    missing = f"{topic}-missing"
+    cluster.produce(topic, [b"there"])
+    consumer = make(topic, missing, group_id=group, allow_auto_create_topics=False)
+    records = []
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"'{missing}' does not exist"):
+        while True:
+            records += [r for part in consumer.poll(200).values() for r in part]
+    if not records:
+        records = read(consumer, 1)
+    assert values(records) == [b"there"]
+    assert poll_quietly(consumer) == []
+    cluster.create_topic(missing)
+    cluster.produce(missing, [b"here now"])
+    assert values(read(consumer, 1)) == [b"here now"]
+
+
+@pytest.mark.anyio
+async def test_an_unknown_topic_does_not_keep_the_async_face_from_starting(
+    cluster: Cluster, topic: str, options: dict[str, Any]
+) -> None:
+    missing = f"{topic}-missing"
+    async with AsyncKafkaConsumer(missing, **options) as consumer:
+        with pytest.raises(UnknownTopicOrPartitionError, match=missing):
+            await consumer.getone()
+        assert await apoll_quietly(consumer) == []
+        cluster.create_topic(missing)
+        cluster.produce(missing, [b"here now"])
+        assert values(await aread(consumer, 1)) == [b"here now"]
+
+
+@pytest.mark.parametrize("face", [KafkaConsumer, AsyncKafkaConsumer])
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"bootstrap_server": "x"}, UnknownOptionError, "bootstrap_servers"),
+        ({"max_poll_records": 0}, InvalidOptionError, "at least 1"),
+        ({"max_poll_records": "many"}, InvalidOptionError, "max_poll_records"),
+        ({"auto_offset_reset": "newest"}, InvalidOptionError, "latest"),
+        ({"group_protocol": "consumer"}, UnsupportedOptionError, "group_protocol"),
+    ],
+)
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_wrong_options_are_errors_of_the_constructor(
+    face: Any, options: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        face("orders", **options)

@@ -1,0 +1,337 @@
+"""How a KafkaConsumer ends: closed in good order, in time, by a signal, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import os
+import pickle
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from kohort import KafkaConsumer, TopicPartition
+from kohort.errors import ConsumerClosedError, ForkedConsumerError, IllegalStateError
+from kohort.testing import Cluster
+from tests.consumer import servers
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import Recorder, kohort_threads, poll_until, read, values
+
+
+def test_close_leaves_nothing_behind(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"])
+    before = len(open_sockets()), set(threading.enumerate())
+    consumer = make(topic, group_id=group)
+    read(consumer, 1)
+    assert len(open_sockets()) > before[0]
+    consumer.close()
+    assert set(threading.enumerate()) == before[1]
+    cluster.wait_until(lambda: len(open_sockets()) == before[0])
+
+
+def open_sockets() -> list[str]:
+    """The sockets of this process, the cluster's ends included."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.append(target)
+    return found
+
+
+def close_in_time(consumer: KafkaConsumer, seconds: float = 5.0) -> None:
+    begun = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - begun < seconds + 1.5
+    assert not kohort_threads()
+
+
+def test_close_with_a_silent_cluster_is_bounded(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"])
+    consumer = make(topic, group_id=group)
+    read(consumer, 1)
+    with cluster.network_partition():
+        consumer.commit_async()
+        close_in_time(consumer)
+
+
+def test_close_takes_no_longer_than_it_is_told(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"])
+    listener = Recorder()
+    consumer = make(group_id=group)
+    consumer.subscribe([topic], listener=listener)
+    read(consumer, 1)
+    with cluster.network_partition():
+        begun = time.monotonic()
+        consumer.close(timeout_ms=200)
+        assert time.monotonic() - begun < 2
+    assert listener.names == ["assigned", "revoked"]
+
+
+def test_a_commit_in_a_listener_does_not_hold_up_close(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    def commit(partitions: Any) -> None:
+        try:
+            consumer.commit({TopicPartition(topic, 0): 1})
+        except Exception as error:
+            errors.append(error)
+
+    errors: list[Exception] = []
+    consumer = make(group_id=group)
+    consumer.subscribe([topic], listener=Recorder(revoked=commit))
+    poll_until(consumer, consumer.assignment)
+    with cluster.network_partition():
+        close_in_time(consumer)
+    assert len(errors) == 1
+
+
+def test_close_with_a_dead_cluster_is_bounded(make: MakeConsumer) -> None:
+    with Cluster(topics={"orders": 1}) as cluster:
+        consumer = make("orders", group_id="g", bootstrap_servers=cluster.bootstrap_servers)
+        poll_until(consumer, consumer.assignment)
+    close_in_time(consumer)
+
+
+def test_close_before_any_contact_is_quick(make: MakeConsumer) -> None:
+    with servers.server(None) as address:
+        consumer = make("orders", group_id="g", bootstrap_servers=address)
+        consumer.poll(50)
+        close_in_time(consumer, 1)
+
+
+def test_close_in_the_midst_of_a_rebalance_is_quick(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    idle = make(topic, group_id=group)
+    poll_until(idle, idle.assignment)
+    joining = make(topic, group_id=group)
+    joining.poll(50)
+    cluster.wait_until(lambda: cluster.group(group).state == "PreparingRebalance")
+    joining.close(timeout_ms=1_000)
+    close_in_time(idle, 1)
+    assert not cluster.group(group).members
+
+
+def test_closing_deserializers_comes_last_and_hurts_nobody(
+    cluster: Cluster, topic: str, make: MakeConsumer
+) -> None:
+    class Deserializer:
+        closed = 0
+
+        def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
+            return data
+
+        def close(self) -> None:
+            Deserializer.closed += 1
+            raise ZeroDivisionError
+
+    consumer = make(topic, key_deserializer=Deserializer(), value_deserializer=Deserializer())
+    consumer.poll()
+    consumer.close()
+    assert Deserializer.closed == 2
+
+
+def test_close_in_a_signal_handler_is_done_when_poll_returns(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(topic, group_id=group)
+    poll_until(consumer, consumer.assignment)
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    try:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        assert consumer.poll(timeout_ms=29_000) == {}
+        assert consumer._closed
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(ConsumerClosedError):
+        consumer.poll()
+    assert not cluster.group(group).members
+
+
+@pytest.mark.parametrize("iterate", [False, True])
+def test_an_interrupt_loses_nothing_and_shuts_nobody_out(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer, iterate: bool
+) -> None:
+    count, interrupts = 1_500, 0
+    cluster.produce(topic, [b"%d" % number for number in range(count)], partition=0)
+    consumer = make(topic, group_id=group, max_poll_records=3)
+    poll_until(consumer, consumer.assignment)
+    consumer.seek(TopicPartition(topic, 0), 0)
+    own = {KafkaConsumer.poll.__code__, KafkaConsumer.__next__.__code__}
+    main, ready, over = threading.get_ident(), threading.Event(), threading.Event()
+    rng = random.Random(1)
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        """Ctrl-C, but only inside of the consumer: outside the test itself could lose records."""
+        while frame is not None:
+            if frame.f_code in own:
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        ready.set()
+
+    def send() -> None:
+        while ready.wait() and not over.wait(rng.uniform(0, 0.005)):
+            ready.clear()  # one at a time: what it does is undone before the next one
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    offsets: list[int] = []
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        while len(offsets) < count:
+            ready.set()
+            try:
+                if iterate:
+                    while len(offsets) < count:
+                        offsets.append(next(consumer).offset)
+                else:
+                    polled = consumer.poll(1_000)
+                    offsets += [record.offset for part in polled.values() for record in part]
+            except KeyboardInterrupt:
+                interrupts += 1
+            assert offsets == list(range(len(offsets)))
+    finally:
+        over.set()
+        ready.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert interrupts > 0
+
+
+def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
+    consumer = make(topic)
+    consumer.poll()
+    inside, outcome = threading.Event(), []
+
+    class Signalling(Recorder):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            inside.set()
+            finish.wait(10)
+
+    finish = threading.Event()
+    consumer.close()
+    consumer = make(group_id=f"{topic}-g")
+    consumer.subscribe([topic], listener=Signalling())
+
+    def poll() -> None:
+        while not inside.is_set():
+            consumer.poll(100)
+        outcome.append("done")
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    inside.wait(10)
+    calls: list[Callable[[], object]] = [
+        consumer.poll,
+        consumer.unsubscribe,
+        consumer.close,
+        lambda: next(consumer),
+    ]
+    for call in calls:
+        with pytest.raises(IllegalStateError, match="another thread"):
+            call()
+    finish.set()
+    thread.join()
+    assert outcome == ["done"]
+    consumer.poll()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    consumer = make(topic, group_id=group)
+    poll_until(consumer, consumer.assignment)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            consumer.poll()
+        except ForkedConsumerError as error:
+            consumer.close()
+            status = 0 if "Make a new one" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    cluster.produce(topic, [b"for the parent"])
+    assert values(read(consumer, 1)) == [b"for the parent"]
+    assert cluster.group(group).generation == 1
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_consumer_cannot_be_copied(make: MakeConsumer, duplicate: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be pickled or copied: it owns connections"):
+        duplicate(make("orders"))
+
+
+def test_one_that_nobody_closes_warns_and_its_thread_ends(
+    cluster: Cluster, topic: str, group: str, options: dict[str, Any]
+) -> None:
+    consumer = KafkaConsumer(group_id=group, **options)
+    listener = Recorder()
+    listener.hooks["consumer"] = consumer.assign  # as listeners do that commit
+    consumer.subscribe([topic], listener=listener)
+    poll_until(consumer, consumer.assignment)
+    (thread,) = kohort_threads()
+    with pytest.warns(ResourceWarning, match="KafkaConsumer was not closed"):
+        del consumer, listener
+        gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_one_that_never_did_anything_needs_no_close(options: dict[str, Any]) -> None:
+    KafkaConsumer("orders", **options)
+    gc.collect()  # and no warning
+
+
+def test_it_works_inside_of_a_running_event_loop(
+    cluster: Cluster, topic: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"])
+
+    async def cell() -> list[Any]:
+        with make(topic) as consumer:
+            return values(read(consumer, 1))
+
+    assert asyncio.run(cell()) == [b"a"]
+
+
+def test_the_end_of_the_core_is_an_error_and_not_silence(
+    topic: str, make: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = make(topic)
+    consumer.bootstrap()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    consumer._engine._topics._follow = fail  # type: ignore[method-assign]
+    consumer.subscribe([topic])
+    with pytest.raises(IllegalStateError, match="close it, and make a new one") as raised:
+        consumer.poll(timeout_ms=10_000)
+    assert raised.value.__cause__ is not None
+    with pytest.raises(IllegalStateError):
+        consumer.poll()
+    close_in_time(consumer, 0)
+    assert "broke down" in caplog.text
