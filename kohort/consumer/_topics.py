@@ -167,9 +167,14 @@ class TopicWatch:
     async def partitions_of(self, topic: str) -> frozenset[int]:
         """Partitions of a topic, asked for if it is not known."""
         metadata = self._engine.cluster.metadata
-        if topic not in metadata.topics:
+        while not metadata.partitions_for(topic):
             # Asked for by its name, it might be created.
             metadata = await self._engine.cluster.fetch_topics(None)
+            known = metadata.topics.get(topic)
+            if known is None or known.error != ErrorCode.LEADER_NOT_AVAILABLE:
+                break
+            # It is there, and the brokers are still finding out who leads it.
+            await anyio.sleep(self._engine.config.client.retry_backoff_ms / 1000)
         return frozenset(metadata.partitions_for(topic))
 
     async def all_topics(self) -> frozenset[str]:

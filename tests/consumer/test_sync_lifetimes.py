@@ -7,12 +7,10 @@ import copy
 import gc
 import os
 import pickle
-import random
 import signal
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -165,57 +163,6 @@ def test_close_in_a_signal_handler_is_done_when_poll_returns(
     with pytest.raises(ConsumerClosedError):
         consumer.poll()
     assert not cluster.group(group).members
-
-
-@pytest.mark.parametrize("iterate", [False, True])
-def test_an_interrupt_loses_nothing_and_shuts_nobody_out(
-    cluster: Cluster, topic: str, group: str, make: MakeConsumer, iterate: bool
-) -> None:
-    count, interrupts = 1_500, 0
-    cluster.produce(topic, [b"%d" % number for number in range(count)], partition=0)
-    consumer = make(topic, group_id=group, max_poll_records=3)
-    poll_until(consumer, consumer.assignment)
-    consumer.seek(TopicPartition(topic, 0), 0)
-    own = {KafkaConsumer.poll.__code__, KafkaConsumer.__next__.__code__}
-    main, ready, over = threading.get_ident(), threading.Event(), threading.Event()
-    rng = random.Random(1)
-
-    def interrupt(_: int, frame: FrameType | None) -> None:
-        """Ctrl-C, but only inside of the consumer: outside the test itself could lose records."""
-        while frame is not None:
-            if frame.f_code in own:
-                raise KeyboardInterrupt
-            frame = frame.f_back
-        ready.set()
-
-    def send() -> None:
-        while ready.wait() and not over.wait(rng.uniform(0, 0.005)):
-            ready.clear()  # one at a time: what it does is undone before the next one
-            signal.pthread_kill(main, signal.SIGUSR1)
-
-    offsets: list[int] = []
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        while len(offsets) < count:
-            ready.set()
-            try:
-                if iterate:
-                    while len(offsets) < count:
-                        offsets.append(next(consumer).offset)
-                else:
-                    polled = consumer.poll(1_000)
-                    offsets += [record.offset for part in polled.values() for record in part]
-            except KeyboardInterrupt:
-                interrupts += 1
-            assert offsets == list(range(len(offsets)))
-    finally:
-        over.set()
-        ready.set()
-        sender.join()
-        signal.signal(signal.SIGUSR1, before)
-    assert interrupts > 0
 
 
 def test_one_thread_at_a_time(topic: str, make: MakeConsumer) -> None:
