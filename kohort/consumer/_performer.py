@@ -77,6 +77,12 @@ class Performer:
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
 
+    @property
+    def has_work(self) -> bool:
+        """There is something to perform."""
+        mailbox = self._engine.mailbox
+        return bool(mailbox.work or mailbox.commit_callbacks)
+
     async def perform_all(self) -> None:
         """Perform everything that is there."""
         work = self._engine.mailbox.work

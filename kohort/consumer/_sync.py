@@ -65,13 +65,14 @@ class KafkaConsumer(SyncLife):
 
     def _poll(self, timeout: float, count: int) -> Records:
         deadline = time.monotonic() + timeout
-        buffer = self._engine.fetcher.buffer
+        buffer, performer = self._engine.fetcher.buffer, self._performer
         while True:
             self._signal.clear()
-            run_inline(self._performer.perform_all())
+            if performer.has_work:
+                run_inline(performer.perform_all())
             remaining = deadline - time.monotonic()
             over = remaining <= 0
-            self._performer.raise_errors(over=over)
+            performer.raise_errors(over=over)
             if self._close_later is not None:
                 return {}
             if self._handout and (records := self._handout.take(count)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,7 +54,8 @@ class CompletedFetch:
         self.high_watermark: Final = high_watermark
         self.last_stable_offset: Final = last_stable_offset
         self.log_start_offset: Final = log_start_offset
-        self._batches = deque(batches)
+        self._batches: Sequence[RecordBatch] = tuple(batches)
+        self._next_batch = 0
         self.size: Final = sum(batch.header.size for batch in self._batches)
         last = self._batches[-1].header if self._batches else None
         self.next_offset: Final = offset if last is None else max(offset, last.next_offset)
@@ -86,7 +86,10 @@ class CompletedFetch:
     def exhausted(self) -> bool:
         """Nothing is left to take, and nothing to raise."""
         return not (
-            self._ready or self._at < len(self._records) or self._batches or self._end_error
+            self._ready
+            or self._at < len(self._records)
+            or self._next_batch < len(self._batches)
+            or self._end_error
         )
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
@@ -116,7 +119,7 @@ class CompletedFetch:
 
     def release(self) -> None:
         """Let go of the bytes: what was not decoded so far never will be."""
-        self._batches.clear()
+        self._batches, self._next_batch = (), 0
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -134,7 +137,7 @@ class CompletedFetch:
                         self._at = stop
                     else:
                         for record in self._records[self._at : stop]:
-                            taken.append(deserialize(record))
+                            taken += [deserialize(record)]  # append() would let Ctrl-C in here
                             self._at += 1
                 elif not self._open_next():
                     break
@@ -153,24 +156,27 @@ class CompletedFetch:
 
     def _open_next(self) -> bool:
         """Decode the next batch with records for the user; False at the end."""
-        while self._batches:
-            batch = self._batches[0]
+        while self._next_batch < len(self._batches):
+            batch = self._batches[self._next_batch]
             header = batch.header
             try:
                 records = self._decode(batch)
             except CorruptBatchError as error:
                 raise self._located(error) from error.__cause__
-            self._behind = max(self._passed, header.next_offset)
-            self._batches.popleft()
-            if not self._batches and self._end_error is None:
+            at = bisect_left(records, self._passed, key=_offset)
+            found = at < len(records)
+            behind = max(self._passed, header.next_offset)
+            # Nothing is called from here on until all is changed: Ctrl-C comes in calls.
+            self._next_batch += 1
+            self._behind = behind
+            if found:
+                self._records, self._at = records, at
+            else:
+                self._passed = behind
+            if self._next_batch == len(self._batches) and self._end_error is None:
                 self.release()
-            if records:
-                self._records = records
-                self._at = bisect_left(records, self._passed, key=_offset)
-                if self._at < len(records):
-                    return True
-                self._records, self._at = NO_RECORDS, 0
-            self._passed = self._behind
+            if found:
+                return True
         if self._end_error is not None:
             raise self._located(self._end_error)
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -245,3 +247,34 @@ def test_an_interrupt_in_a_deserializer_loses_nothing() -> None:
         fetch.take(100)
     assert fetch.position == 0
     assert offsets(fetch.take(100)) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("value", [None, bytes])
+def test_an_interrupt_anywhere_loses_nothing(value: Any) -> None:
+    """Python raises KeyboardInterrupt where a function begins or a built-in one has returned."""
+    deserialize = value and record_deserializer(None, lambda topic, headers, data: value(data))
+    for at in range(1, 10_000):
+        fetch = of(0, batch(0, 2), batch(2, 2), deserialize=deserialize)
+        left = at
+
+        def interrupt(frame: FrameType, event: str, argument: Any) -> None:
+            nonlocal left
+            left -= event in ("call", "c_return")
+            if not left:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        try:
+            sys.setprofile(interrupt)
+            taken = fetch.take(3)
+            sys.setprofile(None)
+        except KeyboardInterrupt:
+            taken = []
+        else:
+            break
+        finally:
+            sys.setprofile(None)
+        assert offsets(fetch.take(3)) == [0, 1, 2]
+        assert offsets(fetch.take(3)) == [3]
+    assert offsets(taken) == [0, 1, 2]
+    assert at > 10

@@ -1,0 +1,100 @@
+"""Ctrl-C at every point of poll() and of iteration where Python can raise it: no record is lost."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from kohort import TopicPartition
+from kohort.testing import Cluster
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import poll_until
+
+
+class Interrupt:
+    """A profile function that raises KeyboardInterrupt at one event, counted from its start.
+
+    Python runs signal handlers when a function begins and when a built-in one has returned.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_return"):
+            self.left -= 1
+            if not self.left:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("iterate", [False, True])
+@pytest.mark.parametrize("deserializer", [None, bytes.decode])
+def test_an_interrupt_anywhere_loses_nothing_and_shuts_nobody_out(
+    cluster: Cluster, topic: str, make: MakeConsumer, iterate: bool, deserializer: Any
+) -> None:
+    tp = TopicPartition(topic, 0)
+    for first in range(0, 4_000, 8):  # many batches: many are opened
+        cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
+    consumer = make(topic, max_poll_records=3, value_deserializer=deserializer)
+    poll_until(consumer, consumer.assignment)
+    consumer.seek(tp, 0)
+    offsets: list[int] = []
+    steps = interrupts = in_a_row = 0
+    while in_a_row < 20:  # so many steps without reaching the event: there is none
+        assert len(offsets) < 4_000, "more records are needed"
+        steps += 1
+        interrupt = Interrupt(1 + steps // 5)
+        try:
+            if iterate:
+                sys.setprofile(interrupt)
+                record = consumer.__next__()
+                sys.setprofile(None)
+                offsets.append(record.offset)
+            else:
+                sys.setprofile(interrupt)
+                polled = consumer.poll(5_000)
+                sys.setprofile(None)
+                offsets += [record.offset for record in polled[tp]]
+            in_a_row += 1
+        except KeyboardInterrupt:
+            interrupts, in_a_row = interrupts + 1, 0
+            assert consumer.position(tp) == len(offsets)
+        finally:
+            sys.setprofile(None)
+        assert offsets == list(range(len(offsets)))
+    assert interrupts > 50
+    consumer.pause(tp)
+    assert consumer.poll() == {}
+
+
+def test_an_interrupt_ends_the_wait_at_once(topic: str, make: MakeConsumer) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    consumer = make(topic)
+    poll_until(consumer, consumer.assignment)
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    timer = threading.Timer(0.2, send)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(timeout_ms=25_000)
+        assert time.monotonic() - sent[0] < 2
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert consumer.poll() == {}
