@@ -7,11 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-import trio
-from trio.testing import MockClock
 
 from kohort.errors import ErrorCode
 from kohort.testing import Cluster, MemoryCluster
+from tests.support.virtual import run_virtual
 from tests.testing.test_memory_cluster import MemoryConsumer
 
 PARTITIONS = 4
@@ -117,7 +116,7 @@ async def life(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_group_reads_everything_whatever_happens(seed: int) -> None:
-    trio.run(life, seed, clock=MockClock(autojump_threshold=0))
+    run_virtual(life, seed, seed=seed)
 
 
 def test_the_cluster_in_a_thread_is_the_same_cluster() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-import trio
-from trio.testing import MockClock
 
 from kohort import AsyncKafkaConsumer, TopicPartition
 from kohort.config import ConsumerConfig
 from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
 from kohort.testing import MemoryCluster
 from kohort.testing._memory import MemoryConnection, Stream
+from tests.support.virtual import run_virtual
 
 
 class MemoryConsumer(AsyncKafkaConsumer):
@@ -131,11 +130,6 @@ async def test_a_connection_brings_all_bytes_and_holds_back_its_writer() -> None
         await one.send([b"x"])
 
 
-def on_virtual_time(main: Any) -> Any:
-    """Run it on trio with a clock that jumps as soon as everybody waits."""
-    return trio.run(main, clock=MockClock(autojump_threshold=0))
-
-
 async def hours_of_a_group() -> list[object]:
     """Members come, fall silent, and are replaced, over hours; what was to be seen."""
     seen: list[object] = []
@@ -162,15 +156,17 @@ async def hours_of_a_group() -> list[object]:
         first = cluster.records("t")[0]
         seen.append((cluster.group("g").generation, first.timestamp))
         seen += sorted((tp.partition, at.offset) for tp, at in cluster.committed("g").items())
+        seen += [(at.at, at.node_id, at.api, at.message) for at in cluster.requests]
     return seen
 
 
-def test_hours_of_a_groups_life_pass_at_once() -> None:
+def test_hours_of_a_groups_life_pass_at_once_and_the_same_each_time() -> None:
     started = time.monotonic()
-    first = on_virtual_time(hours_of_a_group)
+    first = run_virtual(hours_of_a_group)
     assert first[:4] == [[b"0"], 1, [b"1"], 1]
     assert first[20] == 10
     assert time.monotonic() - started < 30
+    assert run_virtual(hours_of_a_group) == first
 
 
 def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
@@ -188,4 +184,4 @@ def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
                 assert cluster.group("g").assignment != {}
                 assert TopicPartition("t", 0) in consumer.assignment()
 
-    on_virtual_time(main)
+    run_virtual(main)
