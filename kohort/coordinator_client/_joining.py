@@ -194,12 +194,15 @@ class Joining(Member, ABC):
         """Give the membership up; the error is reported once the partitions are accounted for.
 
         ``leave``: the coordinator still counts on this member, and the others should not wait.
+        Otherwise the member id is kept: coming back under another would make the group wait for
+        the old one until its session expires.
         """
-        if leave and self.member_id and not self.settings.static:
+        leave = leave and bool(self.member_id) and not self.settings.static
+        if leave:
             self.emit(LeaveGroup(self.new_token(), self.member_id, f"failed: {error}"))
         self.failure = error
         self.fenced = isinstance(error, FencedInstanceIdError)
-        self.lose(str(error), now)
+        self.lose(str(error), now, keep_member_id=not (leave or self.fenced))
 
     def _enter_failed(self, now: float) -> None:
         error = self.failure or GroupError("the membership failed")

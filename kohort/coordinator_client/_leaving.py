@@ -40,7 +40,7 @@ class Leaving(Syncing):
         self.topics = None
         if self.state in (MemberState.UNSUBSCRIBED, MemberState.LEAVING):
             return
-        if self.state is MemberState.FAILED:
+        if self.state is MemberState.FAILED and not (self.member_id and event.leave_group):
             self.move(MemberState.UNSUBSCRIBED, event.reason)
             return
         self.leave = event

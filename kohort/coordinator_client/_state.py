@@ -50,8 +50,9 @@ class MemberState(Enum):
     """The last callback runs, then LeaveGroup is sent. Heartbeats go on until it is."""
 
     FAILED = "failed"
-    """An error that rejoining at once would not mend was handed to the caller. No longer a member.
-    Left by a later poll() or a new subscription; after fencing by a new subscription only."""
+    """An error that rejoining at once would not mend was handed to the caller. Nothing is owned and
+    no heartbeat sent, but a member id may be kept to come back under, or to leave. Left by a later
+    poll() or a new subscription; after fencing by a new subscription only."""
 
 
 _S = MemberState
@@ -68,7 +69,7 @@ TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
     _S.RECONCILING: frozenset({_S.STABLE, _S.JOIN_PENDING, _S.JOINING, _S.LEAVING, _S.FAILED}),
     _S.STABLE: frozenset({_S.JOIN_PENDING, _S.LEAVING, _S.FAILED}),
     _S.LEAVING: frozenset({_S.UNSUBSCRIBED}),
-    _S.FAILED: frozenset({_S.JOIN_PENDING, _S.UNSUBSCRIBED}),
+    _S.FAILED: frozenset({_S.JOIN_PENDING, _S.LEAVING, _S.UNSUBSCRIBED}),
 }
 """State -> the states that may follow."""
 

@@ -1,0 +1,74 @@
+"""Errors that are not about the membership: the group does not wait for a session to expire."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from kohort.errors import BrokerResponseError, ErrorCode, KafkaError, error_class
+from kohort.testing import MemoryCluster
+from tests.consumer.virtual import MemoryConsumer, on_virtual_time, poll_for, polled
+
+CODES = [
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_REQUEST,
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("api", ["Heartbeat", "SyncGroup", "JoinGroup"])
+def test_an_error_of_no_known_meaning_does_not_make_the_group_wait_for_a_ghost(
+    api: str, code: ErrorCode
+) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            one = MemoryConsumer(cluster, "t", client_id="one")
+            two = MemoryConsumer(cluster, "t", client_id="two")
+            errors: list[KafkaError] = []
+            async with one, polled(one, errors), two, polled(two):
+                await cluster.wait_until(lambda: _shared(cluster))
+                before = {m.client_id: m.member_id for m in cluster.group("g").members}
+                with cluster.fail(api, code, client_id="one") as fault:
+                    if api != "Heartbeat":
+                        one.subscribe(["t", "u"])
+                    await cluster.wait_until(lambda: fault.hits, timeout=30)
+                    began = anyio.current_time()
+                await cluster.wait_until(lambda: len(errors) == 1, timeout=5)
+                await cluster.wait_until(lambda: _shared(cluster), timeout=30)
+                assert anyio.current_time() - began < 10, "the session is 45 s"
+                after = {m.client_id: m.member_id for m in cluster.group("g").members}
+                assert after == before
+            _typed(errors, code)
+            assert not cluster.group("g").members
+
+    on_virtual_time(main)
+
+
+@pytest.mark.parametrize("api", ["Heartbeat", "SyncGroup", "JoinGroup"])
+def test_a_member_that_closes_after_an_error_leaves_the_group(api: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with MemoryConsumer(cluster, "t") as consumer:
+                with cluster.fail(api, ErrorCode.INVALID_REQUEST, times=None) as fault:
+                    if api != "Heartbeat":
+                        consumer.subscribe(["t", "u"])
+                    errors = await poll_for(consumer, lambda: fault.hits)
+                    errors += await poll_for(consumer, lambda: errors)
+                    _typed(errors[:1], ErrorCode.INVALID_REQUEST)
+            assert not cluster.group("g").members
+
+    on_virtual_time(main)
+
+
+def _shared(cluster: MemoryCluster) -> bool:
+    group = cluster.group("g")
+    shares = [{tp.topic for tp in m.assignment if tp.topic == "t"} for m in group.members]
+    return group.is_stable and shares == [{"t"}, {"t"}]
+
+
+def _typed(errors: list[KafkaError], code: ErrorCode) -> None:
+    (error,) = errors
+    assert isinstance(error, BrokerResponseError)
+    assert type(error) is error_class(code)
+    assert error.code == code

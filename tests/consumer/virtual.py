@@ -1,0 +1,83 @@
+"""Consumers of a cluster in the same event loop, on trio's virtual clock: hours pass at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import trio
+from trio.testing import MockClock
+
+from kohort import AsyncKafkaConsumer
+from kohort.config import ConsumerConfig
+from kohort.errors import KafkaError
+from kohort.testing import MemoryCluster
+
+T = TypeVar("T")
+
+
+def on_virtual_time(main: Callable[[], Awaitable[T]]) -> T:
+    """Run it on trio with a clock that jumps as soon as everybody waits."""
+    return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+class MemoryConsumer(AsyncKafkaConsumer):
+    """A consumer whose network is a cluster in the same event loop."""
+
+    def __init__(self, cluster: MemoryCluster, *topics: str, seed: int = 5, **configs: Any) -> None:
+        keywords = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            **configs,
+        }
+        config = ConsumerConfig.from_kwargs(**keywords)
+        self._set_up(config, topics, connect=cluster.connect, rng=random.Random(seed))
+
+
+async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0) -> list[bytes]:
+    """Poll until so many records came; their values."""
+    found: list[bytes] = []
+    with anyio.fail_after(timeout):
+        while len(found) < count:
+            for part in (await consumer.getmany(timeout_ms=1000)).values():
+                found += [record.value or b"" for record in part]
+    return found
+
+
+async def poll_for(
+    consumer: AsyncKafkaConsumer, holds: Callable[[], object], timeout: float = 60.0
+) -> list[KafkaError]:
+    """Poll until something holds; returns what was raised meanwhile. Records are dropped."""
+    errors: list[KafkaError] = []
+    with anyio.fail_after(timeout):
+        while not holds():
+            try:
+                await consumer.getmany(timeout_ms=100)
+            except KafkaError as error:
+                errors.append(error)
+    return errors
+
+
+@asynccontextmanager
+async def polled(
+    consumer: AsyncKafkaConsumer, errors: list[KafkaError] | None = None
+) -> AsyncIterator[None]:
+    """Have it polled all the time by a task of its own; what that raises goes into the list."""
+
+    async def poll() -> None:
+        while True:
+            try:
+                await consumer.getmany(timeout_ms=100)
+            except KafkaError as error:
+                if errors is None:
+                    raise
+                errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(poll)
+        yield
+        tasks.cancel_scope.cancel()
