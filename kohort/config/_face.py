@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kohort.config._deserializers import Deserializer
-from kohort.config._kinds import Flag, Function, Millis
+from kohort.config._kinds import Flag, Function, Instance, Millis
 from kohort.config._option import Section, option
 
 
@@ -47,4 +48,22 @@ class FaceOptions(Section):
     metrics_enabled: bool = field(
         default=True,
         metadata=option(Flag(), "Whether metrics() gives figures, or None.", properties=()),
+    )
+    connect: Callable[[str, int], Any] | None = field(
+        default=None,
+        metadata=option(
+            Function("an async callable (host, port) that returns a connection"),
+            "Makes the connections to brokers in place of TCP: MemoryCluster.connect in tests, or "
+            "one that wraps an anyio stream (kohort.transport.StreamConnection). Called in the "
+            "consumer's event loop, which is asyncio in a thread of its own for KafkaConsumer.",
+            properties=(),
+        ),
+    )
+    rng: random.Random | None = field(
+        default=None,
+        metadata=option(
+            Instance(random.Random, "a random.Random"),
+            "Where jitter and the choice among brokers come from: a seeded one for tests.",
+            properties=(),
+        ),
     )

@@ -158,6 +158,19 @@ class Function(Kind):
         return value
 
 
+class Instance(Kind):
+    """An object of a class, or None."""
+
+    def __init__(self, cls: type[Any], expected: str) -> None:
+        self.cls = cls
+        self.expected = f"{expected}, or None"
+
+    def check(self, value: Any) -> Any:
+        if value is not None and not isinstance(value, self.cls):
+            raise TypeError(f"not {self.expected}")
+        return value
+
+
 class SocketOptions(Kind):
     """Arguments of ``socket.setsockopt``, one tuple for each call."""
 

@@ -12,11 +12,15 @@ from kohort.errors import UnknownOptionError
 
 
 def read_properties(properties: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Dotted names -> values by keyword. None counts as not given."""
+    """Dotted names -> values by keyword. None counts as not given. TypeError for no mapping."""
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"properties must be a mapping of dotted names, not {properties!r}")
     known = {dotted: each for each in options for dotted in each.properties}
     values: dict[str, Any] = {}
     given_as: dict[str, str] = {}
     for name, value in properties.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a property must be a str, not {name!r}")
         if value is None:
             continue
         if name not in known:

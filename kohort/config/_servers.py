@@ -29,17 +29,18 @@ def _entries(value: Any) -> list[Any]:
         raise TypeError("neither a str nor a list")
     entries = list(value)
     if len(entries) == 2 and isinstance(entries[0], str) and isinstance(entries[1], int):
-        return [tuple(entries)]
+        # One (host, port) and not two addresses; but then the host has no port already.
+        return [tuple(entries)] if isinstance(value, tuple) or ":" not in entries[0] else entries
     return entries
 
 
 def _servers(entry: Any) -> list[tuple[str, int]]:
     if isinstance(entry, str):
         return [parse_server(part) for part in entry.split(",")]
-    host, port = entry
-    if not isinstance(host, str) or isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(f"{entry!r} is not (host, port)")
-    return [(_host(host, entry), _port(port, entry))]
+    match entry:
+        case (str(host), int(port)) if not isinstance(port, bool):
+            return [(_host(host, entry), _port(port, entry))]
+    raise TypeError(f"{entry!r} is neither host:port nor (host, port)")
 
 
 def parse_server(text: str) -> tuple[str, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -98,9 +99,18 @@ def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping of TopicPartition to timestamp, not {values!r}")
     return {
-        topic_partition(tp): offset(int(value), f"the timestamp of {tp}")
+        topic_partition(tp): offset(_whole(value), f"the timestamp of {tp}")
         for tp, value in values.items()
     }
+
+
+def _whole(value: object) -> object:
+    """Timestamps are often computed: floats, and the integers of NumPy, stand for whole ones."""
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value)
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        return value.__index__()
+    return value
 
 
 def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> float | None:

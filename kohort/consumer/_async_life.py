@@ -35,7 +35,7 @@ class AsyncLife(ConsumerBase):
 
     _asynchronous = True
 
-    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...], **injected: Any) -> None:
+    def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_async()
         self._signal = TaskSignal()
         self._root: Root | None = None
@@ -48,7 +48,7 @@ class AsyncLife(ConsumerBase):
         async def call(function: Callable[[], Awaitable[T]]) -> T:
             return await function()
 
-        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time, **injected)
+        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
         self._performer = Performer(engine, call, self._serve, acall_listener)
 

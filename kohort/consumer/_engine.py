@@ -22,7 +22,7 @@ from kohort.coordinator_client import CoordinatorClient, resolve_assignors
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
-from kohort.transport import ClusterClient, Connect
+from kohort.transport import ClusterClient
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -44,14 +44,12 @@ class Engine:
         *,
         notify: Callable[[], None],
         clock: Callable[[], float],
-        connect: Connect | None = None,
-        rng: random.Random | None = None,
     ) -> None:
-        rng = rng or random.Random()
+        rng = config.rng or random.Random()
         self.config = config
         self.mailbox = Mailbox(CoreLink(), notify, clock)
         self.subscription = SubscriptionState(OffsetReset(config.fetch.auto_offset_reset))
-        self.cluster = ClusterClient(config.client, connect=connect, rng=rng)
+        self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from kohort.errors import IllegalStateError
@@ -66,10 +67,12 @@ class MemoryCluster(ClusterFace):
         self._core: ClusterCore | None = None
         self._tasks: TaskGroup | None = None
         self._change: anyio.Event | None = None
+        self._loop: object = None
 
     async def __aenter__(self) -> MemoryCluster:
         if self._core is not None:
             raise IllegalStateError("the cluster is running already")
+        self._loop = anyio.lowlevel.current_token().native_token
         core = ClusterCore(self._config, self._network, self._changed, STARTED_MS)
         core.listen()
         tasks = anyio.create_task_group()
@@ -91,7 +94,16 @@ class MemoryCluster(ClusterFace):
         await tasks.__aexit__(None, None, None)
 
     async def connect(self, host: str, port: int, /) -> MemoryConnection:
-        """A connection to a broker: the connect hook of clients."""
+        """A connection to a broker: the connect hook of clients.
+
+        For ``AsyncKafkaConsumer(..., connect=cluster.connect)`` in a task of the same event loop;
+        ConnectionRefusedError elsewhere, and where no broker is.
+        """
+        if anyio.lowlevel.current_token().native_token != self._loop:
+            raise ConnectionRefusedError(
+                "a MemoryCluster serves clients in its own event loop only: use AsyncKafkaConsumer "
+                "there. For KafkaConsumer, which has a thread of its own, use Cluster"
+            )
         return await self._network.connect(host, port)
 
     async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:

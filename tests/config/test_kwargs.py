@@ -118,6 +118,9 @@ def test_bootstrap_servers_take_every_usual_form(given: Any, servers: Any) -> No
         None,
         {"host": 9092},
         [9092],
+        ["a:1", 2],
+        ["a", None],
+        [("a", 1, 2)],
         [("host", "9092")],
         [("host", True)],
     ],
@@ -166,6 +169,8 @@ def test_malformed_bootstrap_servers_are_refused(given: Any) -> None:
         ("partition_assignment_strategy", 3, "a list"),
         ("key_deserializer", "utf-8", "a callable that takes bytes"),
         ("value_deserializer", lambda: None, "a callable that takes bytes"),
+        ("connect", "host:9092", "an async callable (host, port)"),
+        ("rng", 7, "a random.Random, or None"),
         ("decompression_max_bytes", 0, "an int of at least 1"),
     ],
 )

@@ -53,6 +53,12 @@ def test_an_empty_mapping_gives_the_defaults() -> None:
     assert ConsumerConfig.from_properties({}) == ConsumerConfig()
 
 
+@pytest.mark.parametrize("properties", [["group.id"], [("group.id", "g")], "group.id=g", {1: 2}])
+def test_what_is_no_mapping_of_names_is_a_type_error(properties: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be a"):
+        ConsumerConfig.from_properties(properties)
+
+
 def test_names_of_librdkafka_mean_the_same() -> None:
     config = ConsumerConfig.from_properties(
         {

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer
-from kohort.config import ConsumerConfig
+from kohort.config import ClientConfig
 from kohort.errors import KafkaTimeoutError, ProtocolError
 from kohort.protocol import Buffer
 from kohort.testing import Cluster
@@ -32,8 +32,8 @@ NONSENSE: dict[str, Spoil] = {
 class Network:
     """Connections that can be made to talk nonsense."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
-        self._connect = TcpConnector(config.client)
+    def __init__(self) -> None:
+        self._connect = TcpConnector(ClientConfig())
         self.spoil: Spoil | None = None
 
     async def connect(self, host: str, port: int) -> ByteConnection:
@@ -66,12 +66,13 @@ async def test_nonsense_is_a_typed_error_without_a_spin_and_over_when_it_is_over
     cluster: Cluster, topic: str, kind: str
 ) -> None:
     cluster.produce(topic, [b"before"], partition=0)
-    config = ConsumerConfig.from_kwargs(
-        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    network = Network()
+    consumer = AsyncKafkaConsumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        connect=network.connect,
     )
-    network = Network(config)
-    consumer = AsyncKafkaConsumer.__new__(AsyncKafkaConsumer)
-    consumer._set_up(config, (topic,), connect=network.connect)
     async with consumer:
         assert values(await aread(consumer, 1)) == [b"before"]
         network.spoil = NONSENSE[kind]

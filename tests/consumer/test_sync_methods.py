@@ -179,6 +179,12 @@ def test_offsets_are_found_by_end_and_by_time(
     assert asked == {first: 1500, second: 1500}
     with pytest.raises(ValueError, match="at least 0"):
         consumer.offsets_for_times({first: -5})
+    wrong: list[Any] = ["1500", None, True, math.nan, [1500]]
+    for value in wrong:
+        with pytest.raises(TypeError, match=r"the timestamp of .* must be an int"):
+            consumer.offsets_for_times({first: value})
+    computed: Any = 1500.0
+    assert consumer.offsets_for_times({first: computed})[first] is not None
     with cluster.network_partition(), pytest.raises(KafkaTimeoutError):
         consumer.end_offsets([first], timeout_ms=50)
 

@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 import kohort
-from kohort.config import ConsumerConfig
+from kohort.config import ClientConfig
 from kohort.protocol import Buffer
 from kohort.transport import ByteConnection, Connect, TcpConnector
 from tests.interop.brokers import Broker
@@ -77,7 +77,9 @@ async def test_what_is_read_over_a_bad_network_is_all_there(
     feed = broker.feed(topic, PARTITIONS)
     for _ in range(30):
         feed.write(20)  # a small batch, as a batch is sent whole
-    config = ConsumerConfig.from_kwargs(
+    network = BadNetwork(TcpConnector(ClientConfig()), random.Random(seed), 5000)
+    consumer = kohort.AsyncKafkaConsumer(
+        topic,
         bootstrap_servers=broker.bootstrap_servers,
         group_id=group,
         auto_offset_reset="earliest",
@@ -90,10 +92,8 @@ async def test_what_is_read_over_a_bad_network_is_all_there(
         retry_backoff_max_ms=20,
         reconnect_backoff_ms=5,
         reconnect_backoff_max_ms=20,
+        connect=network,
     )
-    network = BadNetwork(TcpConnector(config.client), random.Random(seed), 5000)
-    consumer = kohort.AsyncKafkaConsumer.__new__(kohort.AsyncKafkaConsumer)
-    consumer._set_up(config, (topic,), connect=network)
     places: list[tuple[int, int]] = []
 
     async def read_all() -> None:

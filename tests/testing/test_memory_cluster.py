@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, TopicPartition
-from kohort.config import ConsumerConfig
-from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, NoBrokersAvailable
 from kohort.testing import MemoryCluster
 from kohort.testing._memory import MemoryConnection, Stream
 from tests.support.virtual import run_virtual
@@ -23,12 +22,13 @@ class MemoryConsumer(AsyncKafkaConsumer):
     def __init__(self, cluster: MemoryCluster, *topics: str, **configs: Any) -> None:
         keywords = {
             "bootstrap_servers": cluster.bootstrap_servers,
+            "connect": cluster.connect,
+            "rng": random.Random(5),
             "group_id": "g",
             "auto_offset_reset": "earliest",
             **configs,
         }
-        config = ConsumerConfig.from_kwargs(**keywords)
-        self._set_up(config, topics, connect=cluster.connect, rng=random.Random(5))
+        super().__init__(*topics, **keywords)
 
 
 async def read(consumer: AsyncKafkaConsumer, count: int, timeout: float = 30.0) -> list[bytes]:
@@ -82,6 +82,22 @@ async def test_errors_in_its_block_arrive_as_themselves() -> None:
             await cluster.__aenter__()
         with pytest.raises(KafkaTimeoutError):
             await cluster.wait_until(lambda: False, timeout=0.01)
+
+
+@pytest.mark.anyio
+async def test_a_client_of_another_event_loop_is_told_so() -> None:
+    async with MemoryCluster(topics={"t": 1}) as cluster:
+
+        def elsewhere() -> None:
+            with KafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                connect=cluster.connect,
+                bootstrap_timeout_ms=100,
+            ) as consumer:
+                consumer.bootstrap()
+
+        with pytest.raises(NoBrokersAvailable, match="use AsyncKafkaConsumer"):
+            await anyio.to_thread.run_sync(elsewhere)
 
 
 @pytest.mark.anyio
