@@ -39,6 +39,7 @@ def java_string_hash(text: str) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
+@lru_cache(maxsize=1024)
 def coordinator_partition(group_id: str, partitions: int) -> int:
     """The partition of ``__consumer_offsets`` that holds a group; abs(MIN_VALUE) counts as 0."""
     h = java_string_hash(group_id)

@@ -44,13 +44,16 @@ class LoopbackNetwork:
         while True:
             await anyio.wait_readable(listener)
             try:
-                connection = _accept(listener)
+                # All that wait: were it one a turn of the loop, the members of a large group would
+                # come in one by one, and each would start the rebalance of all the others anew.
+                for _ in range(_BACKLOG):
+                    tasks.start_soon(serve_connection, broker, _accept(listener))
+            except BlockingIOError:
+                continue
             except OSError as error:
                 # It is gone again, or there are no file descriptors left: do not spin on it.
                 logger.debug("broker %d cannot accept: %s", broker.node.id, error)
                 await anyio.sleep(_ACCEPT_PAUSE)
-                continue
-            tasks.start_soon(serve_connection, broker, connection)
 
     def ended(self, broker: Broker) -> None:
         node = broker.node

@@ -12,7 +12,7 @@ from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 
 _BUFFERS_AT_ONCE = 512
 """Below the limit of every system for one sendmsg()."""
-_READ_AHEAD = 1 << 16
+_READ_AHEAD = 1 << 14
 
 
 class ByteConnection(Protocol):

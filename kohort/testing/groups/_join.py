@@ -86,6 +86,8 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
     limit = group.env.config.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
         # Members that have not rejoined may be gone: those who did are counted.
+        if len(group.members) < limit:
+            return True  # without counting, which takes its time in a large group
         return (member is not None and member.join_reply is not None) or group.joined < limit
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member is not None or len(group.members) < limit

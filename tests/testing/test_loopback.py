@@ -1,0 +1,37 @@
+"""The cluster's brokers on loopback ports, inside of the test's own loop."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from kohort.protocol.messages import ApiVersionsRequest
+from kohort.testing._configs import ClusterConfig
+from kohort.testing._core import ClusterCore
+from kohort.testing._loopback import LoopbackNetwork
+from tests.testing.raw import Raw
+
+WAITING = 200
+TURNS = 20
+
+
+@pytest.mark.anyio
+async def test_all_who_wait_at_the_door_are_let_in_within_few_turns_of_the_loop() -> None:
+    """One a turn, and a large group would rebalance again for each two or three of its members."""
+    config = ClusterConfig()
+    core = ClusterCore(config, LoopbackNetwork(config))
+    core.listen()
+    with ExitStack() as opened:
+        for _ in range(WAITING):
+            client = Raw(f"127.0.0.1:{core.nodes[0].port}")
+            opened.callback(client.close)
+            client.send(ApiVersionsRequest(), 2)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(core.run)
+            for _ in range(TURNS):
+                await anyio.lowlevel.checkpoint()
+            assert len(core.requests) == WAITING
+            tasks.cancel_scope.cancel()
