@@ -108,6 +108,10 @@ class Host:
         last = self._mailbox.last_poll()
         return self._mailbox.clock() if last is None else last
 
+    def membership_confirmed(self) -> None:
+        """The caller may be waiting for what was held back."""
+        self._mailbox.notify()
+
     def group_failed(self, error: Exception) -> None:
         """Nothing goes on without the caller: raise this from its next call."""
         self._on_failure(error)

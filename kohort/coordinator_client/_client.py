@@ -119,6 +119,12 @@ class CoordinatorClient:
         self._early: list[Command] = []
         self._changed = anyio.Event()
         self._broken = False
+        self.confirmed_until = math.inf
+        """Until when the partitions cannot be another member's already; readable from any thread.
+
+        After that the session may have ended at the coordinator: nothing of them should be handed
+        out before a heartbeat was answered. ``host.membership_confirmed()`` tells of that.
+        """
         self._watched: frozenset[str] = frozenset()
         self._last_known = ClusterTopics({})
 
@@ -244,11 +250,17 @@ class CoordinatorClient:
                 now = anyio.current_time()
                 for command in self._machine.handle(self._events.popleft(), now):
                     self._execute(command)
+                self._confirm()
         except Exception as error:  # a defect: the membership cannot be trusted any more
             self._break(error)
         finally:
             self._feeding = False
             self._changed.set()
+
+    def _confirm(self) -> None:
+        before, self.confirmed_until = self.confirmed_until, self._machine.confirmed_until
+        if before <= anyio.current_time() < self.confirmed_until:
+            self._host.membership_confirmed()
 
     def _break(self, error: Exception) -> None:
         logger.error("the group's state machine broke", exc_info=error)

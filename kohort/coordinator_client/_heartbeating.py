@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kohort.coordinator_client._commands import DropCoordinator, Heartbeat
 from kohort.coordinator_client._member import Member, Role
 
@@ -17,8 +19,15 @@ class Heartbeats:
         self._running = False
         self._next = 0.0
         self._sent = 0.0
+        self._asked = 0.0
         self._session_end = 0.0
+        self._confirmed_until = math.inf
         self._failures = 0
+
+    @property
+    def confirmed_until(self) -> float:
+        """Until when the coordinator cannot have given this member up; no limit while not one."""
+        return self._confirmed_until if self._running else math.inf
 
     @property
     def session_end(self) -> float | None:
@@ -30,7 +39,7 @@ class Heartbeats:
         self.stop()
         self._running = True
         self._next = now + self._member.settings.heartbeat_interval
-        self._session_end = now + self._member.settings.session_timeout
+        self._session_end = self._confirmed_until = now + self._member.settings.session_timeout
         self._failures = 0
 
     def stop(self) -> None:
@@ -55,6 +64,10 @@ class Heartbeats:
         self._session_end = self._sent + self._member.settings.session_timeout
         self._next = self._sent + self._member.settings.heartbeat_interval
 
+    def confirmed(self) -> None:
+        """The coordinator counted this member among the group when it got the last heartbeat."""
+        self._confirmed_until = self._asked + self._member.settings.session_timeout
+
     def retry(self, now: float, *, at_once: bool = False) -> None:
         """The heartbeat has to be sent again."""
         first = at_once and self._failures == 0
@@ -74,7 +87,7 @@ class Heartbeats:
             self._session_end = now + member.settings.session_timeout
             self._next = now
         if now >= self._next and not member.waits_for(Role.HEARTBEAT):
-            self._sent = now
+            self._sent = self._asked = now
             # Should this one be lost, there is time for another within the session.
             timeout = member.settings.session_timeout * 2 / 3
             member.emit(

@@ -55,6 +55,9 @@ class GroupHost(Protocol):
     def last_poll(self) -> float:
         """When the caller was last inside poll(): now, if it is in there."""
 
+    def membership_confirmed(self) -> None:
+        """Partitions whose session was in doubt are this member's: deliver of them again."""
+
     def group_failed(self, error: Exception) -> None:
         """Raise this from poll(). The group tries again when poll() is called after that."""
 

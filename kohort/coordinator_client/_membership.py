@@ -70,6 +70,9 @@ class Membership(Protocol):
     @property
     def owned(self) -> frozenset[TopicPartition]: ...
 
+    @property
+    def confirmed_until(self) -> float: ...
+
     def handle(self, event: Event, now: float) -> list[Command]: ...
     def next_deadline(self) -> float | None: ...
 
@@ -107,6 +110,11 @@ class ClassicMembership(Leaving):
                 if role is not None:
                     self._done(role, event, now)
         return self.take_commands()
+
+    @property
+    def confirmed_until(self) -> float:
+        """Until when what is owned cannot be somebody else's, as far as the session goes."""
+        return self.heartbeats.confirmed_until
 
     def next_deadline(self) -> float | None:
         """When the machine wants a :class:`Tick`; None: not until something happens."""
@@ -177,10 +185,13 @@ class ClassicMembership(Leaving):
 
     def _heartbeat_answered(self, code: int, now: float) -> None:
         self.heartbeats.answered()
+        action = action_for(ApiKey.HEARTBEAT, code)
+        if action in (Action.PROCEED, Action.REJOIN):
+            self.heartbeats.confirmed()
         if self.state in (MemberState.JOINING, MemberState.LEAVING) and code not in (0, 82):
             return  # JoinGroup's own answer tells, or it does not matter any more
         words = f"Heartbeat was answered {error_name(code)}"
-        match action_for(ApiKey.HEARTBEAT, code):
+        match action:
             case Action.PROCEED:
                 pass
             case Action.REJOIN:

@@ -66,12 +66,14 @@ class FetchBuffer:
         *,
         max_bytes: int,
         on_room: Callable[[], None] = lambda: None,
+        may_deliver: Callable[[], bool] = lambda: True,
     ) -> None:
         self.counters = BufferCounters()
         self._subscription = subscription
         self._lock = subscription.lock
         self._max_bytes = max_bytes
         self._on_room = on_room
+        self._may_deliver = may_deliver
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: with_room() left something out
         self._reported: KafkaError | None = None  # of no partition in particular
@@ -170,6 +172,8 @@ class FetchBuffer:
         ``repeat_errors=False`` only if it was not raised before. Who waits for records passes
         False until the time is up, and so neither spins nor misses the error.
         """
+        if not self._may_deliver():
+            return {}
         self._raise_owed(partitions)
         taken: list[_Taken] = []
         blocked: list[Item] = []

@@ -52,7 +52,8 @@ class Fetcher:
     :meth:`run` does the work; :meth:`wake` has it look again and is called, in its event loop,
     whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
     something to drain. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
-    drains, when the fetcher waits for room: it has to see to a wake().
+    drains, when the fetcher waits for room: it has to see to a wake(). While ``may_deliver`` is
+    False, everything is kept and nothing handed out.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Fetcher:
         *,
         on_ready: Callable[[], None] = _nothing,
         on_room: Callable[[], None] | None = None,
+        may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
         rng: random.Random | None = None,
@@ -79,7 +81,10 @@ class Fetcher:
         )
         self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         self.buffer = FetchBuffer(
-            subscription, max_bytes=config.fetch_max_bytes, on_room=on_room or self.wake
+            subscription,
+            max_bytes=config.fetch_max_bytes,
+            on_room=on_room or self.wake,
+            may_deliver=may_deliver,
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)

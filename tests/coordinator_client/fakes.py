@@ -243,6 +243,9 @@ class FakeHost:
     def last_poll(self) -> float:
         return anyio.current_time() if self.polled_at is None else self.polled_at
 
+    def membership_confirmed(self) -> None:
+        self.calls.append(("confirmed", None))
+
     def group_failed(self, error: Exception) -> None:
         self.failures.append(error)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kohort.coordinator_client._commands import (
@@ -17,7 +19,7 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._events import CoordinatorFound
 from kohort.coordinator_client._state import MemberState
-from kohort.errors import KafkaConnectionError
+from kohort.errors import ErrorCode, KafkaConnectionError
 from tests.coordinator_client.scripts import Script, parts
 
 
@@ -175,3 +177,36 @@ def test_a_callback_that_takes_longer_than_the_poll_interval_costs_the_membershi
     assert script.has(LeaveGroup)
     assert script.called_back(CallRevoked) == parts(0, 1)
     assert script.take(JoinGroup).member_id == ""
+
+
+def test_the_membership_is_sure_for_a_session_after_the_heartbeat_that_was_answered_well() -> None:
+    script = Script(session_timeout=10.0)
+    assert script.machine.confirmed_until == math.inf, "not a member: nothing is owned"
+    script.to_stable()
+    joined = script.now
+    assert script.machine.confirmed_until == joined + 10
+    script.wait(3)
+    sent = script.now
+    script.wait(2)
+    assert script.machine.confirmed_until == joined + 10
+    script.heartbeat_answer()
+    assert script.machine.confirmed_until == sent + 10
+
+
+@pytest.mark.parametrize(
+    ("code", "sure"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, True),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.NOT_COORDINATOR, False),
+    ],
+)
+def test_a_coordinator_that_cannot_tell_does_not_confirm_a_membership(
+    code: int, sure: bool
+) -> None:
+    script = Script(session_timeout=10.0)
+    script.to_stable()
+    before = script.machine.confirmed_until
+    script.wait(3)
+    script.heartbeat_answer(code)
+    assert (script.machine.confirmed_until > before) is sure

@@ -11,7 +11,8 @@ import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import ErrorCode, IllegalStateError, KafkaTimeoutError, NoBrokersAvailable
-from kohort.testing import MemoryCluster
+from kohort.protocol import Response
+from kohort.testing import Call, MemoryCluster
 from kohort.testing._memory import MemoryConnection, Stream
 from tests.support.virtual import run_virtual
 
@@ -199,5 +200,33 @@ def test_a_member_that_stops_polling_is_dropped_after_its_interval() -> None:
                 assert await read(consumer, 1) == [b"a"]
                 assert cluster.group("g").assignment != {}
                 assert TopicPartition("t", 0) in consumer.assignment()
+
+    run_virtual(main)
+
+
+def test_nothing_is_delivered_while_the_session_may_be_over_and_all_of_it_afterwards() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            options = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}
+            async with MemoryConsumer(cluster, "t", client_id="one", **options) as one:
+                cluster.produce("t", ["a"])
+                assert await read(one, 1) == [b"a"]
+
+                async def conceal(call: Call) -> Response:
+                    await call.proceed()  # the session goes on, only nobody is told
+                    return call.error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+                with cluster.on("Heartbeat", conceal):
+                    await anyio.sleep(5)
+                    cluster.produce("t", ["b"])
+                    assert await read(one, 1) == [b"b"], "the session cannot be over yet"
+                    await anyio.sleep(10)
+                    cluster.produce("t", ["c"])
+                    assert await one.getmany(timeout_ms=20_000) == {}
+                    assert one.highwater(TopicPartition("t", 0)) == 3, "it has been fetched"
+                started = anyio.current_time()
+                assert await read(one, 1) == [b"c"]
+                assert anyio.current_time() - started < 5
+                assert cluster.group("g").generation == 1
 
     run_virtual(main)

@@ -1,0 +1,143 @@
+"""Members in processes of their own, seen from the test: what each owns, read, and when."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Message, Producer
+
+from tests.interop import telling_member
+from tests.interop.brokers import QUIET, TIMEOUT_S
+from tests.interop.waiting import wait_until
+from tests.support.java_tools import RunningTool
+
+Place = tuple[int, int]
+
+
+class TellingMember:
+    """One member; the end of the test ends its process."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.tool = RunningTool(sys.executable, telling_member.__file__, *arguments)
+        self._events: list[dict[str, Any]] = []
+        self._parsed = 0
+        self._leaving = False
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All it has told so far."""
+        lines = self.tool.lines
+        while self._parsed < len(lines):
+            self._events.append(json.loads(lines[self._parsed]))
+            self._parsed += 1
+        return self._events
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """All of one kind."""
+        return [one for one in self.events if one["event"] == event]
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """What it has by its own account."""
+        owned: frozenset[int] = frozenset()
+        for one in self.events:
+            if one["event"] == "assigned":
+                owned |= frozenset(one["partitions"])
+            elif one["event"] in ("revoked", "lost"):
+                owned -= frozenset(one["partitions"])
+        return owned
+
+    @property
+    def settled_at(self) -> float:
+        """When it was assigned partitions last."""
+        return max((one["at"] for one in self.told("assigned")), default=0.0)
+
+    @property
+    def reads(self) -> list[list[Place]]:
+        """What each poll returned."""
+        return [[(p, o) for p, o in one["places"]] for one in self.told("read")]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the member itself a signal."""
+        os.kill(self.told("started")[0]["pid"], number)
+
+    def start_leaving(self) -> None:
+        """Have it leave in its own way, once."""
+        if not self._leaving:
+            self._leaving = True
+            self.signal(signal.SIGTERM)
+
+    def leave(self) -> None:
+        """Have it leave and wait until its process has ended."""
+        self.start_leaving()
+        wait_until(lambda: not self.tool.is_running, explain=lambda: self.tool.errors)
+        self.tool.kill()  # no more than reading its last words
+        assert self.told("left"), self.tool.errors
+
+
+def settled(members: Iterable[TellingMember], partitions: int) -> bool:
+    """Each member owns something, and together they own every partition once."""
+    owned = [member.owned for member in members]
+    together = sorted(itertools.chain.from_iterable(owned))
+    return all(owned) and together == list(range(partitions))
+
+
+def read_count(members: Iterable[TellingMember]) -> Counter[Place]:
+    """How many times each record was read."""
+    return Counter(place for member in members for polled in member.reads for place in polled)
+
+
+class SteadyFeed:
+    """Writes so many records a second in a thread of its own, each exactly once."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, rate: int) -> None:
+        self.written: list[Place] = []
+        self._failed: list[Any] = []
+        self._topic = topic
+        self._rate = rate
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "linger.ms": "2",
+                "enable.idempotence": "true",
+                "partitioner": "random",
+                "sticky.partitioning.linger.ms": "0",
+                **QUIET,
+            }
+        )
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more, and wait until all of it is there."""
+        self._over.set()
+        self._thread.join(TIMEOUT_S)
+        assert self._producer.flush(TIMEOUT_S) == 0 and not self._failed, self._failed
+
+    def _run(self) -> None:
+        started, sent = time.monotonic(), 0
+        while not self._over.is_set():
+            due = int((time.monotonic() - started) * self._rate)
+            for _ in range(due - sent):
+                self._producer.produce(self._topic, b"x" * 20, on_delivery=self._delivered)
+            sent = due
+            self._producer.poll(0)
+            self._over.wait(0.005)
+
+    def _delivered(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None and offset is not None
+        self.written.append((partition, offset))
