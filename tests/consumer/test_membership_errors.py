@@ -7,7 +7,8 @@ import pytest
 
 from kohort.errors import BrokerResponseError, ErrorCode, KafkaError, error_class
 from kohort.testing import MemoryCluster
-from tests.consumer.virtual import MemoryConsumer, on_virtual_time, poll_for, polled
+from tests.consumer.virtual import MemoryConsumer, poll_for, polled
+from tests.support.virtual import run_virtual
 
 CODES = [
     ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -42,7 +43,7 @@ def test_an_error_of_no_known_meaning_does_not_make_the_group_wait_for_a_ghost(
             _typed(errors, code)
             assert not cluster.group("g").members
 
-    on_virtual_time(main)
+    run_virtual(main)
 
 
 @pytest.mark.parametrize("api", ["Heartbeat", "SyncGroup", "JoinGroup"])
@@ -58,7 +59,7 @@ def test_a_member_that_closes_after_an_error_leaves_the_group(api: str) -> None:
                     _typed(errors[:1], ErrorCode.INVALID_REQUEST)
             assert not cluster.group("g").members
 
-    on_virtual_time(main)
+    run_virtual(main)
 
 
 def _shared(cluster: MemoryCluster) -> bool:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-import trio
-from trio.testing import MockClock
 
 from kohort import AsyncKafkaConsumer
-from kohort.config import ConsumerConfig
 from kohort.errors import KafkaError
 from kohort.testing import MemoryCluster
-
-T = TypeVar("T")
-
-
-def on_virtual_time(main: Callable[[], Awaitable[T]]) -> T:
-    """Run it on trio with a clock that jumps as soon as everybody waits."""
-    return trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
 class MemoryConsumer(AsyncKafkaConsumer):
@@ -30,12 +20,13 @@ class MemoryConsumer(AsyncKafkaConsumer):
     def __init__(self, cluster: MemoryCluster, *topics: str, seed: int = 5, **configs: Any) -> None:
         keywords = {
             "bootstrap_servers": cluster.bootstrap_servers,
+            "connect": cluster.connect,
+            "rng": random.Random(seed),
             "group_id": "g",
             "auto_offset_reset": "earliest",
             **configs,
         }
-        config = ConsumerConfig.from_kwargs(**keywords)
-        self._set_up(config, topics, connect=cluster.connect, rng=random.Random(seed))
+        super().__init__(*topics, **keywords)
 
 
 async def values(consumer: AsyncKafkaConsumer, count: int, timeout: float = 60.0) -> list[bytes]:

@@ -20,7 +20,7 @@ def normal(requirement: str) -> str:
 
 
 def test_one_version_everywhere() -> None:
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == PROJECT["version"] == importlib.metadata.version("kohort")
 
