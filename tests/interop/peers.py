@@ -6,8 +6,9 @@ are quick, as a rebalance lasts as long as the other members' next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +28,7 @@ HEARTBEAT_MS = 200
 SESSION_MS = 10_000
 POLL_MS = 100
 MAX_RECORDS = 500
+AIOKAFKA_STOP_S = 15.0
 
 
 class Read(NamedTuple):
@@ -104,13 +106,21 @@ class Kohort:
 
 
 class _OnALoop:
-    """A consumer that lives in an event loop, which is a thread's of its own."""
+    """A consumer that lives in an event loop, which is a thread's of its own.
 
-    def __init__(self, backend: str, make: Callable[[], Any]) -> None:
+    ``open`` makes of the consumer what starts it and closes it.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        make: Callable[[], Any],
+        open: Callable[[Any], AbstractAsyncContextManager[Any]] = lambda consumer: consumer,
+    ) -> None:
         with ExitStack() as stack:
             self._portal: BlockingPortal = stack.enter_context(start_blocking_portal(backend))
             self.consumer = self._portal.call(_inside, make)
-            stack.enter_context(self._portal.wrap_async_context_manager(self.consumer))
+            stack.enter_context(self._portal.wrap_async_context_manager(open(self.consumer)))
             self._stack = stack.pop_all()
 
     def poll_once(self) -> list[Read]:
@@ -142,7 +152,8 @@ class AioKafka(_OnALoop):
 
     def __init__(self, settings: Settings) -> None:
         keywords = settings.keywords(self.STRATEGIES)
-        super().__init__("asyncio", partial(aiokafka.AIOKafkaConsumer, settings.topic, **keywords))
+        make = partial(aiokafka.AIOKafkaConsumer, settings.topic, **keywords)
+        super().__init__("asyncio", make, _aiokafka)
 
 
 class KafkaPython:
@@ -212,6 +223,26 @@ class Confluent:
 
     def close(self) -> None:
         self.consumer.close()
+
+
+@asynccontextmanager
+async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
+    """Start and stop it; where stop() fails, what it would have closed is closed all the same.
+
+    Once told to stop, aiokafka 0.14.0 looks for no coordinator any more, and tries its last commit
+    again until there is one: if the coordinator has just died, stop() never returns, on Apache
+    Kafka too. And if a rebalance has just ended, stop() may end with the cancellation of its
+    own heartbeat task. Such a member is gone for its group when its session has ended.
+    """
+    await consumer.start()
+    try:
+        yield
+    finally:
+        try:
+            await asyncio.wait_for(consumer.stop(), AIOKAFKA_STOP_S)
+        except (TimeoutError, asyncio.CancelledError):
+            await consumer._fetcher.close()
+            await consumer._client.close()
 
 
 async def _inside(make: Callable[[], Any]) -> Any:

@@ -112,7 +112,6 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
     members.wait_until(lambda: everything <= read_by(members))
     while present:
         present.popitem()[1].leave()
-        # aiokafka's stop() can end with CancelledError when it comes in the middle of a rebalance.
         members.wait_until(lambda: not present or fair(present)())
     written = feed.written
     wrong = [r for m in members.all for r in m.reads if written.get(r[:2], r.value) != r.value]
@@ -144,3 +143,11 @@ def read_by(members: Members) -> set[tuple[int, int]]:
 
 def test_four_clients_in_one_group_lose_nothing(cluster: Cluster, members: Members) -> None:
     survive(cluster, members, rounds=2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_four_clients_in_one_group_lose_nothing_in_twenty_rounds(
+    cluster: Cluster, members: Members
+) -> None:
+    survive(cluster, members, rounds=20)

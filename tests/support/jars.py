@@ -1,4 +1,4 @@
-"""Apache Kafka's jars, fetched once by Maven into the project's cache."""
+"""Jars of Apache Kafka and of Spark's Kafka source, fetched once by Maven into the cache."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import functools
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.support.needs import missing_java
+from tests.support.needs import missing_java, missing_spark
 
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = (
@@ -17,8 +18,15 @@ ARTIFACTS = (
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
+SPARK_ARTIFACTS = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
+    ("org.apache.kafka", "kafka-clients", "3.9.1"),
+    ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
 PLUGIN = ("org.apache.maven.plugins", "maven-dependency-plugin", "3.8.1")
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+KAFKA, SPARK_SOURCE = CACHE / KAFKA_VERSION, CACHE / "spark-source"
 FETCH_TIMEOUT_S = 900
 
 
@@ -28,31 +36,48 @@ class MavenError(Exception):
 
 def jars() -> Path:
     """The folder of Kafka's jars: found in the cache, or fetched into it first."""
-    folder = CACHE / KAFKA_VERSION
+    return _found(KAFKA, _pom(ARTIFACTS))
+
+
+def spark_jars() -> Path:
+    """The folder of what Spark's own Kafka source adds to Spark, found or fetched."""
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    return _found(SPARK_SOURCE, _pom(SPARK_ARTIFACTS, f"{alone}</exclusions>"))
+
+
+def _found(folder: Path, pom: str) -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs at once fetch once
         if not folder.exists():
-            _fetch(folder)
+            _fetch(folder, pom)
     return folder
 
 
 @functools.cache
 def missing_kafka() -> str | None:
     """Why Apache Kafka cannot be run; None when it can. Fetches the jars; a failed fetch raises."""
-    reason = missing_java()
-    if reason is None and not (CACHE / KAFKA_VERSION).exists() and shutil.which("mvn") is None:
-        return "Maven (mvn) is not installed and the cache holds no jars of Apache Kafka"
-    if reason is None:
-        jars()
-    return reason
+    return missing_java() or _missing_jars("Apache Kafka", KAFKA, jars)
 
 
-def _fetch(folder: Path) -> None:
+@functools.cache
+def missing_spark_source() -> str | None:
+    """As :func:`missing_kafka`, of Spark with its own Kafka source."""
+    return missing_spark() or _missing_jars("Spark's Kafka source", SPARK_SOURCE, spark_jars)
+
+
+def _missing_jars(name: str, folder: Path, fetch: Callable[[], object]) -> str | None:
+    if not folder.exists() and shutil.which("mvn") is None:
+        return f"Maven (mvn) is not installed and the cache holds no jars of {name}"
+    fetch()
+    return None
+
+
+def _fetch(folder: Path, project: str) -> None:
     """Have Maven copy the jars beside ``folder``, then move them there whole."""
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(_pom())
+        pom.write_text(project)
         target = Path(scratch, "lib")
         command = ["mvn", "-B", "-q", "-f", str(pom), f"-DoutputDirectory={target}"]
         answer = subprocess.run(
@@ -66,12 +91,12 @@ def _fetch(folder: Path) -> None:
         target.rename(folder)
 
 
-def _pom() -> str:
-    """A project that has Kafka's artifacts as its dependencies and is nothing else."""
+def _pom(artifacts: Iterable[tuple[str, str, str]], each: str = "") -> str:
+    """A project that has the artifacts as its dependencies and is nothing else."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        f"<version>{version}</version>{each}</dependency>"
+        for group, artifact, version in artifacts
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion>"

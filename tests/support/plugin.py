@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jars import MavenError, jars, missing_kafka
+from tests.support.jars import MavenError, jars, missing_kafka, missing_spark_source
 from tests.support.kafka_server import KafkaServer
 from tests.support.needs import missing_spark, required
 
-NEEDS: dict[str, Callable[[], str | None]] = {"real_kafka": missing_kafka, "spark": missing_spark}
+NEEDS: dict[str, Callable[[], str | None]] = {
+    "real_kafka": missing_kafka,
+    "spark": missing_spark,
+    "spark_source": missing_spark_source,
+}
 REAL_TIMEOUT_S = 300
 NOT_RUN = pytest.StashKey[dict[str, list[str]]]()
 SERVERS = pytest.StashKey[list[KafkaServer]]()
@@ -25,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch Kafka's jars, where they are needed, before any test's time is running."""
+    """Fetch jars, where they are needed, before any test's time is running."""
     for marker, missing in NEEDS.items():
         items = [item for item in session.items if item.get_closest_marker(marker)]
         if not items or session.config.option.collectonly:
@@ -36,7 +40,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         try:
             missing()
         except MavenError as error:
-            raise pytest.UsageError(f"cannot fetch Apache Kafka: {error}") from error
+            raise pytest.UsageError(f"cannot fetch jars: {error}") from error
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
