@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -231,8 +231,8 @@ async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
 
     Once told to stop, aiokafka 0.14.0 looks for no coordinator any more, and tries its last commit
     again until there is one: if the coordinator has just died, stop() never returns, on Apache
-    Kafka too. And if a rebalance has just ended, stop() may end with the cancellation of its
-    own heartbeat task. Such a member is gone for its group when its session has ended.
+    Kafka too. It leaves its group by the end of its session then. And stop() ends with the
+    cancellation of its own tasks, a heartbeat or a fetch, when it comes at a bad moment.
     """
     await consumer.start()
     try:
@@ -241,7 +241,8 @@ async def _aiokafka(consumer: Any) -> AsyncIterator[None]:
         try:
             await asyncio.wait_for(consumer.stop(), AIOKAFKA_STOP_S)
         except (TimeoutError, asyncio.CancelledError):
-            await consumer._fetcher.close()
+            with suppress(asyncio.CancelledError):
+                await consumer._fetcher.close()
             await consumer._client.close()
 
 
