@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 
@@ -9,16 +10,24 @@ import struct
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
+CANDIDATES = range(15_000, 32_000)
+"""Below the ports that systems give to outgoing connections: none of those gets in between."""
+
+
 def free_ports(count: int) -> list[int]:
     """That many different loopback ports which nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    found: list[int] = []
+    for port in random.SystemRandom().sample(CANDIDATES, len(CANDIDATES)):
+        if len(found) == count:
+            break
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
 
 
 def answers_api_versions(port: int, timeout_s: float = 2.0) -> bool:
