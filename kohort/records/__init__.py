@@ -29,6 +29,7 @@ from kohort.records._transactions import (
     ControlType,
     control_type,
     end_marker,
+    marker_epoch,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "deserialized",
     "encode_batch",
     "end_marker",
+    "marker_epoch",
     "read_header",
     "rewrite_header",
     "split_batches",

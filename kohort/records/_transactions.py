@@ -31,6 +31,13 @@ def control_type(key: bytes | None) -> int:
     return int(kind)
 
 
+def marker_epoch(value: bytes | None) -> int:
+    """The coordinator's epoch in the value of a control record that ends a transaction."""
+    if value is None or len(value) < _MARKER_VALUE.size:
+        raise CorruptBatchError(f"the value of a control record is {value!r}, under 6 bytes")
+    return int(_MARKER_VALUE.unpack_from(value)[1])
+
+
 def end_marker(kind: ControlType, *, coordinator_epoch: int, timestamp: int) -> NewRecord:
     """The one record of the control batch that ends a transaction in a partition."""
     return NewRecord(timestamp, _KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch))

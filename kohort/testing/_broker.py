@@ -9,7 +9,7 @@ import anyio
 
 from kohort.errors import ErrorCode
 from kohort.testing._fetch_sessions import FetchSessions
-from kohort.testing._topics import Partition, Topic
+from kohort.testing._topics import Partition, Replica, Topic
 from kohort.testing.groups import GroupCoordinator
 from kohort.testing.transactions import TransactionCoordinator
 
@@ -53,11 +53,22 @@ class Broker:
         self.alive = False
         self.scope.cancel()
 
-    def led_partition(self, topic: Topic | None, index: int) -> Partition | ErrorCode:
-        """The partition, if this broker leads it."""
+    def led_partition(
+        self, topic: Topic | None, index: int, leader_epoch: int = -1
+    ) -> Partition | ErrorCode:
+        """The partition, if this broker leads it and the epoch, if not -1, is the leader's."""
+        replica = self.replica(topic, index, leader_epoch)
+        if isinstance(replica, ErrorCode):
+            return replica
+        led = replica.partition.leader == self.node.id
+        return replica.partition if led else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def replica(self, topic: Topic | None, index: int, leader_epoch: int) -> Replica | ErrorCode:
+        """What this broker has of a partition; epochs are compared before it is asked who leads."""
         if topic is None or not 0 <= index < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = topic.partitions[index]
-        if partition.leader != self.node.id:
+        if self.node.id not in partition.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return partition
+        error = partition.check_epoch(leader_epoch)
+        return partition.replica(self.node.id) if error is ErrorCode.NONE else error

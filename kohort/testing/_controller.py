@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kohort.testing._topics import NO_LEADER, Partition
+from kohort.testing._topics import NO_LEADER, Lag, Partition
 
 
 class Controller:
     """``partitions`` gives all of the cluster; ``is_live(node id)`` who may lead.
 
-    Every replica has all records at any time, so whichever of them is there may lead. The last one
-    that was in the ISR stays in it, as in Kafka, and is waited for.
+    Every replica has all records, but for those that a test makes lag, so whichever of them is
+    there may lead. The last one that was in the ISR stays in it, as in Kafka, and is waited for.
     """
 
     def __init__(
@@ -25,14 +25,15 @@ class Controller:
         for partition in self._partitions():
             if node_id not in partition.replicas:
                 continue
-            in_sync = {*partition.isr, node_id}
-            partition.isr = [
-                replica
-                for replica in partition.replicas
-                if replica in in_sync and self._is_live(replica)
-            ]
-            if partition.leader == NO_LEADER:
-                partition.lead(node_id)
+            if not partition.lacks_records(node_id):
+                in_sync = {*partition.isr, node_id}
+                partition.isr = [
+                    replica
+                    for replica in partition.replicas
+                    if replica in in_sync and self._is_live(replica)
+                ]
+            if partition.leader == NO_LEADER and (able := self._able(partition)):
+                self.lead(partition, able[0])
 
     def broker_went(self, node_id: int) -> None:
         """What it led gets a new leader with a higher epoch, or none."""
@@ -45,6 +46,36 @@ class Controller:
                 self.elect(partition)
 
     def elect(self, partition: Partition) -> None:
-        """The first replica that is there and in sync."""
-        able = (r for r in partition.replicas if r in partition.isr and self._is_live(r))
-        partition.lead(next(able, NO_LEADER))
+        """The first replica that is there and in sync, or none."""
+        able = self._able(partition)
+        self.lead(partition, able[0] if able else NO_LEADER)
+
+    def lead(self, partition: Partition, node_id: int) -> None:
+        """Make it the leader. One that is not in sync cuts off what it lacks and begins anew."""
+        if node_id != NO_LEADER and node_id not in partition.isr:
+            partition.isr = [
+                replica
+                for replica in partition.replicas
+                if replica == node_id
+                or (self._is_live(replica) and not partition.lacks_records(replica))
+            ]
+        partition.lead(node_id)
+
+    def follow(self, partition: Partition, node_id: int, lag: Lag | None) -> None:
+        """A follower falls behind, and leaves the ISR if it lacks records; None: it catches up."""
+        if lag is not None:
+            partition.lags[node_id] = lag
+        else:
+            partition.lags.pop(node_id, None)
+        if partition.lacks_records(node_id):
+            partition.isr = [replica for replica in partition.isr if replica != node_id]
+        elif self._is_live(node_id) and partition.leader != NO_LEADER:
+            partition.isr = [r for r in partition.replicas if r in {*partition.isr, node_id}]
+        partition.log.notify()
+
+    def _able(self, partition: Partition) -> list[int]:
+        """Who may lead: replicas in sync, or any if the topic has it so and there is none."""
+        live = [replica for replica in partition.replicas if self._is_live(replica)]
+        in_sync = [replica for replica in live if replica in partition.isr]
+        unclean = partition.topic.config("unclean.leader.election.enable") == "true"
+        return in_sync or (live if unclean else [])

@@ -23,7 +23,14 @@ from kohort.testing._faults import Faults
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing._network import Network
 from kohort.testing._registry import BrokerRegistry
-from kohort.testing._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic, Topics
+from kohort.testing._topics import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Lag,
+    Partition,
+    Topic,
+    Topics,
+)
 from kohort.testing._transacting import Transacting, stored_records
 from kohort.testing.groups import (
     PARTITIONS,
@@ -168,17 +175,38 @@ class ClusterCore:
         """Another leader, the one named or the next replica that is there; who it is."""
         live = [replica for replica in partition.replicas if self.is_live(replica)]
         if node_id is None:
-            after = live.index(partition.leader) + 1 if partition.leader in live else 0
-            node_id = live[after % len(live)] if live else -1
+            able = [replica for replica in live if replica in partition.isr]
+            after = able.index(partition.leader) + 1 if partition.leader in able else 0
+            node_id = able[after % len(able)] if able else -1
         if node_id not in live:
             place = f"{partition.topic.name}-{partition.index}"
             raise IllegalStateError(
                 f"broker {node_id} cannot lead {place}: of its replicas {partition.replicas} "
                 f"{live} run"
             )
-        partition.lead(node_id)
+        self.controller.lead(partition, node_id)
         self.changed()
         return node_id
+
+    def lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
+        """Let a follower fall behind; what is returned lets it catch up."""
+        if node_id not in partition.replicas or node_id == partition.leader:
+            place = f"{partition.topic.name}-{partition.index}"
+            raise IllegalStateError(
+                f"broker {node_id} does not follow {place}: it has the replicas "
+                f"{partition.replicas} and broker {partition.leader} leads"
+            )
+        have = partition.replica(node_id)
+        lag = Lag(have.high_watermark, None if in_sync else have.end_offset)
+        self.controller.follow(partition, node_id, lag)
+        self.changed()
+
+        def catch_up() -> None:
+            if partition.lags.get(node_id) is lag:
+                self.controller.follow(partition, node_id, None)
+                self.changed()
+
+        return catch_up
 
     def _make_broker(self, node: Node) -> Broker:
         env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
@@ -195,6 +223,10 @@ class ClusterCore:
     def nodes(self) -> list[Node]:
         """The brokers that are registered: all that others know of."""
         return [node for node in self.all_nodes if node.id in self.registry]
+
+    def offline(self, partition: Partition) -> list[int]:
+        """Replicas whose brokers are not registered."""
+        return [replica for replica in partition.replicas if replica not in self.registry]
 
     @property
     def controller_id(self) -> int:

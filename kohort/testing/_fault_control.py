@@ -246,6 +246,25 @@ class FaultControl(ABC):
 
         return self._add(slow_down, api_keys(api), node=node, client_id=client_id)
 
+    def lag(self, partition: TopicPartition, node: int, *, in_sync: bool = False) -> Fault:
+        """Let a follower copy nothing more; to stop it is to let it catch up.
+
+        It leaves the ISR. If it is made the leader all the same, by ``move_leader`` or because the
+        topic has ``unclean.leader.election.enable``, what it has not copied is lost. ``in_sync``:
+        it copies on and stays in the ISR, but does not learn how much is committed.
+        """
+
+        def fall_behind(core: ClusterCore) -> Callable[[], None]:
+            found = core.topics.partition(partition.topic, partition.partition)
+            if found is None:
+                raise broker_error(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
+                )
+            return core.lag(found, node, in_sync=in_sync)
+
+        catch_up = self._call(fall_behind)
+        return Fault(lambda: self._call(lambda _: catch_up()), lambda: 0)
+
     def corrupt(self, partition: TopicPartition, offset: int, how: str = "crc") -> Fault:
         """Damage the stored batch that holds the offset; to stop it is to repair it.
 

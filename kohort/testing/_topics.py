@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
@@ -25,10 +27,27 @@ def is_legal_name(name: str) -> bool:
     return name not in (".", "..") and _LEGAL_NAME.fullmatch(name) is not None
 
 
+class Replica(NamedTuple):
+    """What one broker has of a partition; ``end_offset`` is behind all that it has copied."""
+
+    partition: Partition
+    high_watermark: int
+    last_stable_offset: int
+    end_offset: int
+
+
+@dataclass(eq=False, slots=True)
+class Lag:
+    """A follower that is behind. ``end_offset`` None: it has all, but believes less committed."""
+
+    high_watermark: int
+    end_offset: int | None
+
+
 class Partition:
     """A log and who leads it. ``leader`` is a node id, -1 if none."""
 
-    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "replicas", "topic")
+    __slots__ = ("index", "isr", "lags", "leader", "leader_epoch", "log", "replicas", "topic")
 
     def __init__(self, topic: Topic, index: int, replicas: Sequence[int]) -> None:
         self.topic = topic
@@ -38,22 +57,41 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.log = PartitionLog()
+        self.lags: dict[int, Lag] = {}
+        """By node id, of followers only."""
 
-    @property
-    def offline(self) -> list[int]:
-        """Replicas that are not there."""
-        if self.leader == NO_LEADER:
-            return list(self.replicas)
-        return [replica for replica in self.replicas if replica not in self.isr]
+    def lacks_records(self, node_id: int) -> bool:
+        """Whether a replica is so far behind that it is not in sync."""
+        lag = self.lags.get(node_id)
+        return lag is not None and lag.end_offset is not None
+
+    def replica(self, node_id: int) -> Replica:
+        """What the broker has of it, which is one of its replicas."""
+        log, lag = self.log, self.lags.get(node_id)
+        if lag is None:
+            return Replica(self, log.high_watermark, log.last_stable_offset, log.end_offset)
+        committed = lag.high_watermark
+        stable = min(log.last_stable_offset, committed)
+        end = log.end_offset if lag.end_offset is None else lag.end_offset
+        return Replica(self, committed, stable, end)
 
     def lead(self, node_id: int) -> None:
-        """A new leader, or none, with the next epoch."""
+        """A new leader, or none, with the next epoch; what the new one lacks is lost."""
+        if (lag := self.lags.pop(node_id, None)) is not None and lag.end_offset is not None:
+            self._truncate(lag.end_offset)
         self.leader = node_id
         self.leader_epoch += 1
         if node_id != NO_LEADER:
             self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
         self.topic.elected(self)
         self.log.notify()
+
+    def _truncate(self, end: int) -> None:
+        self.log.truncate(end)
+        for lag in self.lags.values():
+            lag.high_watermark = min(lag.high_watermark, end)
+            if lag.end_offset is not None:
+                lag.end_offset = min(lag.end_offset, end)
 
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare with the leader epoch that a client has from its metadata; -1 is not compared."""

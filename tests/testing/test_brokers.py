@@ -109,7 +109,11 @@ def test_topics_are_made_while_a_broker_is_away() -> None:
         assert all(len(p.isr_nodes) == 3 for p in topic.partitions)
 
 
-def test_a_leader_moves_and_the_old_one_says_so() -> None:
+@pytest.mark.parametrize(
+    ("version", "epoch", "error"),
+    [(10, 0, ErrorCode.FENCED_LEADER_EPOCH), (10, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+)
+def test_a_leader_moves_and_the_old_one_says_so(version: int, epoch: int, error: int) -> None:
     with Cluster(brokers=3, topics={"t": 1}) as cluster:
         cluster.produce("t", ["a"])
         with Raw(cluster, 1) as raw:
@@ -122,18 +126,21 @@ def test_a_leader_moves_and_the_old_one_says_so() -> None:
                         topic="t",
                         partitions=[
                             FetchRequest.FetchPartition(
-                                partition=0, fetch_offset=1, partition_max_bytes=1000
+                                partition=0,
+                                current_leader_epoch=epoch,
+                                fetch_offset=1,
+                                partition_max_bytes=1000,
                             )
                         ],
                     )
                 ],
             )
-            raw.send(waiting, 12)
+            raw.send(waiting, version)
             cluster.wait_until(lambda: cluster.requests)
             assert cluster.move_leader("t") == 2
             _, answer = raw.receive()
             (moved,) = answer.responses[0].partitions  # type: ignore[attr-defined]  # of Fetch
-            assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert moved.error_code == error
         assert cluster.move_leader("t", 0, to=3) == 3
         assert cluster.leader_epoch("t") == 2
 
@@ -161,7 +168,7 @@ def test_epochs_in_which_nothing_was_written_have_an_end() -> None:
                 )
                 (end,) = raw.ask(asked, 4).topics[0].partitions
                 ends.append((end.leader_epoch, end.end_offset))
-            assert ends == [(0, 2), (1, 2), (2, 3)]
+            assert ends == [(0, 2), (0, 2), (2, 3)]
             stale = ListOffsetsRequest(
                 topics=[
                     ListOffsetsRequest.ListOffsetsTopic(

@@ -122,7 +122,8 @@ def test_other_errors_of_a_partition(raw: Raw) -> None:
 
 
 def test_a_broker_that_does_not_lead_says_who_does() -> None:
-    with Cluster(brokers=2, topics={"t": 2}) as cluster, Raw(cluster, 1) as raw:
+    one = Cluster(brokers=2, topics={"t": 2}, replication_factor=1)
+    with one as cluster, Raw(cluster, 1) as raw:
         metadata = raw.ask(MetadataRequest(topics=None), 12).topics[0]
         index = next(p.partition_index for p in metadata.partitions if p.leader_id == 2)
         response = raw.ask(request((index, 0), id=bytes(metadata.topic_id)), 16)

@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.records import Compression, NewRecord, RecordBatch, encode_batch, split_batches
-from kohort.testing.log import AppendError, PartitionLog
+from kohort.testing.log import AppendError, Marker, PartitionLog
 from kohort.testing.log._epochs import EpochCache
 
 
@@ -198,14 +198,46 @@ def test_sequences_go_round() -> None:
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next_one() -> None:
     epochs = EpochCache()
-    assert epochs.end_offset(0, 0, 10) == (-1, -1)
+    assert epochs.end_offset(0, 10) == (-1, -1)
     for epoch, start in ((0, 0), (2, 5), (3, 8), (4, 8)):
         epochs.assign(epoch, start)
-    assert epochs.end_offset(0, 0, 10) == (0, 5)
-    assert epochs.end_offset(1, 0, 10) == (0, 5), "the largest that is not over it"
-    assert epochs.end_offset(2, 0, 10) == (2, 8)
-    assert epochs.end_offset(3, 0, 10) == (3, 8), "nothing was written in it"
-    assert epochs.end_offset(4, 0, 10) == (4, 10)
-    assert epochs.end_offset(5, 0, 10) == (-1, -1)
-    assert epochs.end_offset(-1, 0, 10) == (-1, -1)
+    assert epochs.end_offset(0, 10) == (0, 5)
+    assert epochs.end_offset(1, 10) == (0, 5), "the largest that is not over it"
+    assert epochs.end_offset(2, 10) == (2, 8)
+    assert epochs.end_offset(3, 10) == (2, 8), "nothing was written in it"
+    assert epochs.end_offset(4, 10) == (4, 10)
+    assert epochs.end_offset(5, 10) == (-1, -1)
+    assert epochs.end_offset(-1, 10) == (-1, -1)
     assert [epochs.epoch_of(offset) for offset in (0, 4, 5, 8)] == [0, 0, 2, 4]
+
+
+def test_a_log_that_is_cut_off_takes_back_what_its_transactions_did() -> None:
+    log = PartitionLog()
+    open_since = NewRecord(1, None, b"x")
+
+    def write(producer_id: int) -> None:
+        data = encode_batch(
+            [open_since],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        log.append(RecordBatch.of(data), 0, None)
+
+    write(1)
+    log.append_marker(Marker(1, 0, committed=False, coordinator_epoch=3), 0, 1)
+    write(2)
+    log.append_marker(Marker(2, 0, committed=False, coordinator_epoch=3), 0, 1)
+    assert [aborted.producer_id for aborted in log.aborted_from(0)] == [1, 2]
+    assert log.last_stable_offset == 4
+    log.truncate(3)
+    assert [aborted.producer_id for aborted in log.aborted_from(0)] == [1]
+    assert (log.end_offset, log.last_stable_offset) == (3, 2), "the transaction is open again"
+    log.truncate(1)
+    assert log.last_stable_offset == 0
+    states = dict(log.producers.items())
+    assert list(states) == [1]
+    assert states[1].last_sequence == 0
+    log.truncate(0)
+    assert (log.end_offset, log.size, list(log.batches())) == (0, 0, [])

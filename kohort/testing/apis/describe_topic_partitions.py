@@ -59,7 +59,7 @@ async def describe_topic_partitions(
                 name=name,
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
-                partitions=[_describe(partition) for partition in chosen],
+                partitions=[_describe(ctx, partition) for partition in chosen],
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
@@ -84,7 +84,7 @@ def _check(request: DescribeTopicPartitionsRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _describe(partition: Partition) -> _Partition:
+def _describe(ctx: Context, partition: Partition) -> _Partition:
     return _Partition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE,
         partition_index=partition.index,
@@ -94,5 +94,5 @@ def _describe(partition: Partition) -> _Partition:
         isr_nodes=partition.isr,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=partition.offline,
+        offline_replicas=ctx.broker.cluster.offline(partition),
     )

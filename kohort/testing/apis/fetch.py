@@ -1,7 +1,8 @@
 """Fetch (1), versions 4-18.
 
-Version 5 adds the log's start, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks,
-12 is flexible, 13 names topics by id, 16 tells the new leader beside NOT_LEADER_OR_FOLLOWER.
+Version 5 adds the log's start, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks and
+reading from followers (KIP-392), 12 is flexible, 13 names topics by id, 16 tells the new leader
+beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH.
 Answers begin with a whole batch, which may be larger than every limit and may start below the
 offset asked for; the last one may be cut off.
 """
@@ -14,7 +15,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID, Buffer
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.testing._fetch_sessions import FetchPlan, Wanted
-from kohort.testing._topics import Partition
+from kohort.testing._topics import Replica
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.log import PartitionLog
 
@@ -22,6 +23,10 @@ _Data = FetchResponse.PartitionData
 _Results = list[tuple[Wanted, _Data]]
 _NO_RECORDS = b""
 _READ_COMMITTED = 1
+_FOLLOWERS = 11
+"""The version since which followers answer."""
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @serves(FetchRequest, (4, 18))
@@ -44,9 +49,9 @@ async def _wait_for_data(ctx: Context, request: FetchRequest, plan: FetchPlan) -
         while not _enough(ctx, request, plan):
             event = anyio.Event()
             logs = [
-                partition.log
+                replica.partition.log
                 for wanted in plan.partitions
-                if isinstance(partition := _locate(ctx, wanted), Partition)
+                if isinstance(replica := _locate(ctx, wanted), Replica)
             ]
             for log in logs:
                 log.watchers.add(event.set)
@@ -60,17 +65,15 @@ async def _wait_for_data(ctx: Context, request: FetchRequest, plan: FetchPlan) -
 def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
     total = 0
     for wanted in plan.partitions:
-        partition = _locate(ctx, wanted)
-        if isinstance(partition, ErrorCode):
-            if partition is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                return True
-            continue  # Kafka does not hurry for a partition that is not there
-        if _check(partition, wanted) is not ErrorCode.NONE or _diverged(partition, wanted):
+        replica = _locate(ctx, wanted)
+        if isinstance(replica, ErrorCode):
+            if replica in _NOT_THERE:
+                continue  # Kafka does not hurry for a partition that is not there
             return True
-        log, limit = partition.log, max(wanted.max_bytes, 1)
-        committed = request.isolation_level == _READ_COMMITTED
-        count = log.stable_bytes if committed else log.available
-        total += count(wanted.offset, limit)
+        if _check(replica, wanted) is not ErrorCode.NONE or _diverged(replica, wanted):
+            return True
+        end, limit = _visible_end(replica, request), max(wanted.max_bytes, 1)
+        total += replica.partition.log.bytes_before(end, wanted.offset, limit)
         if total and total >= request.min_bytes:
             return True
     return request.min_bytes <= 0
@@ -82,34 +85,41 @@ def _is_there(ctx: Context, wanted: Wanted) -> bool:
     return topic is not None and 0 <= wanted.key.partition < len(topic.partitions)
 
 
-def _locate(ctx: Context, wanted: Wanted) -> Partition | ErrorCode:
+def _locate(ctx: Context, wanted: Wanted) -> Replica | ErrorCode:
+    """What is read of; clients that know of followers read from those, too (KIP-392)."""
     topics = ctx.broker.cluster.topics
     topic = topics.find(wanted.key.topic, wanted.key.topic_id)
     if topic is None and ctx.version >= 13:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return ctx.broker.led_partition(topic, wanted.key.partition)
+    replica = ctx.broker.replica(topic, wanted.key.partition, wanted.leader_epoch)
+    if isinstance(replica, ErrorCode) or replica.partition.leader == ctx.broker.node.id:
+        return replica
+    return replica if ctx.version >= _FOLLOWERS else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _check(partition: Partition, wanted: Wanted) -> ErrorCode:
-    error = partition.check_epoch(wanted.leader_epoch)
-    if error is not ErrorCode.NONE:
-        return error
+def _visible_end(replica: Replica, request: FetchRequest) -> int:
+    committed = request.isolation_level == _READ_COMMITTED
+    return replica.last_stable_offset if committed else replica.high_watermark
+
+
+def _check(replica: Replica, wanted: Wanted) -> ErrorCode:
     if wanted.max_bytes < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    log = partition.log
-    if wanted.last_fetched_epoch >= 0:
-        epoch, _ = log.end_of_epoch(wanted.last_fetched_epoch)
-        return ErrorCode.OFFSET_OUT_OF_RANGE if epoch < 0 else ErrorCode.NONE
-    if not log.start_offset <= wanted.offset <= log.high_watermark:
+    log, asked = replica.partition.log, wanted.last_fetched_epoch
+    diverges = asked >= 0 and log.end_of_epoch(asked)[0] < 0
+    if diverges or wanted.offset < log.start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if asked < 0 and wanted.offset > replica.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
 
 
-def _diverged(partition: Partition, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
+def _diverged(replica: Replica, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
     """Where the client's log and this one part, if they do (KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
-    epoch, end = partition.log.end_of_epoch(wanted.last_fetched_epoch)
+    epoch, end = replica.partition.log.end_of_epoch(wanted.last_fetched_epoch)
+    end = min(end, replica.end_offset)
     if epoch >= wanted.last_fetched_epoch and end >= wanted.offset:
         return None
     return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
@@ -123,33 +133,29 @@ def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
     results: _Results = []
     missing: _Results = []
     for wanted in plan.partitions:
-        partition = _locate(ctx, wanted)
-        if isinstance(partition, ErrorCode):
-            there = partition is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            (results if there else missing).append((wanted, _failed(ctx, wanted, partition)))
+        replica = _locate(ctx, wanted)
+        error = replica if isinstance(replica, ErrorCode) else _check(replica, wanted)
+        if isinstance(replica, ErrorCode) or error is not ErrorCode.NONE:
+            failed = missing if error in _NOT_THERE else results
+            failed.append((wanted, _failed(ctx, wanted, error)))
             continue
-        error = _check(partition, wanted)
-        if error is not ErrorCode.NONE:
-            results.append((wanted, _failed(ctx, wanted, error, partition)))
-            continue
-        log = partition.log
+        log = replica.partition.log
         data = _Data(
-            partition_index=partition.index,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
+            partition_index=wanted.key.partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=replica.last_stable_offset,
             log_start_offset=log.start_offset,
             aborted_transactions=_aborted(log, wanted) if committed else None,
             records=_NO_RECORDS,
         )
-        if (diverged := _diverged(partition, wanted)) is not None:
+        if (diverged := _diverged(replica, wanted)) is not None:
             data.diverging_epoch = diverged
         else:
             limit = min(wanted.max_bytes, left)
-            if committed and wanted.offset >= log.last_stable_offset:
+            if wanted.offset >= (end := _visible_end(replica, request)):
                 records: Buffer = _NO_RECORDS
             else:
-                if committed:
-                    limit = log.stable_bytes(wanted.offset, limit)
+                limit = log.bytes_before(end, wanted.offset, limit)
                 records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
             nothing_yet = nothing_yet and not records
             left = max(0, left - len(records))
@@ -167,17 +173,15 @@ def _aborted(log: PartitionLog, wanted: Wanted) -> list[FetchResponse.AbortedTra
     ]
 
 
-def _failed(
-    ctx: Context, wanted: Wanted, error: ErrorCode, partition: Partition | None = None
-) -> _Data:
+def _failed(ctx: Context, wanted: Wanted, error: ErrorCode) -> _Data:
     data = _Data(
         partition_index=wanted.key.partition,
         error_code=error,
         high_watermark=-1,
-        aborted_transactions=[] if partition is None else None,
+        aborted_transactions=[] if error in _NOT_THERE else None,
         records=_NO_RECORDS,
     )
-    if ctx.version >= 16 and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+    if ctx.version >= 16 and error in _MOVED:
         topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
         if topic is not None:
             led = topic.partitions[wanted.key.partition]

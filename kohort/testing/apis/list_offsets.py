@@ -54,15 +54,11 @@ def _partition(
     ctx: Context, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, committed: bool
 ) -> _Answer:
     topic = ctx.broker.cluster.topics.get(name)
-    found = ctx.broker.led_partition(topic, asked.partition_index)
+    found = ctx.broker.led_partition(topic, asked.partition_index, asked.current_leader_epoch)
     if isinstance(found, ErrorCode):
         return _Answer(partition_index=asked.partition_index, error_code=found)
-    error = found.check_epoch(asked.current_leader_epoch)
-    unknown = asked.timestamp < _PENDING or ctx.version < _SINCE.get(asked.timestamp, 0)
-    if error is ErrorCode.NONE and unknown:
-        error = ErrorCode.UNSUPPORTED_VERSION
-    if error is not ErrorCode.NONE:
-        return _Answer(partition_index=found.index, error_code=error)
+    if asked.timestamp < _PENDING or ctx.version < _SINCE.get(asked.timestamp, 0):
+        return _Answer(partition_index=found.index, error_code=ErrorCode.UNSUPPORTED_VERSION)
     offset = _look_up(found, asked.timestamp, committed)
     if offset is None:
         return _Answer(partition_index=found.index)

@@ -34,7 +34,7 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         return _refused(wanted or (), ErrorCode.UNKNOWN_SERVER_ERROR)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if wanted is None or (ctx.version == 0 and not wanted):
-        topics = [_topic(topic, operations) for topic in cluster.topics]
+        topics = [_topic(ctx, topic, operations) for topic in cluster.topics]
     else:
         once = {(asked.name, bytes(asked.topic_id)): asked for asked in wanted}
         topics = [_find(ctx, request, asked, operations) for asked in once.values()]
@@ -65,7 +65,7 @@ def _find(
     if topic_id != ZERO_UUID:
         found = cluster.topics.by_id(topic_id)
         if found is not None:
-            return _topic(found, operations)
+            return _topic(ctx, found, operations)
         return MetadataResponse.MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID,
             name=None if ctx.version >= 12 else "",
@@ -81,7 +81,7 @@ def _find(
         # The controller makes it meanwhile; the client has to ask again, as in Kafka.
         cluster.create_topic(name)
         return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _topic(found, operations)
+    return _topic(ctx, found, operations)
 
 
 def _refused(
@@ -108,7 +108,7 @@ def _unknown(name: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTo
     return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
 
 
-def _topic(topic: Topic, operations: int) -> MetadataResponse.MetadataResponseTopic:
+def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponse.MetadataResponseTopic:
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -123,7 +123,7 @@ def _topic(topic: Topic, operations: int) -> MetadataResponse.MetadataResponseTo
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                offline_replicas=partition.offline,
+                offline_replicas=ctx.broker.cluster.offline(partition),
             )
             for partition in topic.partitions
         ],

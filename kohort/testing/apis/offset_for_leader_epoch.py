@@ -27,11 +27,8 @@ async def offset_for_leader_epoch(
 
 def _partition(ctx: Context, name: str, asked: _Asked) -> _Answer:
     topic = ctx.broker.cluster.topics.get(name)
-    found = ctx.broker.led_partition(topic, asked.partition)
+    found = ctx.broker.led_partition(topic, asked.partition, asked.current_leader_epoch)
     if isinstance(found, ErrorCode):
         return _Answer(partition=asked.partition, error_code=found)
-    error = found.check_epoch(asked.current_leader_epoch)
-    if error is not ErrorCode.NONE:
-        return _Answer(partition=asked.partition, error_code=error)
     epoch, end = found.log.end_of_epoch(asked.leader_epoch)
     return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end)

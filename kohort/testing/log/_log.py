@@ -70,8 +70,8 @@ class AbortedTransaction(NamedTuple):
 class PartitionLog:
     """Batches as they came, but for the base offset and epoch (and time) that the broker gives.
 
-    There is one log to a partition however many replicas it is said to have, so the high
-    watermark is the end of the log.
+    There is one log to a partition however many replicas it is said to have: a replica that lags
+    has its beginning. The high watermark is the end of the log.
     """
 
     def __init__(self) -> None:
@@ -177,6 +177,24 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while self._segments and self._segments[0].last_offsets[-1] < self.start_offset:
             del self._segments[0]
+        self.epochs.truncate_start(self.start_offset)
+        self.notify()
+
+    def truncate(self, offset: int) -> None:
+        """Cut off the batches from the offset on, with all that was learnt from them."""
+        if offset >= self.end_offset:
+            return
+        lost = {batch.header.producer_id for batch in self.batches(offset)} - {-1}
+        segments = self._segments
+        while segments and segments[-1].base_offsets[0] >= offset:
+            del segments[-1]
+        if segments:
+            segments[-1].truncate(offset)
+        self.end_offset = offset
+        self.start_offset = min(self.start_offset, offset)
+        self.epochs.truncate_end(offset)
+        del self._aborted[bisect_left(self._aborted, offset, key=lambda one: one.last_offset) :]
+        self.producers.replay(lost, self.batches())
         self.notify()
 
     # Reading
@@ -194,13 +212,12 @@ class PartitionLog:
         found = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
         return self._aborted[found:]
 
-    def stable_bytes(self, offset: int, limit: int) -> int:
-        """Bytes from the batch of the offset to the last stable offset, up to ``limit``."""
-        stable = self.last_stable_offset
-        if stable >= self.end_offset:
+    def bytes_before(self, end: int, offset: int, limit: int) -> int:
+        """Bytes from the batch of the offset to that of ``end``, counted up to ``limit``."""
+        if end >= self.end_offset:
             return self.available(offset, limit)
-        left = self.available(stable, _NO_LIMIT)
-        return 0 if offset >= stable else min(self.available(offset, _NO_LIMIT) - left, limit)
+        left = self.available(end, _NO_LIMIT)
+        return 0 if offset >= end else min(self.available(offset, _NO_LIMIT) - left, limit)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Buffer:
         """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.
@@ -254,7 +271,7 @@ class PartitionLog:
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch not over ``epoch``, offset behind its last record); -1, -1 if unknown."""
-        return self.epochs.end_offset(epoch, self.start_offset, self.end_offset)
+        return self.epochs.end_offset(epoch, self.end_offset)
 
     # Looking up by time
 

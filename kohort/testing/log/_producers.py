@@ -6,12 +6,12 @@ And of transactional ones, where the transaction that they have open began.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kohort.errors import ErrorCode
-from kohort.records import BatchHeader
+from kohort.records import BatchHeader, RecordBatch, marker_epoch
 
 WINDOW = 5
 NO_SEQUENCE = -1
@@ -95,6 +95,22 @@ class ProducerStates:
             producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))
         if header.is_transactional and producer.first_offset < 0:
             producer.first_offset = base_offset
+
+    def replay(self, lost: Collection[int], batches: Iterable[RecordBatch]) -> None:
+        """Forget producers, and learn of them anew from what is left of the log."""
+        for producer_id in lost:
+            self._producers.pop(producer_id, None)
+        for batch in batches:
+            header = batch.header
+            if header.producer_id not in lost:
+                continue
+            if header.is_control:
+                for marker in batch.records():
+                    epoch = marker_epoch(marker.value)
+                    producer = header.producer_id, header.producer_epoch
+                    self.ended(*producer, epoch, header.max_timestamp)
+            else:
+                self.appended(header, header.base_offset, header.max_timestamp)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
         """The producer; with a new epoch its sequences begin anew."""

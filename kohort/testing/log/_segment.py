@@ -17,11 +17,20 @@ class Segment:
     to is not yet taken from the system either.
     """
 
-    __slots__ = ("_buffer", "_view", "base_offsets", "ends", "last_offsets", "max_timestamps")
+    __slots__ = (
+        "_buffer",
+        "_sealed",
+        "_view",
+        "base_offsets",
+        "ends",
+        "last_offsets",
+        "max_timestamps",
+    )
 
     def __init__(self, capacity: int) -> None:
         self._buffer = bytearray(capacity)
         self._view = memoryview(self._buffer)
+        self._sealed = False
         self.base_offsets: list[int] = []
         self.last_offsets: list[int] = []
         self.ends: list[int] = []
@@ -39,7 +48,14 @@ class Segment:
         return self.ends[-1] if self.ends else 0
 
     def has_room(self, size: int) -> bool:
-        return self.size + size <= len(self._buffer)
+        return not self._sealed and self.size + size <= len(self._buffer)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batches from the offset on; nothing is written here again."""
+        self._sealed = True
+        kept = bisect_left(self.base_offsets, offset)
+        for column in (self.base_offsets, self.last_offsets, self.ends, self.max_timestamps):
+            del column[kept:]
 
     def append(self, batch: bytes | memoryview, header: BatchHeader) -> None:
         start = self.size
