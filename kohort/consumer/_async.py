@@ -126,6 +126,7 @@ class AsyncKafkaConsumer(AsyncLife):
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""
+        self._check_process()
         return self._engine.subscription.topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -142,6 +143,7 @@ class AsyncKafkaConsumer(AsyncLife):
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The partitions of a topic, as far as known without asking; None if it is not known."""
+        self._check_process()
         return set(self._engine.cluster.metadata.partitions_for(topic)) or None
 
     # -- positions ----------------------------------------------------------------------------
@@ -206,6 +208,7 @@ class AsyncKafkaConsumer(AsyncLife):
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """The end for read_committed, as of the last fetch; None before, -1 if uncommitted."""
+        self._check_process()
         tp = _arguments.topic_partition(partition)
         offset = self._engine.subscription.last_stable_offset(tp)
         committed = self._config.fetch.isolation_level == "read_committed"
@@ -213,6 +216,7 @@ class AsyncKafkaConsumer(AsyncLife):
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """When the last answer to a fetch of the partition came, ms since the epoch; or None."""
+        self._check_process()
         tp = _arguments.topic_partition(partition)
         fetched = self._engine.subscription.last_fetch_time(tp)
         if fetched is None:

@@ -14,7 +14,7 @@ from kohort.config import ConsumerConfig
 from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
 from kohort.consumer._engine import Engine
 from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
-from kohort.consumer._root import Root, make_root
+from kohort.consumer._root import Root, event_loop, make_root
 from kohort.consumer._signal import TaskSignal
 from kohort.consumer._work import ListenerWork
 from kohort.errors import (
@@ -34,49 +34,94 @@ class AsyncLife(ConsumerBase):
     """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
 
     _asynchronous = True
+    _how_to_close = "await stop(), or use an async with block"
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_async()
         self._signal = TaskSignal()
         self._root: Root | None = None
+        self._loop: Any = None
         self._performing: int | None = None
         self._stopping: anyio.Event | None = None
         self._stop_later = False
         self._pollers = 0
         self._unsubscribing = False
+        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
+        self._prepare(config, engine, topics)
+        self._performer = self._make_performer()
 
+    def _make_performer(self) -> Performer:
         async def call(function: Callable[[], Awaitable[T]]) -> T:
             return await function()
 
-        engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
-        self._prepare(config, engine, topics)
-        self._performer = Performer(engine, call, self._serve, acall_listener)
+        return Performer(self._engine, call, self._serve, acall_listener)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Reach the cluster and, if subscribed in a group, wait for the first assignment.
 
-        NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``. On
-        trio use ``async with``: there a task belongs to the block that started it.
+        NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``.
+        After an error, and when it was cancelled, it may be called again. On trio use
+        ``async with``: there a task belongs to the block that started it.
         """
         await self._start(in_block=False)
 
     async def _start(self, *, in_block: bool) -> None:
         self._check_usable()
         if self._root is not None:
+            self._check_loop()
             return
-        self._root = make_root(in_block=in_block)
-        self._pid = os.getpid()
+        root = self._root = make_root(in_block=in_block)
+        self._loop, self._pid = event_loop(), os.getpid()
         try:
-            await self._root.start(self._engine.run)
+            await root.start(self._engine.run)
             await self._begin()
         except BaseException:
             try:
-                await self._stop(autocommit=False)
+                await self._take_back_start(root)
             finally:
-                await self._root.leave_block()
+                await root.leave_block()
             raise
+
+    async def _take_back_start(self, root: Root) -> None:
+        """Be as before start(): what is subscribed to or assigned stays, and nothing runs."""
+        if self._closed or self._stopping is not None:  # another task stopped it meanwhile
+            await self._stop(autocommit=False)
+            return
+        over = self._stopping = anyio.Event()
+        self._signal.notify()
+        try:
+            await self._end_start(root)
+        finally:
+            self._renew()
+            self._stopping = None
+            over.set()
+
+    async def _end_start(self, root: Root) -> None:
+        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        try:
+            if root.alive and self._engine.subscribed:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                    await self._leave("the consumer did not start", False, deadline)
+        finally:
+            await root.stop()
+            self._performer.abandon()
+
+    def _renew(self) -> None:
+        """A core runs once: another one, with the same subscription and listener."""
+        old, listener = self._engine, self._performer.listener
+        old.subscription.forget_fetched()
+        self._engine = Engine(
+            self._config,
+            notify=self._signal.notify,
+            clock=anyio.current_time,
+            subscription=old.subscription,
+        )
+        self._engine.has_listener = old.has_listener
+        self._performer = self._make_performer()
+        self._performer.listener = listener
+        self._root = self._loop = self._pid = None
 
     async def _begin(self) -> None:
         """Wait for the metadata and the first assignment; what goes wrong later, getmany raises."""
@@ -115,11 +160,19 @@ class AsyncLife(ConsumerBase):
             self._closed = True
             self._close_deserializers()
             return
+        if self._gone():
+            self._closed = True
+            self._performer.abandon()
+            self._close_deserializers()
+            return
+        self._check_loop()
         if self._performing == anyio.get_current_task().id:
             self._stop_later = True
             return
         if self._stopping is not None:
             await self._stopping.wait()
+            if not self._closed:  # what was going on was the end of a start() in vain
+                await self._stop(autocommit=autocommit)
             return
         self._stopping = anyio.Event()
         self._signal.notify()
@@ -225,6 +278,18 @@ class AsyncLife(ConsumerBase):
         self._check_usable()
         if self._root is None:
             raise IllegalStateError("not started: use 'async with', or await start() first")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        if event_loop() is not self._loop:
+            raise IllegalStateError(
+                "this consumer was started in another event loop: its task and its connections "
+                "belong to that. Await its methods there, or make a new consumer here"
+            )
+
+    def _gone(self) -> bool:
+        """Its event loop has ended, and everything that it ran."""
+        return event_loop() is not self._loop and not (self._root and self._root.alive)
 
     def _check_not_inside(self, what: str) -> None:
         if self._performing is not None and self._performing == anyio.get_current_task().id:

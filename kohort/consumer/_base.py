@@ -35,6 +35,7 @@ class ConsumerBase:
     """The plain methods of a consumer. They may be called before it has started."""
 
     _asynchronous = False
+    _how_to_close = "call close(), or use a with block"
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
@@ -75,12 +76,15 @@ class ConsumerBase:
 
     # -- guards -------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def _check_process(self) -> None:
         if self._pid is not None and self._pid != os.getpid():
             raise ForkedConsumerError(
                 "this consumer was started before fork() and cannot be used in the child process: "
                 "its connections and its thread belong to the parent. Make a new one here"
             )
+
+    def _check_usable(self) -> None:
+        self._check_process()
         if self._closed:
             raise ConsumerClosedError("the consumer is closed; make a new one")
 
@@ -92,7 +96,7 @@ class ConsumerBase:
 
     def _warn_unclosed(self) -> None:
         warnings.warn(
-            f"a {type(self).__name__} was not closed: call close(), or use a with block",
+            f"a {type(self).__name__} was not closed: {self._how_to_close}",
             ResourceWarning,
             stacklevel=3,
         )
@@ -129,6 +133,7 @@ class ConsumerBase:
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are assigned now, by the group or by assign(); a copy."""
+        self._check_process()
         return set(self._engine.subscription.assigned())
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -138,6 +143,7 @@ class ConsumerBase:
 
     def paused(self) -> set[TopicPartition]:
         """The assigned partitions that are paused; a copy."""
+        self._check_process()
         return set(self._engine.subscription.paused())
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -172,10 +178,12 @@ class ConsumerBase:
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The offset behind the last record by the last fetch; None before. NotAssignedError."""
+        self._check_process()
         return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, as far as it knows; no I/O (KIP-447)."""
+        self._check_process()
         group = self._config.group
         if self._engine.coordinator is None:
             return ConsumerGroupMetadata()
@@ -190,6 +198,7 @@ class ConsumerBase:
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
         """Figures by group and name; None if ``metrics_enabled=False``. ``raw`` changes nothing."""
+        self._check_process()
         return collect(self._engine) if self._config.metrics_enabled else None
 
     # -- offsets to commit --------------------------------------------------------------------

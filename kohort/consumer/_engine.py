@@ -44,11 +44,14 @@ class Engine:
         *,
         notify: Callable[[], None],
         clock: Callable[[], float],
+        subscription: SubscriptionState | None = None,
     ) -> None:
         rng = config.rng or random.Random()
         self.config = config
         self.mailbox = Mailbox(CoreLink(), notify, clock)
-        self.subscription = SubscriptionState(OffsetReset(config.fetch.auto_offset_reset))
+        self.subscription = subscription or SubscriptionState(
+            OffsetReset(config.fetch.auto_offset_reset)
+        )
         self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
         self.fetcher = Fetcher(
             self.cluster,

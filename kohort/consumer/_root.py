@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 from kohort.errors import IllegalStateError
 
@@ -41,7 +42,8 @@ class _TaskRoot:
 
     @property
     def alive(self) -> bool:
-        return self._task is not None and not self._task.done()
+        task = self._task
+        return task is not None and not task.done() and not task.get_loop().is_closed()
 
     async def start(self, run: Run) -> None:
         started = anyio.Event()
@@ -114,6 +116,11 @@ class _BlockRoot:
 
     def abandon(self) -> None:
         pass  # the block ends the task, whatever becomes of the consumer
+
+
+def event_loop() -> object:
+    """What is one and the same within one run of an event loop."""
+    return anyio.lowlevel.current_token().native_token
 
 
 def make_root(*, in_block: bool) -> Root:

@@ -148,6 +148,7 @@ class KafkaConsumer(SyncLife):
 
     def subscription(self) -> set[str] | None:
         """The topics subscribed to; None before a subscription."""
+        self._check_process()
         return set(self._engine.subscription.topics()) if self._engine.subscribed else None
 
     def unsubscribe(self) -> None:
@@ -320,4 +321,5 @@ class KafkaConsumer(SyncLife):
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached since the start, and the consumer is open."""
+        self._check_process()
         return not self._closed and self._engine.cluster.bootstrapped

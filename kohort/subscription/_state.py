@@ -194,6 +194,13 @@ class SubscriptionState:
             state.last_error = None
             state.move_to(offset, leader_epoch)
 
+    def forget_fetched(self) -> None:
+        """What was fetched and not handed out is gone: continue at the positions."""
+        with self.lock:
+            for state in self._partitions.values():
+                state.epoch = self._new_epoch()
+                state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
+
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
         """Continue where the rule (else the default one) says, once it has been looked up."""
         with self.lock:

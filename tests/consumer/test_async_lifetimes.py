@@ -1,0 +1,220 @@
+"""An AsyncKafkaConsumer that starts in vain, stops in any order, or changes its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from kohort import AsyncKafkaConsumer, TopicPartition
+from kohort.errors import ConsumerClosedError, IllegalStateError, NoBrokersAvailable
+from kohort.testing import MemoryCluster
+from kohort.transport import ByteConnection
+from tests.consumer.kit import Recorder, aread, values
+
+pytestmark = pytest.mark.anyio
+
+ASYNCIO = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+TP = TopicPartition("orders", 0)
+
+
+class Net:
+    """A cluster in memory that nobody reaches before :attr:`up`."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self.cluster = cluster
+        self.up = False
+
+    async def connect(self, host: str, port: int) -> ByteConnection:
+        if not self.up:
+            raise ConnectionRefusedError("not yet")
+        return await self.cluster.connect(host, port)
+
+    def consumer(self, *topics: str, **options: Any) -> AsyncKafkaConsumer:
+        return AsyncKafkaConsumer(
+            *topics,
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            connect=self.connect,
+            **{
+                "bootstrap_timeout_ms": 100,
+                "auto_offset_reset": "earliest",
+                "reconnect_backoff_ms": 5,
+                **options,
+            },
+        )
+
+
+@pytest.fixture
+async def net() -> AsyncIterator[Net]:
+    async with MemoryCluster(topics={"orders": 1}) as cluster:
+        cluster.produce("orders", ["a", "b", "c"])
+        yield Net(cluster)
+
+
+@ASYNCIO
+async def test_start_may_be_called_again_when_no_broker_was_there(net: Net) -> None:
+    consumer, listener = net.consumer(group_id="shop"), Recorder()
+    consumer.subscribe(["orders"], listener=listener)
+    for _ in range(2):
+        with pytest.raises(NoBrokersAvailable):
+            await consumer.start()
+        with pytest.raises(IllegalStateError, match="not started"):
+            await consumer.getmany()
+    net.up = True
+    await consumer.start()
+    assert values(await aread(consumer, 3)) == [b"a", b"b", b"c"]
+    await consumer.stop()
+    assert listener.names == ["assigned", "revoked"]
+    assert net.cluster.committed("shop")[TP].offset == 3
+
+
+async def test_a_block_may_be_entered_again_when_no_broker_was_there(net: Net) -> None:
+    consumer = net.consumer()
+    consumer.assign([TP])
+    consumer.seek(TP, 1)
+    with pytest.raises(NoBrokersAvailable):
+        async with consumer:
+            raise AssertionError
+    assert consumer.assignment() == {TP}
+    net.up = True
+    async with consumer:
+        assert values(await aread(consumer, 2)) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("api", ["Metadata", "JoinGroup", "SyncGroup"])
+async def test_a_start_that_was_cancelled_may_be_made_again(net: Net, api: str) -> None:
+    net.up = True
+    consumer = net.consumer("orders", group_id="shop", bootstrap_timeout_ms=60_000)
+    with net.cluster.hang(api) as fault:
+        async with anyio.create_task_group() as tasks:
+
+            async def start() -> None:
+                async with consumer:
+                    raise AssertionError
+
+            tasks.start_soon(start)
+            await net.cluster.wait_until(lambda: fault.hits)
+            tasks.cancel_scope.cancel()
+        assert consumer.assignment() == set()
+    async with consumer:
+        assert values(await aread(consumer, 3)) == [b"a", b"b", b"c"]
+        (member,) = net.cluster.group("shop").members
+        assert member.member_id == consumer.group_metadata().member_id
+
+
+@ASYNCIO
+async def test_a_start_that_another_task_stops_is_over(net: Net) -> None:
+    consumer = net.consumer("orders", group_id="shop")
+    async with anyio.create_task_group() as tasks:
+
+        async def start() -> None:
+            with pytest.raises((ConsumerClosedError, NoBrokersAvailable)):
+                await consumer.start()
+
+        tasks.start_soon(start)
+        await anyio.wait_all_tasks_blocked()
+        await consumer.stop()
+    with pytest.raises(ConsumerClosedError):
+        await consumer.start()
+
+
+@ASYNCIO
+async def test_stop_after_a_start_in_vain_closes(net: Net) -> None:
+    closed: list[int] = []
+
+    class Deserializer:
+        def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
+            return data
+
+        def close(self) -> None:
+            closed.append(1)
+
+    consumer = net.consumer("orders", value_deserializer=Deserializer())
+    with pytest.raises(NoBrokersAvailable):
+        await consumer.start()
+    assert closed == []
+    await consumer.stop()
+    assert closed == [1]
+    with pytest.raises(ConsumerClosedError):
+        await consumer.start()
+
+
+@ASYNCIO
+async def test_consumers_stop_in_any_order_from_any_task(net: Net) -> None:
+    net.up = True
+    first, second = (net.consumer("orders", group_id=f"shop-{n}") for n in range(2))
+    await first.start()
+    await asyncio.create_task(second.start())
+    assert len(await aread(first, 3)) == 3
+    await asyncio.create_task(first.stop())
+    assert len(await aread(second, 3)) == 3
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(second.stop)
+        tasks.start_soon(first.stop)
+        tasks.start_soon(second.stop)
+    assert not net.cluster.group("shop-0").members
+    assert not net.cluster.group("shop-1").members
+
+
+async def test_the_outer_of_two_blocks_may_stop_first(net: Net) -> None:
+    net.up = True
+    async with net.consumer("orders", group_id="shop-0") as outer:
+        async with net.consumer("orders", group_id="shop-1") as inner:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(outer.stop)
+            assert not net.cluster.group("shop-0").members
+            assert len(await aread(inner, 3)) == 3
+        with pytest.raises(ConsumerClosedError):
+            await inner.getmany()
+
+
+def test_another_event_loop_is_refused_while_the_first_one_lives(
+    topic: str, options: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        consumer = AsyncKafkaConsumer(topic, **options)
+        await consumer.start()
+
+        async def elsewhere() -> None:
+            for call in (consumer.getmany, consumer.getone, consumer.start, consumer.stop):
+                with pytest.raises(IllegalStateError, match="started in another event loop"):
+                    await call()
+
+        await anyio.to_thread.run_sync(asyncio.run, elsewhere())
+        assert await consumer.getmany() == {}
+        await consumer.stop()
+
+    asyncio.run(main())
+
+
+def test_a_consumer_whose_event_loop_has_ended_says_so_and_can_be_stopped(
+    options: dict[str, Any],
+) -> None:
+    consumer = AsyncKafkaConsumer(group_id="nobody", **options)
+    asyncio.run(consumer.start())
+
+    async def second() -> None:
+        for call in (consumer.getmany, consumer.commit, consumer.start):
+            with pytest.raises(IllegalStateError, match="make a new consumer here"):
+                await call()
+        await consumer.stop()
+        with pytest.raises(ConsumerClosedError):
+            await consumer.getmany()
+
+    asyncio.run(second())
+
+
+def test_one_that_nobody_stops_warns_how_to_stop_it(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        consumer = AsyncKafkaConsumer(**options)
+        await consumer.start()
+        with pytest.warns(ResourceWarning, match=r"AsyncKafkaConsumer was not closed: await stop"):
+            del consumer
+            gc.collect()
+
+    asyncio.run(main())
