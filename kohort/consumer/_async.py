@@ -65,6 +65,7 @@ class AsyncKafkaConsumer(AsyncLife):
         raise ConsumerClosedError("the consumer was stopped")
 
     async def _next(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
+        self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
             records = await self._poll(1.0, self._config.fetch.max_poll_records, chosen)
@@ -104,7 +105,8 @@ class AsyncKafkaConsumer(AsyncLife):
     async def __anext__(self) -> Record:
         """The next record; ends when another task stops the consumer."""
         mailbox = self._engine.mailbox
-        if self._handout and not (mailbox.work or self._closed or self._stopping):
+        busy = mailbox.work or mailbox.woken or self._closed or self._stopping
+        if self._handout and not busy:
             record = self._handout.step()
             if record is not None:
                 if not self._pollers:
@@ -123,6 +125,10 @@ class AsyncKafkaConsumer(AsyncLife):
         """As :meth:`KafkaConsumer.subscribe`."""
         self._subscribe(topics, pattern, listener)
         self._unsubscribing = False
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """As :meth:`KafkaConsumer.enforce_rebalance`."""
+        self._enforce_rebalance(reason)
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from kohort.config import ConsumerConfig
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
+from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
 from kohort.consumer._engine import Engine
 from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
 from kohort.consumer._root import Root, event_loop, make_root
@@ -44,6 +44,7 @@ class AsyncLife(ConsumerBase):
         self._performing: int | None = None
         self._stopping: anyio.Event | None = None
         self._stop_later = False
+        self._leave_group: bool | None = None
         self._pollers = 0
         self._unsubscribing = False
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
@@ -145,14 +146,25 @@ class AsyncLife(ConsumerBase):
                     return
                 await event.wait()
 
-    async def stop(self) -> None:
+    def wakeup(self) -> None:
+        """End getmany(), getone() or iteration with WakeupError; if none waits, the next of them.
+
+        From any task, any thread, or a signal handler. Nothing is lost. Where several tasks wait,
+        one of them is told. What else waits is ended by cancelling it.
+        """
+        self._engine.mailbox.woken = True
+        if self._root is not None:
+            self._root.call_soon(self._signal.notify)
+
+    async def stop(self, *, leave_group: bool | None = None) -> None:
         """Commit (if automatic), call the listener, leave the group; 5 s at most, may be repeated.
 
         From inside a listener it returns at once, and the consumer stops when that has returned.
+        ``leave_group`` is as for :meth:`KafkaConsumer.close`.
         """
-        await self._stop(autocommit=True)
+        await self._stop(autocommit=True, leave_group=leave_group)
 
-    async def _stop(self, *, autocommit: bool) -> None:
+    async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return
@@ -168,6 +180,7 @@ class AsyncLife(ConsumerBase):
         self._check_loop()
         if self._performing == anyio.get_current_task().id:
             self._stop_later = True
+            self._leave_group = leave_group
             return
         if self._stopping is not None:
             await self._stopping.wait()
@@ -177,19 +190,21 @@ class AsyncLife(ConsumerBase):
         self._stopping = anyio.Event()
         self._signal.notify()
         try:
-            await self._stop_root(self._root, autocommit)
+            await self._stop_root(self._root, autocommit, leave_group)
         finally:
             self._stopping.set()
 
-    async def _stop_root(self, root: Root, autocommit: bool) -> None:
+    async def _stop_root(self, root: Root, autocommit: bool, leave_group: bool | None) -> None:
         error: KafkaError | None = None
-        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        limit = leaving_seconds(CLOSE_TIMEOUT)
+        deadline = anyio.current_time() + limit
         if not self._stop_later:
             self._engine.note_consumed()
         try:
             if root.alive:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
-                    error = await self._leave("the consumer was stopped", autocommit, deadline)
+                with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
+                    reason = "the consumer was stopped"
+                    error = await self._leave(reason, autocommit, deadline, leave_group)
         finally:
             self._closed = True
             self._signal.notify()
@@ -199,12 +214,16 @@ class AsyncLife(ConsumerBase):
         if error is not None:
             raise error
 
-    async def _leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+    async def _leave(
+        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None
+    ) -> KafkaError | None:
         while self._performing is not None:
             await self._signal.event().wait()
         self._performing = anyio.get_current_task().id
         try:
-            return await self._performer.leave(reason, autocommit, deadline)
+            return await self._performer.leave(
+                reason, autocommit, deadline, leave_group=leave_group
+            )
         finally:
             self._performing = None
             self._signal.notify()
@@ -272,7 +291,7 @@ class AsyncLife(ConsumerBase):
             if not self._pollers:
                 self._engine.mailbox.left_poll()
             if self._stop_later and not self._closed and self._performing is None:
-                await self._stop(autocommit=True)
+                await self._stop(autocommit=True, leave_group=self._leave_group)
 
     def _check_started(self) -> None:
         self._check_usable()

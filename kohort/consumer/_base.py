@@ -29,6 +29,13 @@ logger = logging.getLogger("kohort.consumer")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing takes at most, unless the caller says otherwise."""
+_SHARE_OF_LEAVING = 0.8
+"""Of these, for the commit and the leaving; the core's own end needs some, too."""
+
+
+def leaving_seconds(limit: float) -> float:
+    """How much of the time for closing may go before the core is ended."""
+    return limit * _SHARE_OF_LEAVING
 
 
 class ConsumerBase:
@@ -124,6 +131,16 @@ class ConsumerBase:
             subscription.subscribe(names)
         self._performer.listener = listener
         self._engine.has_listener = listener is not None
+        self._tell_core(self._engine.subscription_changed)
+
+    def _enforce_rebalance(self, reason: str | None) -> None:
+        self._check_usable()
+        self._require_group()
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError(f"reason must be a str, not {reason!r}")
+        if not self._engine.subscribed:
+            raise IllegalStateError("there is no group to rebalance: subscribe() first")
+        self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
         self._tell_core(self._engine.subscription_changed)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:

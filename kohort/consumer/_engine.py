@@ -31,6 +31,8 @@ __all__ = ["EARLIEST", "LATEST", "Engine"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
+DISCONNECT_SECONDS = 0.5
+"""How long the connections may take to close; they are cut, at the latest, when the task ends."""
 PARTING_TIMEOUT = 5.0
 """Seconds for the commit, and for leaving, when nobody waits for them."""
 
@@ -89,6 +91,8 @@ class Engine:
         """The defect that ended the core."""
         self.ended = False
         """Nothing runs any more: the consumer was closed, or something went wrong."""
+        self.rejoin_reason: str | None = None
+        """The caller asks for a rebalance, and this is why."""
         self._leaving = 0
         self.parting: Offsets | None = None
         """The caller has given up its subscription; these are left to commit before leaving."""
@@ -119,7 +123,7 @@ class Engine:
             self.ended = True
             self.mailbox.notify()
             self.fetcher.close()
-            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
                 await self.cluster.aclose()
 
     def check_running(self) -> None:
@@ -273,8 +277,10 @@ class Engine:
         """The subscription is being given up; the group is not to be joined meanwhile."""
         return self._leaving > 0
 
-    async def leave(self, reason: str, timeout: float) -> None:
+    async def leave(self, reason: str, timeout: float, *, leave_group: bool | None = None) -> None:
         """Leave the group, if in one; the caller performs the callbacks meanwhile.
+
+        ``leave_group``: whether to tell the coordinator; as :meth:`CoordinatorClient.leave`.
 
         Nothing is joined again before :meth:`left`. Never raises: what does not get through is
         seen to by the end of the session.
@@ -283,13 +289,15 @@ class Engine:
         with anyio.move_on_after(timeout):
             if self.parting is not None:
                 await self._parted.wait()
-            await self._leave_group(reason, timeout)
+            await self._leave_group(reason, timeout, leave_group)
 
-    async def _leave_group(self, reason: str, timeout: float) -> None:
+    async def _leave_group(
+        self, reason: str, timeout: float, leave_group: bool | None = None
+    ) -> None:
         if self.coordinator is None:
             return
         try:
-            await self.coordinator.leave(reason, timeout)
+            await self.coordinator.leave(reason, timeout, leave_group=leave_group)
         except KafkaError as error:
             logger.info("could not leave the group: %s", error)
 

@@ -106,7 +106,7 @@ class Performer:
                 logger.exception("the callback of a commit raised")
 
     def raise_errors(self, *, over: bool) -> None:
-        """Raise what the core reported, and the first error of a listener.
+        """Raise what the core reported, the first error of a listener, and WakeupError.
 
         The latter waits for the rebalance to end, or the time of this poll to be ``over``: one
         rebalance raises once.
@@ -114,6 +114,7 @@ class Performer:
         if self._listener_error is not None and (over or self._rebalance_ended):
             error, self._listener_error = self._listener_error, None
             raise error
+        self._engine.mailbox.take_wakeup()
         errors = self._engine.mailbox.errors
         if errors:
             raise errors.popleft()
@@ -183,7 +184,9 @@ class Performer:
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
 
-    async def leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+    async def leave(
+        self, reason: str, autocommit: bool, deadline: float, *, leave_group: bool | None = None
+    ) -> KafkaError | None:
         """Commit, call the listener for what is assigned, leave the group.
 
         Returns what the listener raised. The group asks for the callbacks by itself, as it does in
@@ -195,7 +198,9 @@ class Performer:
         try:
             if engine.subscribed or engine.parting is not None:
                 await self._serve(
-                    lambda: engine.leave(reason, max(0.1, deadline - self._clock())),
+                    lambda: engine.leave(
+                        reason, max(0.1, deadline - self._clock()), leave_group=leave_group
+                    ),
                     self.perform_all,
                 )
             elif autocommit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, cast
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +32,9 @@ class Root(Protocol):
 
     def abandon(self) -> None:
         """Cancel the task, from wherever; nobody waits."""
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Call it in the event loop, soon, from whatever thread or signal handler."""
 
 
 class _TaskRoot:
@@ -66,9 +69,18 @@ class _TaskRoot:
 
     def abandon(self) -> None:
         if self._task is not None:
-            loop = self._task.get_loop()
+            self.call_soon(self._task.cancel)
+
+    def call_soon(self, action: Callable[[], object]) -> None:
+        if self._task is not None:
             with suppress(RuntimeError):  # the event loop is closed already
-                loop.call_soon_threadsafe(self._task.cancel)
+                self._task.get_loop().call_soon_threadsafe(action)
+
+
+class _TrioToken(Protocol):
+    """The part of trio's token that is needed here; kohort itself does without trio."""
+
+    def run_sync_soon(self, action: Callable[[], object]) -> None: ...
 
 
 class _BlockRoot:
@@ -80,6 +92,7 @@ class _BlockRoot:
     """
 
     def __init__(self) -> None:
+        self._token = cast(_TrioToken, anyio.lowlevel.current_token().native_token)
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
@@ -117,10 +130,14 @@ class _BlockRoot:
     def abandon(self) -> None:
         pass  # the block ends the task, whatever becomes of the consumer
 
+    def call_soon(self, action: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._token.run_sync_soon(action)
+
 
 def event_loop() -> object:
     """What is one and the same within one run of an event loop."""
-    return anyio.lowlevel.current_token().native_token
+    return anyio.lowlevel.anyio.lowlevel.current_token().native_token
 
 
 def make_root(*, in_block: bool) -> Root:

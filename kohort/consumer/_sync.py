@@ -105,7 +105,7 @@ class KafkaConsumer(SyncLife):
     def _next_held(self) -> ConsumerRecord[Any, Any] | None:
         """The next record without any ado, if there is nothing else to do."""
         mailbox = self._engine.mailbox
-        if not self._handout or mailbox.work or not self._turn.free:
+        if not self._handout or mailbox.work or mailbox.woken or not self._turn.free:
             return None
         self._check_usable()
         record = self._handout.step()
@@ -116,6 +116,7 @@ class KafkaConsumer(SyncLife):
     def _next(self) -> ConsumerRecord[Any, Any] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         over = False
+        self._engine.mailbox.take_wakeup()
         while (record := self._handout.next()) is None:
             if over or self._close_later is not None:
                 return None
@@ -150,6 +151,14 @@ class KafkaConsumer(SyncLife):
         """The topics subscribed to; None before a subscription."""
         self._check_process()
         return set(self._engine.subscription.topics()) if self._engine.subscribed else None
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance at the next poll(), unless it does already (KIP-568).
+
+        The reason goes to the coordinator (KIP-800) and to the logs. IllegalStateError without a
+        subscription in a group.
+        """
+        self._enforce_rebalance(reason)
 
     def unsubscribe(self) -> None:
         """Commit (if automatic), call the listener, leave the group, want nothing."""

@@ -11,8 +11,8 @@ from typing import Any, Self, TypeVar
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
-from kohort.consumer._engine import Engine
+from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
+from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._performer import Performer, run_inline
 from kohort.consumer._signal import SLICE, ThreadSignal
 from kohort.consumer._thread import CoreThread
@@ -31,7 +31,7 @@ class SyncLife(ConsumerBase):
         self._signal = ThreadSignal()
         self._turn = Turn()
         self._thread: CoreThread | None = None
-        self._close_later: tuple[bool, float | None] | None = None
+        self._close_later: tuple[bool, float | None, bool | None] | None = None
         self._closing_until: float | None = None
         self._commits: set[Future[None]] = set()
         engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
@@ -74,6 +74,8 @@ class SyncLife(ConsumerBase):
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         future = self._core().call(function)
         while not future.done():
+            if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
+                self._engine.mailbox.take_wakeup()
             futures.wait([future], SLICE)
         return future.result()
 
@@ -108,44 +110,66 @@ class SyncLife(ConsumerBase):
 
     # -- the end ------------------------------------------------------------------------------
 
-    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+    def wakeup(self) -> None:
+        """End with WakeupError what waits: poll(), iteration, commit() and the look-ups.
+
+        From any thread, or a signal handler. If nothing waits, the next of these raises; close()
+        and unsubscribe() never do. Nothing is lost: poll on, or close. A commit that was being
+        waited for may still be done.
+        """
+        self._engine.mailbox.woken = True
+        self._signal.notify()
+
+    def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        leave_group: bool | None = None,
+    ) -> None:
         """Commit (if automatic), call the listener, leave the group, end the thread.
 
         Takes 5 s at most, or ``timeout_ms``. May be called twice. From inside a listener, or from
         a signal handler inside poll(), it returns at once, and poll() closes on its way out.
+
+        ``leave_group=False`` keeps the place in the group until the session expires, so that a
+        restart goes unnoticed: the default of a static member, who has a ``group_instance_id``.
+        True: its partitions go to others at once, the default of all others (KIP-1092).
         """
         timeout = _arguments.timeout_seconds(timeout_ms)
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return
         if self._turn.mine:
-            self._close_later = (autocommit, timeout)
+            self._close_later = (autocommit, timeout, leave_group)
             self._signal.notify()
             return
-        self._close(autocommit, timeout)
+        self._close(autocommit, timeout, leave_group)
 
-    def _close(self, autocommit: bool, timeout: float | None) -> None:
+    def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
         self._turn.take("close()")
         try:
             if self._close_later is None:
                 self._engine.note_consumed()
             self._close_later = None
-            self._close_now(autocommit, CLOSE_TIMEOUT if timeout is None else timeout)
+            limit = CLOSE_TIMEOUT if timeout is None else timeout
+            self._close_now(autocommit, limit, leave_group)
         finally:
             self._turn.give_back()
 
-    def _close_now(self, autocommit: bool, limit: float) -> None:
-        deadline = time.monotonic() + limit
+    def _close_now(self, autocommit: bool, limit: float, leave_group: bool | None) -> None:
+        begun = time.monotonic()
+        deadline = begun + leaving_seconds(limit)
         thread = self._thread
         error: KafkaError | None = None
         try:
             if thread is not None and not self._engine.ended:
                 self._await_commits(deadline - limit / 2)
-                error = self._leave("the consumer was closed", autocommit, deadline)
+                reason = "the consumer was closed"
+                error = self._leave(reason, autocommit, deadline, leave_group)
         finally:
             self._closed = True
             if thread is not None:
-                thread.stop(max(0.2, deadline - time.monotonic()))
+                thread.stop(max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic()))
             self._performer.abandon()
             self._performer.call_back()
             self._close_deserializers()
@@ -159,11 +183,15 @@ class SyncLife(ConsumerBase):
             if self._commits:
                 self._signal.wait(left)
 
-    def _leave(self, reason: str, autocommit: bool, deadline: float) -> KafkaError | None:
+    def _leave(
+        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
+    ) -> KafkaError | None:
         """Give everything up in good order; returns what a listener raised."""
         self._closing_until = deadline
         try:
-            return run_inline(self._performer.leave(reason, autocommit, deadline))
+            return run_inline(
+                self._performer.leave(reason, autocommit, deadline, leave_group=leave_group)
+            )
         finally:
             self._closing_until = None
 

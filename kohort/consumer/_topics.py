@@ -101,6 +101,9 @@ class TopicWatch:
         elif topics != self._subscribed:
             self._subscribed = topics
             engine.coordinator.subscribe(topics)
+        reason, engine.rejoin_reason = engine.rejoin_reason, None
+        if engine.coordinator is not None and reason is not None:
+            engine.coordinator.request_rejoin(reason)
 
     async def _match(self) -> bool:
         """Match the pattern; False while the names of all topics are not known yet."""

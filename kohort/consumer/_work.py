@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
+from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -104,6 +105,8 @@ class Mailbox:
         self.work: deque[Work] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
         self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
+        self.woken = False
+        """wakeup() was called, and nobody has been told yet."""
         self.polling = False
         """The caller is inside poll() (or another call that performs work) right now."""
         self._last_poll: float | None = None
@@ -130,6 +133,12 @@ class Mailbox:
             return await work.wait()
         finally:
             work.finished = True  # when it is given up, nobody has to do it any more
+
+    def take_wakeup(self) -> None:
+        """Raise WakeupError if wakeup() was called; once for each time, or for several at once."""
+        if self.woken:
+            self.woken = False
+            raise WakeupError("wakeup() was called")
 
     def answer(self, callback: CommitCallback) -> None:
         """Leave the callback of a commit for the caller."""

@@ -12,6 +12,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- ReentrantCallError                  poll() from inside a listener or deserializer
     |   +-- ForkedConsumerError                 used in a child process of fork()
     |   +-- NotAssignedError                    the partition is not assigned to this consumer
+    +-- WakeupError                         wakeup() was called
     +-- KafkaTimeoutError                   not done within the time given (also a TimeoutError)
     +-- TransportError                      the network or the bytes on it
     |   +-- KafkaConnectionError                connect failed, connection lost (retriable)
@@ -152,6 +153,7 @@ from kohort.errors._tree import (
     UnknownOptionError,
     UnsupportedCodecError,
     UnsupportedOptionError,
+    WakeupError,
 )
 
 __all__ = [
@@ -262,6 +264,7 @@ __all__ = [
     "UnsupportedOptionError",
     "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
+    "WakeupError",
     "broker_error",
     "error_class",
     "error_name",

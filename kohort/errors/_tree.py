@@ -47,6 +47,10 @@ class ForkedConsumerError(IllegalStateError):
     """A consumer made before fork() was used in the child: make a new one there."""
 
 
+class WakeupError(KafkaError):
+    """wakeup() was called: the call that waited, or the next one that may wait, ends with this."""
+
+
 class NotAssignedError(IllegalStateError):
     """The partition is not assigned to this consumer (any more)."""
 
