@@ -100,10 +100,11 @@ class AsyncLife(ConsumerBase):
             over.set()
 
     async def _end_start(self, root: Root) -> None:
-        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        limit = leaving_seconds(CLOSE_TIMEOUT)
+        deadline = anyio.current_time() + limit
         try:
             if root.alive and self._engine.subscribed:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_TIMEOUT):
+                with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     await self._leave("the consumer did not start", False, deadline)
         finally:
             await root.stop()
@@ -120,6 +121,7 @@ class AsyncLife(ConsumerBase):
             subscription=old.subscription,
         )
         self._engine.has_listener = old.has_listener
+        self._engine.mailbox.woken = old.mailbox.woken
         self._performer = self._make_performer()
         self._performer.listener = listener
         self._root = self._loop = self._pid = None
@@ -185,7 +187,7 @@ class AsyncLife(ConsumerBase):
         if self._stopping is not None:
             await self._stopping.wait()
             if not self._closed:  # what was going on was the end of a start() in vain
-                await self._stop(autocommit=autocommit)
+                await self._stop(autocommit=autocommit, leave_group=leave_group)
             return
         self._stopping = anyio.Event()
         self._signal.notify()
@@ -215,7 +217,7 @@ class AsyncLife(ConsumerBase):
             raise error
 
     async def _leave(
-        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None
+        self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
         while self._performing is not None:
             await self._signal.event().wait()

@@ -92,7 +92,7 @@ class _BlockRoot:
     """
 
     def __init__(self) -> None:
-        self._token = cast(_TrioToken, anyio.lowlevel.current_token().native_token)
+        self._token = cast(_TrioToken, event_loop())
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
@@ -137,7 +137,7 @@ class _BlockRoot:
 
 def event_loop() -> object:
     """What is one and the same within one run of an event loop."""
-    return anyio.lowlevel.anyio.lowlevel.current_token().native_token
+    return anyio.lowlevel.current_token().native_token
 
 
 def make_root(*, in_block: bool) -> Root:
