@@ -8,7 +8,9 @@ PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip instal
 PACKAGING := $(PINS) pyproject.toml setup.py $(wildcard kohort/records/_batch_c.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interop lint fuzz bench clean
+SEEDS ?= 10000
+
+.PHONY: help demo test interop lint fuzz soak bench clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +31,9 @@ lint: $(VENV)/.dev ## Check style, format and types.
 
 fuzz: $(VENV)/.dev ## Send 1,000,000 mutated requests to the in-process cluster.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
+
+soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 bench: $(VENV)/.dev ## Measure the hot paths.
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,1 @@
+"""The real client against the in-process cluster, on a virtual clock, by seed."""

@@ -1,0 +1,250 @@
+"""What happens in a simulation: one list of events, in order, from which everything is judged.
+
+An event renders to one line without anything in it that could differ between two runs of a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import anyio
+
+from kohort.types import TopicPartition
+
+E = TypeVar("E", bound="Event")
+
+Partitions = frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """``at``: seconds of the virtual clock. ``who``: the life of a member, or "" for the world."""
+
+    at: float = 0.0
+    who: str = ""
+
+    def __str__(self) -> str:
+        values = [
+            f"{field.name}={_text(getattr(self, field.name))}"
+            for field in fields(self)
+            if field.name not in ("at", "who")
+        ]
+        return " ".join([f"{self.at:11.6f}", self.who or "-", type(self).__name__, *values])
+
+
+# --- the members, as their own code sees it -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """A consumer is made and about to join."""
+
+    topics: frozenset[str]
+    settings: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribed(Event):
+    """It wants other topics from now on."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Event):
+    """on_partitions_assigned was called."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoking(Event):
+    """on_partitions_revoked was called."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked(Event):
+    """on_partitions_revoked returns."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Event):
+    """on_partitions_lost was called."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered(Event):
+    """A poll returned these records of one partition."""
+
+    partition: TopicPartition
+    offsets: tuple[int, ...]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processed(Event):
+    """The member's code is done with them."""
+
+    partition: TopicPartition
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """commit() returned."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """A call raised an error of kohort's."""
+
+    call: str
+    error: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broke(Event):
+    """A call raised what it must never raise."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping(Event):
+    """The member leaves its block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Event):
+    """It has left it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crashed(Event):
+    """It is no more; whatever still runs of it is cut off from the cluster."""
+
+
+# --- the cluster --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced(Event):
+    """A record is in the log."""
+
+    partition: TopicPartition
+    offset: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStored(Event):
+    """The coordinator wrote the group down. ``assignments``: (client id, member id, partitions)."""
+
+    generation: int
+    assignments: tuple[tuple[str, str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetStored(Event):
+    """The coordinator wrote a committed offset down."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAccepted(Event):
+    """The coordinator took a member's commit, a moment after OffsetStored."""
+
+    member_id: str
+    generation: int
+    offsets: tuple[tuple[TopicPartition, int], ...]
+
+
+# --- the world ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Event):
+    """Something was done to members or cluster. ``fault``: it may cost duplicates or rebalances."""
+
+    what: str
+    fault: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Healed(Event):
+    """No fault acts any more, and nothing new comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Event):
+    """The group is stable with all members in it, and everything is processed."""
+
+    assignments: tuple[tuple[str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeverSettled(Event):
+    """It did not come to that in its time. ``why``: what was missing."""
+
+    why: str
+
+
+class EventLog:
+    """Events in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        self._events.append(event)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self._events if isinstance(event, kind)]
+
+    def render(self) -> bytes:
+        """One line an event."""
+        return "".join(f"{event}\n" for event in self._events).encode()
+
+
+def now() -> float:
+    return anyio.current_time()
+
+
+def _text(value: object) -> str:
+    match value:
+        case TopicPartition(topic, partition):
+            return f"{topic}-{partition}"
+        case frozenset():
+            return "{" + ",".join(sorted(_text(item) for item in value)) + "}"
+        case tuple() if value and all(isinstance(item, int) for item in value):
+            return _offsets([item for item in value if isinstance(item, int)])
+        case tuple():
+            return "(" + ",".join(_text(item) for item in value) + ")"
+        case float():
+            return f"{value:.6f}"
+        case _:
+            return str(value)
+
+
+def _offsets(offsets: list[int]) -> str:
+    whole = list(range(offsets[0], offsets[-1] + 1)) == offsets
+    return f"{offsets[0]}..{offsets[-1]}" if whole else ",".join(map(str, offsets))

@@ -1,0 +1,249 @@
+"""A member of the group: kohort's asynchronous consumer in the hands of a plain user."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+
+from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener
+from kohort.config import ConsumerConfig
+from kohort.errors import IllegalStateError, KafkaError
+from kohort.testing import MemoryCluster
+from kohort.types import TopicPartition
+from tests.simulation.events import (
+    Assigned,
+    Broke,
+    Committed,
+    Crashed,
+    Delivered,
+    Event,
+    EventLog,
+    Failed,
+    Lost,
+    Partitions,
+    Processed,
+    Revoked,
+    Revoking,
+    Started,
+    Stopped,
+    Stopping,
+    Subscribed,
+    now,
+)
+from tests.simulation.network import MemberNetwork
+
+GROUP = "g"
+SESSION = 10.0
+MAX_POLL_INTERVAL = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a member's code uses its consumer."""
+
+    autocommit: bool
+    strategy: tuple[str, ...]
+    commit_in_listener: bool = False
+    most: int = 50
+    """Records a poll."""
+    work: float = 0.2
+    """Seconds it works on a batch, at most."""
+    wait_ms: int = 4000
+    """Of a poll."""
+    instance_id: str | None = None
+
+
+class SimulatedConsumer(AsyncKafkaConsumer):
+    """A consumer with its network and its randomness injected."""
+
+    def __init__(
+        self, topics: frozenset[str], connect: Any, rng: random.Random, configs: dict[str, Any]
+    ) -> None:
+        config = ConsumerConfig.from_kwargs(**configs)
+        self._set_up(config, (), connect=connect, rng=rng)
+        self.wanted = topics
+
+
+class _Listener(ConsumerRebalanceListener):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def on_partitions_revoked(self, revoked: Partitions) -> None:
+        member = self._member
+        member.note(Revoking(partitions=revoked))
+        if member.habits.commit_in_listener:
+            await member.commit()
+        member.note(Revoked(partitions=revoked))
+
+    async def on_partitions_assigned(self, assigned: Partitions) -> None:
+        self._member.note(Assigned(partitions=assigned))
+
+    async def on_partitions_lost(self, lost: Partitions) -> None:
+        self._member.note(Lost(partitions=lost))
+
+
+class Member:
+    """One life of a member, from start to stop or crash."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: MemoryCluster,
+        log: EventLog,
+        habits: Habits,
+        topics: frozenset[str],
+        rng: random.Random,
+    ) -> None:
+        self.name = name
+        self.habits = habits
+        self.topics = topics
+        self.network = MemberNetwork(cluster, random.Random(rng.random()))
+        self.crashed = False
+        self.ended = anyio.Event()
+        self.block_for = 0.0
+        """How long it blocks before its next poll."""
+        self._log = log
+        self._rng = rng
+        self._stop = False
+        self._polling: anyio.CancelScope | None = None
+        self._scope = anyio.CancelScope()
+        self._next_topics: frozenset[str] | None = None
+        self.consumer = SimulatedConsumer(
+            topics, self.network.connect, random.Random(rng.random()), self._configs(cluster)
+        )
+        self.consumer.subscribe(sorted(topics), listener=_Listener(self))
+
+    def _configs(self, cluster: MemoryCluster) -> dict[str, Any]:
+        habits = self.habits
+        configs: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": GROUP,
+            "client_id": self.name,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": habits.autocommit,
+            "auto_commit_interval_ms": 3000,
+            "partition_assignment_strategy": habits.strategy,
+            "session_timeout_ms": int(SESSION * 1000),
+            "heartbeat_interval_ms": 3000,
+            "max_poll_interval_ms": int(MAX_POLL_INTERVAL * 1000),
+            "max_poll_records": habits.most,
+            "fetch_max_wait_ms": 5000,
+            "request_timeout_ms": 8000,
+            "socket_connection_setup_timeout_ms": 3000,
+            "bootstrap_timeout_ms": 600_000,
+            "metadata_max_age_ms": 20_000,
+        }
+        if habits.instance_id is not None:
+            configs["group_instance_id"] = habits.instance_id
+        return configs
+
+    @property
+    def alive(self) -> bool:
+        """It runs, and is not about to end."""
+        return not (self._stop or self.crashed or self.ended.is_set())
+
+    def note(self, event: Event) -> None:
+        """Into the log, unless nobody can hear it any more."""
+        if not self.crashed:
+            self._log.add(replace(event, at=now(), who=self.name))
+
+    # --- what the world does to it --------------------------------------------------------------
+
+    def stop(self, *, interrupt: bool) -> None:
+        """Have it leave in good order; ``interrupt``: out of a poll that is under way."""
+        self._stop = True
+        if interrupt and self._polling is not None:
+            self._polling.cancel()
+
+    async def crash(self, *, buried: bool) -> None:
+        """End it without a word; ``buried``: its connections do not even end."""
+        self.note(Crashed())
+        self.crashed = True
+        if buried:
+            self.network.bury()
+        else:
+            await self.network.kill()
+        self._scope.cancel()
+
+    def resubscribe(self, topics: frozenset[str]) -> None:
+        """Have it want other topics, before its next poll."""
+        self.topics = self._next_topics = topics
+
+    # --- its life -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """From start to end."""
+        habits = self.habits
+        settings = f"{'auto' if habits.autocommit else 'manual'}/{'+'.join(habits.strategy)}"
+        self.note(Started(topics=self.topics, settings=settings))
+        try:
+            with self._scope:
+                await self._in_its_block()
+        except KafkaError as error:
+            if isinstance(error, IllegalStateError):
+                self.note(Broke(error=f"{error!r} from {error.__cause__!r}"))
+            self.note(Failed(call="block", error=type(error).__name__, seconds=0.0))
+        except Exception as error:
+            self.note(Broke(error=repr(error)))
+        finally:
+            self.note(Stopped())
+            self.ended.set()
+
+    async def _in_its_block(self) -> None:
+        async with self.consumer:
+            try:
+                while not self._stop:
+                    await self._poll_and_process()
+            finally:
+                self.note(Stopping())
+
+    async def _poll_and_process(self) -> None:
+        if self._next_topics is not None:
+            self.note(Subscribed(topics=self._next_topics))
+            self.consumer.subscribe(sorted(self._next_topics), listener=_Listener(self))
+            self._next_topics = None
+        if self.block_for:
+            seconds, self.block_for = self.block_for, 0.0
+            await anyio.sleep(seconds)
+        found = await self._guarded("getmany", self._poll)
+        if not isinstance(found, dict):
+            return
+        for tp, records in found.items():
+            offsets = tuple(record.offset for record in records)
+            values = tuple((record.value or b"").decode() for record in records)
+            self.note(Delivered(partition=tp, offsets=offsets, values=values))
+        if found:
+            await anyio.sleep(self._rng.uniform(0, self.habits.work))
+        for tp, records in found.items():
+            self.note(Processed(partition=tp, offsets=tuple(record.offset for record in records)))
+        if found and not self.habits.autocommit:
+            await self.commit()
+
+    async def _poll(self) -> dict[TopicPartition, list[Any]]:
+        with anyio.CancelScope() as self._polling:
+            return await self.consumer.getmany(timeout_ms=self.habits.wait_ms)
+        return {}
+
+    async def commit(self) -> None:
+        """Commit what was processed; its failure is noted."""
+        began = now()
+        if await self._guarded("commit", self.consumer.commit) is not False:
+            self.note(Committed(seconds=now() - began))
+
+    async def _guarded(self, call: str, function: Callable[[], Any]) -> Any:
+        """What it returns; False if it raised an error of kohort's, which is noted."""
+        began = now()
+        try:
+            return await function()
+        except IllegalStateError:
+            raise  # the core broke down, or the consumer thinks it is used wrongly
+        except KafkaError as error:
+            name = type(error).__name__
+            self.note(Failed(call=call, error=name, seconds=now() - began))
+            # A user who goes on at once is not what is looked for here.
+            await anyio.sleep(0.1)
+            return False

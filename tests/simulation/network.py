@@ -1,0 +1,135 @@
+"""A member's network: the one in memory, which may break at any byte, fall silent, or be cut."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import anyio
+
+from kohort.protocol import Buffer
+from kohort.testing import MemoryCluster
+from kohort.testing._memory import MemoryConnection
+
+
+class MemberNetwork:
+    """All connections of one life of a member."""
+
+    def __init__(self, cluster: MemoryCluster, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._open: list[_Connection] = []
+        self._thawed = anyio.Event()
+        self._thawed.set()
+        self.cut = False
+        """Nothing goes through, and it is told at once: the process is no more."""
+        self.dead = False
+        """Nothing goes through ever again, and nobody is told: the machine is no more."""
+        self.latency = 0.0
+
+    async def connect(self, host: str, port: int) -> _Connection:
+        """The connect hook."""
+        await self.pass_through()
+        connection = _Connection(self, await self._cluster.connect(host, port))
+        self._open.append(connection)
+        return connection
+
+    async def pass_through(self) -> None:
+        """Return when bytes may pass; ConnectionResetError if they never will."""
+        await self._thawed.wait()
+        if self.cut:
+            raise ConnectionResetError("the network is cut")
+        if self.latency:
+            await anyio.sleep(self._rng.uniform(0, self.latency))
+
+    def closed(self, connection: _Connection) -> None:
+        if connection in self._open:
+            self._open.remove(connection)
+
+    def freeze(self) -> None:
+        """Silence in both directions, until thaw(); what was sent before may arrive late."""
+        if self._thawed.is_set():
+            self._thawed = anyio.Event()
+
+    def thaw(self) -> None:
+        if not self.dead:
+            self._thawed.set()
+
+    def break_one(self) -> bool:
+        """One connection breaks, after some bytes more in one of its directions."""
+        if not self._open:
+            return False
+        connection = self._rng.choice(self._open)
+        bytes_left = self._rng.choice((0, 1, 3, 4, 7, self._rng.randint(0, 400)))
+        if self._rng.random() < 0.5:
+            connection.receive_left = bytes_left
+        else:
+            connection.send_left = bytes_left
+        return True
+
+    async def kill(self) -> None:
+        """The process is no more: its connections end, at both sides."""
+        self.cut = True
+        self._thawed.set()
+        for connection in tuple(self._open):
+            await connection.reset()
+
+    def bury(self) -> None:
+        """The machine is no more: the brokers hear nothing, not even an end."""
+        self.dead = True
+        self.freeze()
+
+
+class _Connection:
+    """A connection of a member; see ``ByteConnection`` of kohort's transport."""
+
+    def __init__(self, network: MemberNetwork, inner: MemoryConnection) -> None:
+        self._network = network
+        self._inner = inner
+        self._broken = False
+        self.receive_left: int | None = None
+        self.send_left: int | None = None
+
+    async def recv_into(self, view: memoryview) -> int:
+        if self.receive_left is not None:
+            view = view[: self.receive_left]
+            if not view:
+                await self._break()
+        self._check()
+        count = await self._inner.recv_into(view)
+        await self._network.pass_through()
+        self._check()
+        if self.receive_left is not None:
+            self.receive_left = max(0, self.receive_left - count)
+        return count
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        await self._network.pass_through()
+        self._check()
+        data = b"".join(buffers)
+        if self.send_left is not None:
+            part, self.send_left = data[: self.send_left], max(0, self.send_left - len(data))
+            if len(part) < len(data) or not self.send_left:
+                await self._inner.send([part])
+                await self._break()
+        await self._inner.send([data])
+
+    async def aclose(self) -> None:
+        self._network.closed(self)
+        if not self._network.dead:
+            await self._inner.aclose()
+
+    async def reset(self) -> None:
+        """End it, for both sides, and tell whoever waits in it."""
+        self._broken = True
+        await self._inner.aclose()
+
+    async def _break(self) -> None:
+        self._broken = True
+        self._network.closed(self)
+        await self._inner.aclose()
+        raise ConnectionResetError("the connection broke")
+
+    def _check(self) -> None:
+        if self._broken:
+            raise ConnectionResetError("the connection broke")

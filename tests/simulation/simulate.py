@@ -1,0 +1,107 @@
+"""Run one seed, and judge it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import anyio
+
+from kohort.testing import MemoryCluster
+from tests.simulation.events import (
+    Delivered,
+    EventLog,
+    GenerationStored,
+    Operation,
+    Processed,
+    now,
+)
+from tests.simulation.invariants import violations
+from tests.simulation.member import Habits
+from tests.simulation.operations import PROFILES, SLOTS, Profile
+from tests.simulation.witness import watching
+from tests.simulation.world import TOPICS, World
+from tests.support.virtual import run_virtual
+
+OPERATIONS = 25
+"""Of a seed, unless told otherwise."""
+STRATEGIES = (("range",), ("roundrobin",), ("range", "roundrobin"))
+LEAVE_LIMIT = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a seed."""
+
+    seed: int
+    profile: str
+    log: EventLog
+    violations: list[str]
+    seconds: float
+    """Of the virtual clock."""
+
+    def tally(self) -> Counter[str]:
+        """How much of what it went through."""
+        operations = self.log.of(Operation)
+        generations = {event.generation for event in self.log.of(GenerationStored)}
+        return Counter(
+            seeds=1,
+            operations=len(operations),
+            faults=sum(event.fault for event in operations),
+            rebalances=len(generations),
+            records=sum(len(event.offsets) for event in self.log.of(Processed)),
+            deliveries=len(self.log.of(Delivered)),
+            events=len(self.log),
+            virtual_seconds=round(self.seconds),
+        )
+
+
+def simulate(seed: int, operations: int = OPERATIONS) -> Outcome:
+    """One seed from beginning to end; the same each time."""
+    log = EventLog()
+    profile, seconds = run_virtual(_live, seed, operations, log, seed=seed)
+    return Outcome(seed, profile.name, log, violations(log, profile.name), seconds)
+
+
+async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, float]:
+    rng = random.Random(f"schedule {seed}")
+    profile = rng.choice(PROFILES)
+    autocommit = rng.random() < 0.5
+    habits = Habits(
+        autocommit=autocommit,
+        strategy=rng.choice(STRATEGIES),
+        commit_in_listener=not autocommit and rng.random() < 0.5,
+        most=rng.choice((5, 50)),
+        wait_ms=rng.choice((0, 1000, 4000)) or 200,
+    )
+    with watching(log):
+        async with MemoryCluster(brokers=3, topics=TOPICS, seed=seed) as cluster:
+            world = World(cluster, log, rng)
+            seconds = await _in_world(world, profile, habits, operations)
+    return profile, seconds
+
+
+async def _in_world(world: World, profile: Profile, habits: Habits, operations: int) -> float:
+    rng = world.rng
+    async with anyio.create_task_group() as tasks:
+        world.tasks = tasks
+        for slot in SLOTS[: rng.randint(1, 3)]:
+            world.start(slot, habits, TOPICS)
+        doings, weights = zip(*profile.weights.items(), strict=True)
+        for _ in range(operations):
+            (operate,) = rng.choices(doings, weights)
+            await operate(world, rng, habits)
+            await anyio.sleep(rng.uniform(0, profile.pause))
+        if not world.running():
+            world.start(world.free(SLOTS)[0], habits, TOPICS)
+        await world.settle()
+        for _, member in world.running():
+            member.stop(interrupt=True)
+        with anyio.move_on_after(LEAVE_LIMIT):
+            for member in world.members.values():
+                if not member.crashed:
+                    await member.ended.wait()
+        seconds = now()
+        tasks.cancel_scope.cancel()
+    return seconds

@@ -1,0 +1,110 @@
+"""Many seeds, in several processes."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.simulation.simulate import OPERATIONS, simulate
+
+CHUNK = 10
+"""Seeds that a process takes at a time."""
+SHOWN = 5
+"""Violations of a seed that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that violated something."""
+
+    seed: int
+    operations: int
+    profile: str
+    violations: list[str]
+
+    def __str__(self) -> str:
+        told = [f"  {sentence}" for sentence in self.violations[:SHOWN]]
+        more = len(self.violations) - len(told)
+        return "\n".join(
+            [
+                f"seed {self.seed} ({self.profile}) violates:",
+                *told,
+                *([f"  and {more} more"] if more else []),
+                f"again: {replay(self.seed, self.operations)}",
+            ]
+        )
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of some seeds."""
+
+    tally: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        self.tally += other.tally
+        self.failures += other.failures
+
+    def text(self, seconds: float) -> str:
+        counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in self.tally.items()]
+        rates = [
+            f"{self.tally[name] / seconds:,.1f} {name}/s"
+            for name in ("seeds", "operations", "records")
+        ]
+        violated = f"{len(self.failures):,} seeds with violations"
+        return f"{', '.join(counts)}; {violated}; in {seconds:.0f} s: {', '.join(rates)}"
+
+
+def replay(seed: int, operations: int = OPERATIONS) -> str:
+    """The command that has one seed again, the same to the last byte, and prints its log."""
+    return f"python -m tests.simulation --seed {seed} --operations {operations}"
+
+
+def run_seeds(seeds: Iterable[int], operations: int) -> Report:
+    """One after the other, in this process."""
+    logging.disable(logging.CRITICAL)
+    report = Report()
+    try:
+        for seed in seeds:
+            outcome = simulate(seed, operations)
+            report.tally += outcome.tally()
+            if outcome.violations:
+                report.failures.append(
+                    Failure(seed, operations, outcome.profile, outcome.violations)
+                )
+    finally:
+        logging.disable(logging.NOTSET)
+    return report
+
+
+def soak(
+    seeds: range,
+    *,
+    operations: int = OPERATIONS,
+    jobs: int | None = None,
+    seconds: float = float("inf"),
+    progress: Callable[[Report, float], None] = lambda report, took: None,
+) -> Report:
+    """In processes of their own, until all are done or the time is over."""
+    began = time.monotonic()
+    total = Report()
+    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context) as pool:
+        running = {pool.submit(partial(run_seeds, chunk, operations)) for chunk in chunks}
+        for done in as_completed(running):
+            total.add(done.result())
+            took = time.monotonic() - began
+            progress(total, took)
+            if took > seconds:
+                pool.shutdown(cancel_futures=True)
+                break
+    return total
