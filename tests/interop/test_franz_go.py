@@ -6,31 +6,24 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kohort.testing import Cluster
+from tests.interop.franz import FranzMember, build
 from tests.interop.waiting import wait_until
-from tests.support.java_tools import RunningTool
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # the first build takes a minute or two
-SOURCE = Path(__file__).parent / "go"
 TOPIC, PARTITIONS = "orders", 6
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program, built of what go.sum pins."""
-    go = shutil.which("go")
-    if go is None:
+    if shutil.which("go") is None:
         pytest.skip("Go is not installed")
-    built = tmp_path_factory.mktemp("go") / "interop"
-    command = [go, "build", "-mod=readonly", "-o", str(built), "."]
-    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-    return str(built)
+    return build(tmp_path_factory.mktemp("go"))
 
 
 @pytest.fixture
@@ -73,36 +66,6 @@ def join(program: str, cluster: Cluster) -> Iterator[Callable[..., FranzMember]]
 def words(cluster: Cluster, flags: dict[str, object]) -> list[str]:
     named = {"bootstrap": cluster.bootstrap_servers, **flags}
     return [f"-{name.replace('_', '-')}={value}" for name, value in named.items()]
-
-
-class FranzMember:
-    """A member of a group in a process of its own."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.tool = RunningTool(*command)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        assert self.tool.is_running or self.tool.end() == 0, self.tool.errors
-        return [json.loads(line) for line in list(self.tool.lines)]
-
-    @property
-    def reads(self) -> list[tuple[int, int]]:
-        return [(e["partition"], e["offset"]) for e in self.events if e["event"] == "record"]
-
-    @property
-    def owned(self) -> set[int]:
-        owned: set[int] = set()
-        for event in self.events:
-            moved = {p for some in (event.get("partitions") or {}).values() for p in some}
-            if event["event"] == "assigned":
-                owned |= moved
-            elif event["event"] == "revoked":
-                owned -= moved
-        return owned
-
-    def leave(self) -> None:
-        assert self.tool.end() == 0, self.tool.errors
 
 
 def places(each: int) -> list[tuple[int, int]]:

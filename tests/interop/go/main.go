@@ -30,6 +30,7 @@ var (
 	count       = flag.Int("count", 0, "how many records")
 	at          = flag.Int64("at", 0, "milliseconds since 1970")
 	transaction = flag.String("transaction", "", "a transactional id")
+	heartbeat   = flag.Duration("heartbeat", 200*time.Millisecond, "between two heartbeats")
 	isolation   = flag.String("isolation", "read_uncommitted", "or read_committed")
 
 	output sync.Mutex
@@ -119,7 +120,7 @@ func consume(ctx context.Context) error {
 		kgo.ConsumeTopics(*topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.Balancers(dealt),
-		kgo.HeartbeatInterval(200 * time.Millisecond),
+		kgo.HeartbeatInterval(*heartbeat),
 		kgo.SessionTimeout(10 * time.Second),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(500 * time.Millisecond),

@@ -1,0 +1,232 @@
+"""How long a second member waits for its share of a group, beside other clients, on Apache Kafka.
+
+    python -m benchmarks.rebalance [--rounds 7] [--output FILE]
+
+One member owns six partitions and is polled all the time; after a random part of a heartbeat
+interval a second one is made. Measured is the time from then until each has three. The clients take
+turns within each round, so that load on the machine falls on all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tests.interop import peers
+from tests.interop.brokers import Broker
+from tests.interop.franz import FranzMember, build
+from tests.interop.peers import AioKafka, Confluent, Kohort, KohortAsync, Settings
+from tests.support.jars import jars, missing_kafka
+from tests.support.kafka_server import KafkaServer
+
+PARTITIONS = 6
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+SLACK_S = {EAGER: 0.1, COOPERATIVE: 0.2}
+HEARTBEATS_S = (0.1, 3.0)
+LIMIT_S = 60.0
+LOOK_AGAIN_S = 0.002
+
+
+class Member(Protocol):
+    """A member that polls by itself until it is closed."""
+
+    @property
+    def owned(self) -> frozenset[int]: ...
+
+    def close(self) -> None: ...
+
+
+class Polled:
+    """A client of Python's, polled in a thread of its own."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.owned: frozenset[int] = frozenset()
+        self.failure: BaseException | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[], Any]) -> None:
+        try:
+            peer = make()
+            while not self._over.is_set():
+                peer.poll_once()
+                self.owned = peer.assignment()
+            peer.close()
+        except BaseException as error:
+            self.failure = error
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(LIMIT_S)
+        if self.failure is not None:
+            raise self.failure
+
+
+class Franz:
+    """franz-go in a process of its own."""
+
+    def __init__(self, program: str, strategy: str, heartbeat_s: float, settings: Settings) -> None:
+        flags = {
+            "bootstrap": settings.bootstrap_servers,
+            "topic": settings.topic,
+            "group": settings.group,
+            "client-id": settings.client_id,
+            "strategy": strategy,
+            "heartbeat": f"{round(heartbeat_s * 1000)}ms",
+        }
+        words = [f"-{name}={value}" for name, value in flags.items()]
+        self._member = FranzMember([program, *words, "consume"])
+
+    @property
+    def owned(self) -> frozenset[int]:
+        return frozenset(self._member.owned)
+
+    def close(self) -> None:
+        self._member.leave()
+
+
+class Case(NamedTuple):
+    """One client with one way to rebalance and one heartbeat interval."""
+
+    client: str
+    strategy: str
+    heartbeat_s: float
+    make: Callable[[Settings], Member]
+
+
+def cases(program: str | None) -> Iterator[Case]:
+    """All of them; franz-go only where its program could be built."""
+    for heartbeat_s in HEARTBEATS_S:
+        interval = round(heartbeat_s * 1000)
+        python = {"heartbeat_interval_ms": interval}
+        for strategy in (EAGER, COOPERATIVE):
+            ours = python | {"partition_assignment_strategy": [strategy]}
+            dotted = {
+                "heartbeat.interval.ms": interval,
+                "partition.assignment.strategy": strategy,
+            }
+            yield Case("kohort", strategy, heartbeat_s, polled(Kohort, ours))
+            on_asyncio = polled(KohortAsync, ours, "asyncio")
+            yield Case("kohort, asyncio", strategy, heartbeat_s, on_asyncio)
+            yield Case("confluent-kafka", strategy, heartbeat_s, polled(Confluent, dotted))
+            if strategy == EAGER:
+                yield Case("aiokafka", strategy, heartbeat_s, polled(AioKafka, python))
+            if program is not None:
+                go = partial(Franz, program, strategy, heartbeat_s)
+                yield Case("franz-go", strategy, heartbeat_s, go)
+
+
+def polled(
+    kind: Callable[..., Any], options: dict[str, Any], *arguments: Any
+) -> Callable[[Settings], Member]:
+    """How to make a member of a Python client with these options."""
+
+    def make(settings: Settings) -> Member:
+        told = replace(settings, more=options)
+        return Polled(lambda: kind(told, *arguments))
+
+    return make
+
+
+@contextmanager
+def closing(member: Member) -> Iterator[Member]:
+    try:
+        yield member
+    finally:
+        member.close()
+
+
+def wait_until(*members: Member, sizes: list[int]) -> None:
+    """Return once the members own so many partitions, every one of them once."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        owned = [member.owned for member in members]
+        if [len(own) for own in owned] == sizes and len(frozenset().union(*owned)) == PARTITIONS:
+            return
+        failures = [getattr(member, "failure", None) for member in members]
+        if time.monotonic() > deadline or any(failures):
+            raise RuntimeError(f"the group does not settle: {owned}, {failures}")
+        time.sleep(LOOK_AGAIN_S)
+
+
+def measure(case: Case, broker: Broker, topic: str, rng: random.Random) -> float:
+    """Seconds from the making of the second member until both have their share."""
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    settings = [Settings(broker.bootstrap_servers, topic, group, name) for name in ("one", "two")]
+    with closing(case.make(settings[0])) as first:
+        wait_until(first, sizes=[PARTITIONS])
+        time.sleep(rng.uniform(0.3, 0.3 + case.heartbeat_s))
+        started = time.monotonic()
+        with closing(case.make(settings[1])) as second:
+            wait_until(first, second, sizes=[PARTITIONS // 2] * 2)
+            return time.monotonic() - started
+
+
+def table(values: dict[Case, list[float]]) -> str:
+    """As Markdown; the aim is of kohort alone."""
+    lines = [
+        "| heartbeat | rebalance | client | median s | best s | worst s | aim s | reached |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case, times in values.items():
+        aim = case.heartbeat_s + SLACK_S[case.strategy]
+        kind = "eager" if case.strategy == EAGER else "cooperative"
+        told = ("yes" if max(times) <= aim else "no") if case.client.startswith("kohort") else ""
+        lines.append(
+            f"| {case.heartbeat_s:g} s | {kind} | {case.client} | {statistics.median(times):.2f} | "
+            f"{min(times):.2f} | {max(times):.2f} | {aim:.1f} | {told} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    if (reason := missing_kafka()) is not None:
+        raise SystemExit(f"not measured: {reason}")
+    rng = random.Random(args.seed)
+    peers.POLL_MS = 10  # what a member owns is looked at between two polls
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder)) if shutil.which("go") else None
+        server = KafkaServer(jars(), Path(folder))
+        server.start()
+        try:
+            broker = Broker(server.bootstrap_servers)
+            topic = broker.create_topic("t", PARTITIONS)
+            values: dict[Case, list[float]] = {case: [] for case in cases(program)}
+            for number in range(args.rounds + 1):
+                for case, times in values.items():
+                    took = measure(case, broker, topic, rng)
+                    if number:  # the first round warms up
+                        times.append(took)
+                print(f"round {number} of {args.rounds} done", flush=True)
+        finally:
+            server.kill()
+    text = table(values)
+    print(text)
+    if args.output is not None:
+        args.output.write_text(
+            f"# A second member joins\n\n{__doc__.split(chr(10) * 2)[2]}\n\n{text}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""franz-go as a member of a group: a small Go program (``go/main.go``) in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.support.java_tools import RunningTool
+
+SOURCE = Path(__file__).parent / "go"
+
+
+def build(folder: Path) -> str:
+    """The program, made by the Go that is installed of what go.sum pins; its path."""
+    built = folder / "interop"
+    command = ["go", "build", "-mod=readonly", "-o", str(built), "."]
+    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return str(built)
+
+
+class FranzMember:
+    """A member of a group in a process of its own."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.tool = RunningTool(*command)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        assert self.tool.is_running or self.tool.end() == 0, self.tool.errors
+        return [json.loads(line) for line in list(self.tool.lines)]
+
+    @property
+    def reads(self) -> list[tuple[int, int]]:
+        return [(e["partition"], e["offset"]) for e in self.events if e["event"] == "record"]
+
+    @property
+    def owned(self) -> set[int]:
+        owned: set[int] = set()
+        for event in self.events:
+            moved = {p for some in (event.get("partitions") or {}).values() for p in some}
+            if event["event"] == "assigned":
+                owned |= moved
+            elif event["event"] == "revoked":
+                owned -= moved
+        return owned
+
+    def leave(self) -> None:
+        assert self.tool.end() == 0, self.tool.errors
