@@ -74,15 +74,23 @@ class GroupConfig(RequestOptions):
         ),
     )
     partition_assignment_strategy: tuple[Any, ...] = field(
-        default=("range", "roundrobin"),
+        default=("range", "cooperative-sticky", "roundrobin"),
         metadata=option(
             Assignors(
-                names=("range", "roundrobin"),
-                unbuilt=("sticky", "cooperative-sticky"),
+                names=("range", "cooperative-sticky", "sticky", "roundrobin"),
                 java=_JAVA_ASSIGNORS,
             ),
             "How the group's leader shares out partitions, in order of preference.",
-            shown_default='("range", "roundrobin")',
+            shown_default='("range", "cooperative-sticky", "roundrobin")',
+        ),
+    )
+    client_rack: str | None = field(
+        default=None,
+        metadata=option(
+            Text(nullable=True),
+            "The rack that this consumer is in, for assignors that prefer partitions with a "
+            "replica there (KIP-881). Records are fetched from the partitions' leaders all the "
+            "same.",
         ),
     )
     enable_auto_commit: bool = field(

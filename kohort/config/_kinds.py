@@ -7,8 +7,6 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kohort.errors import UnsupportedOptionError
-
 INT32_MAX = 2**31 - 1
 _PEERS = frozenset({"kafka", "aiokafka"})
 
@@ -189,11 +187,8 @@ class SocketOptions(Kind):
 class Assignors(Kind):
     """Names, classes or instances of assignors in order of preference; kept as they were given."""
 
-    def __init__(
-        self, names: Sequence[str], unbuilt: Sequence[str], java: Mapping[str, str]
-    ) -> None:
+    def __init__(self, names: Sequence[str], java: Mapping[str, str]) -> None:
         self.names = tuple(names)
-        self.unbuilt = tuple(unbuilt)
         self.java = dict(java)
         known = ", ".join(f'"{name}"' for name in names)
         self.expected = f"a list of {known}, or of assignor classes or instances (name, assign)"
@@ -210,10 +205,6 @@ class Assignors(Kind):
             entry = entry.name
         if isinstance(entry, str):
             name = self.java.get(entry, entry).lower()
-            if name in self.unbuilt:
-                raise UnsupportedOptionError(
-                    f"the assignor {name} is not built yet: use " + " or ".join(self.names)
-                )
             if name not in self.names:
                 raise ValueError(f"no assignor is called {entry!r}")
             return name

@@ -99,12 +99,6 @@ KEYWORDS: tuple[Unsupported, ...] = (
         properties=("client.dns.lookup",),
     ),
     *_keyword(
-        "client_rack",
-        why="leave it out; records are fetched from the partitions' leaders only (not KIP-392)",
-        harmless=("",),
-        properties=("client.rack",),
-    ),
-    *_keyword(
         "enable_incremental_fetch_sessions",
         why="leave it out; each fetch asks for all of its partitions (not KIP-227)",
         harmless=(True, False),

@@ -83,6 +83,7 @@ class Engine:
                 assignors,
                 self.host,
                 rng=rng,
+                rack=config.group.client_rack,
                 on_group_topics=lambda topics: self._topics.wake(),
             )
         self.has_listener = False

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from kohort.consumer._work import AssignorWork, ListenerWork, Mailbox, PollWork
 from kohort.coordinator_client import ClusterTopics, PartitionAssignor, Subscription
-from kohort.coordinator_client.assignors import Assignments
+from kohort.coordinator_client.assignors import Assignments, is_built_in
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
 
@@ -90,7 +90,7 @@ class Host:
         def run() -> Assignments:
             return assignor.assign(cluster, subscriptions)
 
-        if type(assignor).__module__.startswith("kohort."):
+        if is_built_in(assignor):
             return run()
         return await self.call_assignor(run)
 

@@ -12,9 +12,6 @@ from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
     PartitionAssignor,
-    RangeAssignor,
-    RebalanceProtocol,
-    RoundRobinAssignor,
     Subscription,
     resolve_assignors,
 )
@@ -27,10 +24,7 @@ __all__ = [
     "GroupSnapshot",
     "MemberState",
     "PartitionAssignor",
-    "RangeAssignor",
-    "RebalanceProtocol",
     "RebalanceRecord",
-    "RoundRobinAssignor",
     "Subscription",
     "resolve_assignors",
 ]

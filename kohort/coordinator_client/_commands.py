@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.types import TopicPartition
 
 
@@ -34,7 +34,7 @@ class SyncGroup:
     member_id: str
     generation: int
     protocol: str
-    assignments: Mapping[str, tuple[TopicPartition, ...]]
+    assignments: Mapping[str, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,9 @@ class CallAssigned:
     assignment: frozenset[TopicPartition]
     protocol: str
     generation: int
+    member_id: str
+    user_data: bytes | None
+    """What the leader's assignor tells this member's."""
 
 
 @dataclass(frozen=True, slots=True)

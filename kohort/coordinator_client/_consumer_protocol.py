@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.errors import MessageDecodeError
 from kohort.protocol import Buffer, decode_from, encode
 from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -72,30 +72,26 @@ def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Sub
     )
 
 
-def write_assignment(
-    partitions: Iterable[TopicPartition],
-    user_data: bytes | None = None,
-    version: int = HIGHEST_VERSION,
-) -> bytes:
+def write_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
     """What the leader sends for one member in SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            for topic, numbers in _by_topic(assignment.partitions).items()
         ],
-        user_data=user_data,
+        user_data=assignment.user_data,
     )
     return _VERSION.pack(version) + encode(message, version)
 
 
-def read_assignment(data: Buffer) -> tuple[tuple[TopicPartition, ...], bytes | None]:
-    """(partitions, user data) of this member; no bytes at all mean nothing assigned."""
+def read_assignment(data: Buffer) -> Assignment:
+    """What this member gets; no bytes at all mean nothing. Raises MessageDecodeError."""
     if not len(data):
-        return (), None
+        return Assignment(())
     message, _ = decode_from(ConsumerProtocolAssignment, _version_of(data), data, _VERSION.size)
     partitions = tuple(
         TopicPartition(topic.topic, number)
         for topic in message.assigned_partitions
         for number in topic.partitions
     )
-    return partitions, _user_data(message.user_data)
+    return Assignment(partitions, _user_data(message.user_data))

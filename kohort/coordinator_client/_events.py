@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kohort.coordinator_client.assignors import ClusterTopics
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics
 from kohort.protocol import Response
-from kohort.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ class AssignmentMade:
     """The assignor has dealt."""
 
     token: int
-    assignments: Mapping[str, tuple[TopicPartition, ...]]
-    """Every member of the generation -> its partitions."""
+    assignments: Mapping[str, Assignment]
+    """One for every member of the generation."""
     topics: ClusterTopics
     """What was dealt."""
 

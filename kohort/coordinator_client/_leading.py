@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kohort.coordinator_client._text import describe
 from kohort.coordinator_client.assignors import (
+    Assignment,
     Assignments,
     ClusterTopics,
     PartitionAssignor,
@@ -18,6 +19,8 @@ from kohort.types import TopicPartition
 SELF_CHECKING = frozenset({"cooperative-sticky"})
 """Assignors that withhold what has to be given up first, knowing more than a check could."""
 
+_NOTHING = Assignment(())
+
 
 def check_deal(
     assignor: PartitionAssignor,
@@ -26,7 +29,7 @@ def check_deal(
     dealt: Assignments,
     *,
     cooperative: bool,
-) -> dict[str, tuple[TopicPartition, ...]]:
+) -> dict[str, Assignment]:
     """What the assignor dealt, with every member in it. AssignorError for what cannot be.
 
     Cooperative: a partition may not go straight from one owner to another, as the first gives it
@@ -34,22 +37,19 @@ def check_deal(
     """
     name = assignor.name
     try:
-        given = {
-            member: tuple(TopicPartition(*partition) for partition in partitions)
-            for member, partitions in dealt.items()
-        }
+        given = {member: _assignment(one) for member, one in dealt.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise AssignorError(
             f"assignor {name!r} returned {type(dealt).__name__}, and not a mapping from member ids "
-            f"to lists of TopicPartition: {error}"
+            f"to lists of TopicPartition, or to Assignment: {error}"
         ) from error
     strangers = given.keys() - members.keys()
     if strangers:
         raise AssignorError(f"assignor {name!r} dealt to nobody: {sorted(map(repr, strangers))}")
     holders: dict[TopicPartition, str] = {}
-    for member, partitions in given.items():
+    for member, one in given.items():
         wanted = frozenset(members[member].topics)
-        for tp in partitions:
+        for tp in one.partitions:
             if tp.topic not in wanted:
                 raise AssignorError(
                     f"assignor {name!r} gave {describe([tp])} to {escaped(member)}, which does not "
@@ -65,7 +65,13 @@ def check_deal(
             holders[tp] = member
     if cooperative and name not in SELF_CHECKING:
         _check_transfers(name, members, holders)
-    return {member: given.get(member, ()) for member in members}
+    return {member: given.get(member, _NOTHING) for member in members}
+
+
+def _assignment(one: Assignment | Sequence[TopicPartition]) -> Assignment:
+    given = one if isinstance(one, Assignment) else Assignment(tuple(one))
+    user_data = None if given.user_data is None else bytes(given.user_data)
+    return Assignment(tuple(TopicPartition(*tp) for tp in given.partitions), user_data)
 
 
 def _check_transfers(

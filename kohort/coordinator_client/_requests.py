@@ -69,9 +69,9 @@ def sync(config: GroupConfig, command: SyncGroup) -> Sequence[Form[SyncGroupResp
         protocol_name=command.protocol,
         assignments=[
             SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=member_id, assignment=write_assignment(partitions)
+                member_id=member_id, assignment=write_assignment(one)
             )
-            for member_id, partitions in command.assignments.items()
+            for member_id, one in command.assignments.items()
         ],
     )
     return [Form(message)]

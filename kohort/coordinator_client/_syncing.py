@@ -24,7 +24,7 @@ from kohort.coordinator_client._joining import Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._text import describe
-from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.errors import ErrorCode, InconsistentGroupProtocolError, MessageDecodeError, error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
@@ -45,6 +45,7 @@ class Syncing(Joining):
         """Why another rebalance is due as soon as this one is complete."""
         self._dealt: ClusterTopics | None = None
         self._target: frozenset[TopicPartition] = frozenset()
+        self._user_data: bytes | None = None
         self._revoked: frozenset[TopicPartition] = frozenset()
         self._adopting = False
 
@@ -135,7 +136,7 @@ class Syncing(Joining):
 
     # --- SyncGroup ------------------------------------------------------------------------------
 
-    def _send_sync(self, assignments: dict[str, tuple[TopicPartition, ...]]) -> None:
+    def _send_sync(self, assignments: dict[str, Assignment]) -> None:
         self.move(MemberState.SYNCING, f"generation {self.generation}")
         self.emit(
             SyncGroup(
@@ -174,12 +175,12 @@ class Syncing(Joining):
             self._disagree(f"the group runs {kind}/{protocol}", now)
             return
         try:
-            assigned, _ = read_assignment(response.assignment)
+            given = read_assignment(response.assignment)
         except MessageDecodeError as error:
             self.fail(error, now, leave=True)
             return
         wanted = self.topics or frozenset()
-        strange = frozenset(tp for tp in assigned if tp.topic not in wanted)
+        strange = frozenset(tp for tp in given.partitions if tp.topic not in wanted)
         if strange and wanted != self.joined_topics:
             self.restart("the subscription changed during the rebalance", now)
             return
@@ -189,7 +190,8 @@ class Syncing(Joining):
                 self.settings.group_id,
                 describe(strange),
             )
-        self._target = frozenset(assigned) - strange
+        self._target = frozenset(given.partitions) - strange
+        self._user_data = given.user_data
         self._revoked = frozenset()
         self.move(MemberState.RECONCILING, f"assigned {describe(self._target)}")
         self.await_poll()
@@ -219,6 +221,8 @@ class Syncing(Joining):
                 assignment=self._target,
                 protocol=self.protocol or "",
                 generation=self.generation,
+                member_id=self.member_id,
+                user_data=self._user_data,
             )
         )
 

@@ -163,8 +163,16 @@ def test_malformed_bootstrap_servers_are_refused(given: Any) -> None:
         ("default_offset_commit_callback", "print", "a callable"),
         ("receive_buffer_bytes", -5, "an int above 0, or None"),
         ("connections_max_idle_ms", -5, "an int above 0, or None"),
-        ("partition_assignment_strategy", "rnge", '"range", "roundrobin"'),
-        ("partition_assignment_strategy", [], '"range", "roundrobin"'),
+        (
+            "partition_assignment_strategy",
+            "rnge",
+            '"range", "cooperative-sticky", "sticky", "roundrobin"',
+        ),
+        (
+            "partition_assignment_strategy",
+            [],
+            '"range", "cooperative-sticky", "sticky", "roundrobin"',
+        ),
         ("partition_assignment_strategy", [object()], "assignor classes or instances"),
         ("partition_assignment_strategy", 3, "a list"),
         ("key_deserializer", "utf-8", "a callable that takes bytes"),
@@ -276,22 +284,22 @@ def test_assignors_are_kept_as_they_were_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "module",
+    "path",
     [
-        "kafka.coordinator.assignors.roundrobin",
-        "aiokafka.coordinator.assignors.roundrobin",
+        "kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",
+        "kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor",
+        "kafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor",
+        "aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",
+        "aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor",
     ],
 )
-def test_the_assignors_of_other_clients_stand_for_ours(module: str) -> None:
-    theirs = pytest.importorskip(module).RoundRobinPartitionAssignor
+def test_the_assignors_of_other_clients_stand_for_ours(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    theirs = getattr(pytest.importorskip(module), name)
     config = ConsumerConfig.from_kwargs(partition_assignment_strategy=[theirs])
-    assert config.group.partition_assignment_strategy == ("roundrobin",)
-
-
-@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-def test_an_assignor_of_kafka_that_is_not_built_says_so(name: str) -> None:
-    with pytest.raises(UnsupportedOptionError, match=f"{name} is not built yet: use range"):
-        ConsumerConfig.from_kwargs(partition_assignment_strategy=["range", name])
+    (found,) = config.group.partition_assignment_strategy
+    assert found == theirs.name
+    assert found in ("roundrobin", "sticky", "cooperative-sticky")
 
 
 def test_socket_options_are_kept_as_tuples() -> None:
@@ -349,7 +357,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> N
         ("selector", selectors.SelectSelector),
         ("kafka_client", object),
         ("loop", object()),
-        ("client_rack", "eu-west-1a"),
         ("client_dns_lookup", "resolve_canonical_bootstrap_servers_only"),
     ],
 )

@@ -111,14 +111,15 @@ def test_java_assignors_are_known_by_class_name() -> None:
         }
     )
     assert config.group.partition_assignment_strategy == ("range", "roundrobin")
-    with pytest.raises(UnsupportedOptionError, match="cooperative-sticky is not built"):
-        ConsumerConfig.from_properties(
-            {
-                "partition.assignment.strategy": [
-                    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-                ]
-            }
-        )
+    sticky = ConsumerConfig.from_properties(
+        {
+            "partition.assignment.strategy": [
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+                "org.apache.kafka.clients.consumer.StickyAssignor",
+            ]
+        }
+    )
+    assert sticky.group.partition_assignment_strategy == ("cooperative-sticky", "sticky")
     with pytest.raises(InvalidOptionError, match=r"com\.example"):
         ConsumerConfig.from_properties({"partition.assignment.strategy": "com.example.Mine"})
 

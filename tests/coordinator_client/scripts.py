@@ -34,7 +34,7 @@ from kohort.coordinator_client._events import (
 from kohort.coordinator_client._member import MemberSettings
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
 from kohort.protocol.messages import (
     HeartbeatResponse,
@@ -183,7 +183,9 @@ class Script:
             self.take(SyncGroup),
             SyncGroupResponse(
                 error_code=error_code,
-                assignment=b"" if error_code else write_assignment(sorted(assigned)),
+                assignment=b""
+                if error_code
+                else write_assignment(Assignment(tuple(sorted(assigned)))),
                 **fields,
             ),
         )
@@ -192,7 +194,7 @@ class Script:
         """The assignor has dealt."""
         event = AssignmentMade(
             self.take(MakeAssignment).token,
-            {member: tuple(sorted(given)) for member, given in assignments.items()},
+            {member: Assignment(tuple(sorted(given))) for member, given in assignments.items()},
             ClusterTopics({"t": count}),
         )
         self.feed(event)

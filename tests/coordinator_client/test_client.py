@@ -11,6 +11,7 @@ import pytest
 
 from kohort.coordinator_client._consumer_protocol import read_assignment, read_subscription
 from kohort.coordinator_client.assignors import (
+    Assignment,
     Assignments,
     ClusterTopics,
     PartitionAssignor,
@@ -33,7 +34,7 @@ from kohort.protocol.messages import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from kohort.types import TopicPartition
+from kohort.types import ConsumerGroupMetadata, TopicPartition
 from tests.coordinator_client.fakes import FakeCluster, FakeHost, running, topic
 from tests.coordinator_client.scripts import parts
 
@@ -53,7 +54,7 @@ async def test_a_member_joins_syncs_and_heartbeats() -> None:
         assert (said.topics, said.owned, said.generation) == (("t",), (), -1)
         (sync,) = consumer.cluster.requests(SyncGroupRequest)
         assert sync.protocol_name == "range"
-        assert set(read_assignment(sync.assignments[0].assignment)[0]) == parts(0, 1, 2, 3)
+        assert set(read_assignment(sync.assignments[0].assignment).partitions) == parts(0, 1, 2, 3)
         await consumer.until(lambda: len(consumer.cluster.requests(HeartbeatRequest)) >= 3)
         now = consumer.client.generation()
         assert (now.generation_id, now.member_id, now.protocol) == (1, "member-1", "range")
@@ -305,13 +306,13 @@ class Custom(PartitionAssignor):
             return self.deal  # type: ignore[no-any-return]  # nonsense, on purpose
         (member,) = subscriptions
         assert subscriptions[member].user_data == b"topics: t"
-        return {member: [TopicPartition("t", 2)]}
+        return {member: Assignment((TopicPartition("t", 2),), b"hello")}
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes:
         return f"topics: {','.join(topics)}".encode()
 
-    def on_assignment(self, assigned: Collection[TopicPartition], generation: int) -> None:
-        self.told.append((set(assigned), generation))
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
+        self.told.append((assignment, metadata.generation_id, metadata.member_id))
 
 
 async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
@@ -320,7 +321,7 @@ async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
         assert consumer.client.generation().owned == parts(2)
-        assert custom.told == [({TopicPartition("t", 2)}, 1)]
+        assert custom.told == [(Assignment((TopicPartition("t", 2),), b"hello"), 1, "member-1")]
         # twice for the user data (two JoinGroups), once for on_assignment
         assert consumer.host.names() == ["assignor", "assignor", "assignor", "assigned"]
 

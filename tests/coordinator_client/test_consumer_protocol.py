@@ -15,7 +15,7 @@ from kohort.coordinator_client._consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from kohort.coordinator_client.assignors import Subscription
+from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.errors import MessageDecodeError
 from kohort.types import TopicPartition
 
@@ -63,18 +63,18 @@ def test_subscriptions_read_and_write_byte_for_byte(vector: dict[str, Any]) -> N
 @pytest.mark.parametrize("vector", ASSIGNMENTS, ids=_label)
 def test_assignments_read_and_write_byte_for_byte(vector: dict[str, Any]) -> None:
     data = base64.b64decode(vector["bytes"])
-    partitions, user_data = read_assignment(data)
-    assert partitions == _partitions(vector["partitions"])
-    assert user_data == _user_data(vector)
-    assert write_assignment(partitions, user_data, vector["version"]) == data
+    assignment = read_assignment(data)
+    assert assignment == Assignment(_partitions(vector["partitions"]), _user_data(vector))
+    assert write_assignment(assignment, vector["version"]) == data
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:
     subscription = Subscription(topics=("a",), generation=4, rack="r")
     data = write_subscription(subscription)
     assert read_subscription(b"\x00\x09" + data[2:] + b"what version 9 adds") == subscription
-    blob = write_assignment([TopicPartition("a", 1)])
-    assert read_assignment(b"\x00\x09" + blob[2:] + b"more")[0] == (TopicPartition("a", 1),)
+    assignment = Assignment((TopicPartition("a", 1),))
+    blob = write_assignment(assignment)
+    assert read_assignment(b"\x00\x09" + blob[2:] + b"more") == assignment
 
 
 def test_subscriptions_are_written_as_version_3() -> None:
@@ -89,7 +89,7 @@ def test_what_an_old_version_lacks_is_left_out() -> None:
 
 
 def test_no_bytes_at_all_are_an_empty_assignment() -> None:
-    assert read_assignment(b"") == ((), None)
+    assert read_assignment(b"") == Assignment(())
 
 
 @pytest.mark.parametrize(

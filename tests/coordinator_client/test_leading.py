@@ -9,6 +9,7 @@ import pytest
 
 from kohort.coordinator_client._leading import check_deal
 from kohort.coordinator_client.assignors import (
+    Assignment,
     Assignments,
     ClusterTopics,
     PartitionAssignor,
@@ -43,12 +44,12 @@ def _owners(generation_of_b: int = 3) -> dict[str, Subscription]:
 
 def test_members_that_the_assignor_left_out_get_nothing() -> None:
     deal = check_deal(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
-    assert deal == {"a": (T0,), "b": ()}
+    assert deal == {"a": Assignment((T0,)), "b": Assignment(())}
 
 
 def test_pairs_are_as_good_as_topic_partitions() -> None:
     deal = check_deal(Named(), CLUSTER, _owners(), {"a": [("t", 0)]}, cooperative=False)  # type: ignore[list-item]  # what user code may return
-    assert deal["a"] == (T0,)
+    assert deal["a"] == Assignment((T0,))
 
 
 def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:

@@ -20,7 +20,7 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._consumer_protocol import write_subscription
 from kohort.coordinator_client._events import RejoinRequested, TopicsChanged
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol.messages import JoinGroupResponse
 from tests.coordinator_client.scripts import Script, parts
 
@@ -83,8 +83,8 @@ def test_the_leader_deals_what_the_members_said_and_hands_it_in() -> None:
     script.deal({"me": parts(0), "other": parts(1)})
     assert script.at(MemberState.SYNCING)
     assert script.take(SyncGroup).assignments == {
-        "me": tuple(parts(0)),
-        "other": tuple(parts(1)),
+        "me": Assignment(tuple(parts(0))),
+        "other": Assignment(tuple(parts(1))),
     }
 
 

@@ -39,7 +39,7 @@ from kohort.coordinator_client._events import (
 )
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client.assignors import ClusterTopics, Subscription
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.errors import (
     AssignorError,
     ErrorCode,
@@ -69,6 +69,7 @@ ERRORS = [
     ValueError("odd"),
 ]
 TOPICS = ("t", "u")
+NOTHING = Assignment(())
 
 
 class Fuzz:
@@ -193,7 +194,7 @@ class Fuzz:
                 self.feed(CallbackDone(token))
             case MakeAssignment(_, _, members):
                 self.feed(
-                    AssignmentMade(token, dict.fromkeys(members, ()), ClusterTopics({"t": 4}))
+                    AssignmentMade(token, dict.fromkeys(members, NOTHING), ClusterTopics({"t": 4}))
                 )
             case _:
                 self.feed(Answered(token, self.response(command)))
@@ -227,7 +228,9 @@ class Fuzz:
                     for number in range(3)
                     if rng.random() < 0.4
                 ]
-                blob = rng.choice([write_assignment(some)] * 20 + [b"\x00", b"\xff\xff\xff"])
+                blob = rng.choice(
+                    [write_assignment(Assignment(tuple(some)))] * 20 + [b"\x00", b"\xff\xff\xff"]
+                )
                 return SyncGroupResponse(error_code=code, assignment=blob)
             case Heartbeat():
                 return HeartbeatResponse(error_code=code)
@@ -284,7 +287,7 @@ def _behave(fuzz: Fuzz) -> None:
                 fuzz.feed(CallbackDone(token))
             case MakeAssignment(_, _, members):
                 fuzz.feed(
-                    AssignmentMade(token, dict.fromkeys(members, ()), ClusterTopics({"t": 4}))
+                    AssignmentMade(token, dict.fromkeys(members, NOTHING), ClusterTopics({"t": 4}))
                 )
             case JoinGroup():
                 fuzz.generation += 1
@@ -300,7 +303,7 @@ def _behave(fuzz: Fuzz) -> None:
                     )
                 )
             case SyncGroup():
-                blob = write_assignment([TopicPartition("t", 0)])
+                blob = write_assignment(Assignment((TopicPartition("t", 0),)))
                 fuzz.feed(Answered(token, SyncGroupResponse(assignment=blob)))
             case Heartbeat():
                 fuzz.feed(Answered(token, HeartbeatResponse()))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import kohort
+import kohort.assignors
 import kohort.errors
 import kohort.testing
 from tests.house._source import ROOT
@@ -23,8 +24,8 @@ PROMISED = {
 
 
 def public() -> Iterator[tuple[str, object]]:
-    """Every public name of kohort, its errors and its in-process cluster."""
-    for module in (kohort, kohort.errors, kohort.testing):
+    """Every public name of kohort, its assignors, its errors and its in-process cluster."""
+    for module in (kohort, kohort.assignors, kohort.errors, kohort.testing):
         for name in module.__all__:
             yield f"{module.__name__}.{name}", getattr(module, name)
 

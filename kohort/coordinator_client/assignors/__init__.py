@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.coordinator_client.assignors._base import (
+    Assignment,
     Assignments,
     ClusterTopics,
     PartitionAssignor,
@@ -12,19 +13,24 @@ from kohort.coordinator_client.assignors._base import (
     members_in_order,
 )
 from kohort.coordinator_client.assignors._range import RangeAssignor
-from kohort.coordinator_client.assignors._resolve import BUILT_IN, resolve_assignors
+from kohort.coordinator_client.assignors._resolve import BUILT_IN, is_built_in, resolve_assignors
 from kohort.coordinator_client.assignors._roundrobin import RoundRobinAssignor
+from kohort.coordinator_client.assignors._sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = [
     "BUILT_IN",
+    "Assignment",
     "Assignments",
     "ClusterTopics",
+    "CooperativeStickyAssignor",
     "PartitionAssignor",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "StickyAssignor",
     "Subscription",
     "common_protocol",
+    "is_built_in",
     "members_in_order",
     "resolve_assignors",
 ]

@@ -8,10 +8,24 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
-from kohort.types import TopicPartition
+from kohort.coordinator_client.assignors._java import java_order
+from kohort.types import ConsumerGroupMetadata, TopicPartition
 
-Assignments = Mapping[str, Sequence[TopicPartition]]
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one member gets."""
+
+    partitions: tuple[TopicPartition, ...]
+    user_data: bytes | None = None
+    """What the leader's assignor tells the member's."""
+
+
+Deal = Mapping[str, Sequence[TopicPartition]]
 """Member id -> its partitions."""
+
+Assignments = Mapping[str, Sequence[TopicPartition] | Assignment]
+"""Member id -> its partitions, with user data or without."""
 
 
 class RebalanceProtocol(IntEnum):
@@ -49,6 +63,7 @@ class ClusterTopics:
     """Partition -> racks of its replicas, as far as they are known."""
 
     def topics(self) -> set[str]:
+        """The topics that exist."""
         return set(self.partitions)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -57,6 +72,7 @@ class ClusterTopics:
         return None if count is None else set(range(count))
 
     def replica_racks(self, partition: TopicPartition) -> frozenset[str]:
+        """The racks of the partition's replicas; empty if they are not known."""
         return self.racks.get(partition, frozenset())
 
 
@@ -65,8 +81,8 @@ class PartitionAssignor(ABC):
 
     Subclass it for a strategy of your own, give it a ``name`` that all members of the group know
     it by, and pass the class or an instance in ``partition_assignment_strategy``. The group uses
-    the first of the leader's strategies that every member offers. A strategy of your own runs on
-    the thread or task that calls ``poll()``.
+    a strategy that every member offers; of several, the one that most members list first. A
+    strategy of your own runs on the thread or task that calls ``poll()``.
     """
 
     name: ClassVar[str]
@@ -83,21 +99,18 @@ class PartitionAssignor(ABC):
         """Deal every partition to one member that subscribes to its topic.
 
         Called on the group's leader. Members may be left out of the result; a partition given
-        twice, or given to a member that does not want it, is an AssignorError.
+        twice, or given to a member that does not want it, is an AssignorError. So is, in a
+        cooperative group, a partition given to one member while another one owns it: leave it out,
+        and deal it in the rebalance that follows when its owner has given it up.
         """
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
         """What to tell the leader's assignor about this member; asked at each join."""
         return None
 
-    def on_assignment(self, assigned: Collection[TopicPartition], generation: int) -> None:
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         """Told what this member was given, before the rebalance listener is."""
         return
-
-
-def java_order(name: str) -> bytes:
-    """A sort key: Java compares strings by their UTF-16 units, Python by code points."""
-    return name.encode("utf-16-be", "surrogatepass")
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:

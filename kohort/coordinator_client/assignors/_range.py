@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._base import (
-    Assignments,
     ClusterTopics,
+    Deal,
     PartitionAssignor,
     Subscription,
-    java_order,
     subscribers,
 )
+from kohort.coordinator_client.assignors._java import java_order
 from kohort.types import TopicPartition
 
 
@@ -26,9 +26,7 @@ class RangeAssignor(PartitionAssignor):
 
     name: ClassVar[str] = "range"
 
-    def assign(
-        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Assignments:
+    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
         racks = {member: s.rack for member, s in subscriptions.items() if s.rack}
         topics = [
             _Topic(topic, members, cluster, racks)

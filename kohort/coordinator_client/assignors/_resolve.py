@@ -8,11 +8,17 @@ from difflib import get_close_matches
 from kohort.coordinator_client.assignors._base import PartitionAssignor, common_protocol
 from kohort.coordinator_client.assignors._range import RangeAssignor
 from kohort.coordinator_client.assignors._roundrobin import RoundRobinAssignor
+from kohort.coordinator_client.assignors._sticky import CooperativeStickyAssignor, StickyAssignor
 from kohort.errors import InvalidOptionError
 
 _OPTION = "partition_assignment_strategy"
 
-BUILT_IN: tuple[type[PartitionAssignor], ...] = (RangeAssignor, RoundRobinAssignor)
+BUILT_IN: tuple[type[PartitionAssignor], ...] = (
+    RangeAssignor,
+    CooperativeStickyAssignor,
+    StickyAssignor,
+    RoundRobinAssignor,
+)
 """The strategies that come with kohort; they run in the core, others on the caller's thread."""
 
 _BY_NAME: dict[str, type[PartitionAssignor]] = {
@@ -22,8 +28,18 @@ _BY_NAME: dict[str, type[PartitionAssignor]] = {
     "roundrobin": RoundRobinAssignor,
     "roundrobinassignor": RoundRobinAssignor,
     "roundrobinpartitionassignor": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "stickyassignor": StickyAssignor,
+    "stickypartitionassignor": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+    "cooperativestickyassignor": CooperativeStickyAssignor,
 }
 """Kafka's own names, and the class names of the Java client, kafka-python and aiokafka."""
+
+
+def is_built_in(assignor: PartitionAssignor) -> bool:
+    """The assignor is kohort's own, not a subclass of it either."""
+    return type(assignor) in BUILT_IN
 
 
 def _resolve_one(entry: object) -> PartitionAssignor:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._base import (
-    Assignments,
     ClusterTopics,
+    Deal,
     PartitionAssignor,
     Subscription,
-    java_order,
     members_in_order,
 )
+from kohort.coordinator_client.assignors._java import java_order
 from kohort.types import TopicPartition
 
 
@@ -24,9 +24,7 @@ class RoundRobinAssignor(PartitionAssignor):
 
     name: ClassVar[str] = "roundrobin"
 
-    def assign(
-        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Assignments:
+    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
         members = members_in_order(subscriptions)
         wants = {member: frozenset(subscriptions[member].topics) for member in members}
         result: dict[str, list[TopicPartition]] = {member: [] for member in members}

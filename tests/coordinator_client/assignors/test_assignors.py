@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from kohort.coordinator_client.assignors import (
+    BUILT_IN,
+    Assignment,
     Assignments,
     ClusterTopics,
     PartitionAssignor,
@@ -19,15 +21,16 @@ from kohort.coordinator_client.assignors import (
     members_in_order,
     resolve_assignors,
 )
+from kohort.coordinator_client.assignors._base import Deal
 from kohort.errors import InvalidOptionError
-from kohort.types import TopicPartition
+from kohort.types import ConsumerGroupMetadata, TopicPartition
 
 
 def _members(*names: str, topics: tuple[str, ...] = ("t",)) -> dict[str, Subscription]:
     return {name: Subscription(topics) for name in names}
 
 
-def _numbers(result: Assignments, topic: str = "t") -> dict[str, list[int]]:
+def _numbers(result: Deal, topic: str = "t") -> dict[str, list[int]]:
     return {
         member: [tp.partition for tp in partitions if tp.topic == topic]
         for member, partitions in result.items()
@@ -45,16 +48,17 @@ def test_range_over_two_topics_gives_the_first_the_surplus_of_both() -> None:
     assert {member: len(given) for member, given in result.items()} == {"a": 4, "b": 2}
 
 
-@pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()])
-def test_more_members_than_partitions_leave_some_idle(assignor: PartitionAssignor) -> None:
-    result = assignor.assign(ClusterTopics({"t": 2}), _members("a", "b", "c"))
-    assert _numbers(result) == {"a": [0], "b": [1], "c": []}
+@pytest.mark.parametrize("cls", BUILT_IN)
+def test_more_members_than_partitions_leave_some_idle(cls: type[PartitionAssignor]) -> None:
+    result = cls().assign(ClusterTopics({"t": 2}), _members("a", "b", "c"))
+    assert result == {"a": [TopicPartition("t", 0)], "b": [TopicPartition("t", 1)], "c": []}
 
 
-@pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()])
+@pytest.mark.parametrize("cls", BUILT_IN)
 def test_topics_that_do_not_exist_and_members_that_want_nothing(
-    assignor: PartitionAssignor,
+    cls: type[PartitionAssignor],
 ) -> None:
+    assignor = cls()
     members = {**_members("a", topics=("t", "gone")), **_members("b", topics=())}
     result = assignor.assign(ClusterTopics({"t": 1}), members)
     assert result == {"a": [TopicPartition("t", 0)], "b": []}
@@ -117,7 +121,7 @@ def test_assignors_are_named_in_many_ways(strategy: Any, names: list[str]) -> No
     ("strategy", "words"),
     [
         ("rang", "did you mean 'range'"),
-        ("no such thing", "there are 'range', 'roundrobin'"),
+        ("no such thing", "there are 'range', 'cooperative-sticky', 'sticky', 'roundrobin'"),
         ([], "is empty"),
         (["range", RangeAssignor], "twice"),
         ([Mine, RangeAssignor], "no rebalance protocol"),
@@ -149,4 +153,4 @@ def test_the_topics_can_be_asked_about() -> None:
 
 def test_the_base_class_says_nothing_and_does_nothing() -> None:
     assert Mine().subscription_user_data(["t"]) is None
-    Mine().on_assignment([], 1)
+    Mine().on_assignment(Assignment(()), ConsumerGroupMetadata("g"))

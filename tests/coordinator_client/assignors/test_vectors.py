@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kohort.coordinator_client._leading import check_deal
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.types import TopicPartition
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "data" / "assignor_vectors.json").read_text()
 )["vectors"]
-BUILT = [vector for vector in VECTORS if vector["assignor"] in ("range", "roundrobin")]
 
 
 def _partition_counts(vector: dict[str, Any]) -> dict[str, int]:
     """The sizes of the topics in this round.
 
     The file has a chain's topics as they were after its last round, and topics grow between
-    rounds. Every partition of a topic with subscribers is dealt, so the result tells the size.
+    rounds. Every partition of a topic with subscribers is dealt, or left out because a member
+    owns it that has to give it up, so result and ownership tell the size.
     """
     counts: dict[str, int] = {}
-    for pairs in vector["expected"].values():
+    owned = [said["owned"] for said in vector["members"].values()]
+    for pairs in [*vector["expected"].values(), *owned]:
         for topic, number in pairs:
-            counts[topic] = max(counts.get(topic, 0), number + 1)
+            if topic in vector["topics"]:
+                counts[topic] = max(counts.get(topic, 0), number + 1)
     assert all(count <= vector["topics"][topic] for topic, count in counts.items())
     return counts
 
@@ -44,6 +48,7 @@ def _subscriptions(vector: dict[str, Any]) -> dict[str, Subscription]:
     return {
         member: Subscription(
             topics=tuple(said["topics"]),
+            user_data=base64.b64decode(said["user_data"]) if "user_data" in said else None,
             owned=tuple(TopicPartition(*pair) for pair in said["owned"]),
             generation=said["generation"],
             rack=said.get("rack"),
@@ -53,17 +58,27 @@ def _subscriptions(vector: dict[str, Any]) -> dict[str, Subscription]:
     }
 
 
-def test_the_vectors_of_both_assignors_are_there() -> None:
-    names = [vector["assignor"] for vector in BUILT]
-    assert (names.count("range"), names.count("roundrobin")) == (38, 38)
+def test_the_vectors_of_all_assignors_are_there() -> None:
+    names = [vector["assignor"] for vector in VECTORS]
+    assert {name: names.count(name) for name in dict.fromkeys(names)} == {
+        "range": 38,
+        "roundrobin": 38,
+        "sticky": 74,
+        "cooperative-sticky": 74,
+    }
 
 
-@pytest.mark.parametrize("vector", BUILT, ids=lambda vector: f"{vector['chain']}-{vector['round']}")
+@pytest.mark.parametrize(
+    "vector", VECTORS, ids=lambda vector: f"{vector['chain']}-{vector['round']}"
+)
 def test_assigns_as_kafka_does(vector: dict[str, Any]) -> None:
     (assignor,) = resolve_assignors(vector["assignor"])
-    result = assignor.assign(_cluster(vector), _subscriptions(vector))
+    cluster, members = _cluster(vector), _subscriptions(vector)
+    result = assignor.assign(cluster, members)
+    checked = check_deal(assignor, cluster, members, result, cooperative=False)
     expected = {
         member: sorted(TopicPartition(*pair) for pair in pairs)
         for member, pairs in vector["expected"].items()
     }
-    assert {member: sorted(partitions) for member, partitions in result.items()} == expected
+    dealt = {member: sorted(given.partitions) for member, given in checked.items()}
+    assert dealt == expected

@@ -1,0 +1,32 @@
+"""Who gets which partition: Kafka's assignors, and the base class for one's own.
+
+Pass names, classes or instances in ``partition_assignment_strategy``.
+"""
+
+from __future__ import annotations
+
+from kohort.coordinator_client.assignors import (
+    Assignment,
+    Assignments,
+    ClusterTopics,
+    CooperativeStickyAssignor,
+    PartitionAssignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    StickyAssignor,
+    Subscription,
+)
+
+__all__ = [
+    "Assignment",
+    "Assignments",
+    "ClusterTopics",
+    "CooperativeStickyAssignor",
+    "PartitionAssignor",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "Subscription",
+]

@@ -1,0 +1,72 @@
+"""Who owned what: the members' claims, with the contradictions among them resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kohort.coordinator_client.assignors._base import Subscription
+from kohort.coordinator_client.assignors._user_data import NO_GENERATION, Claim
+from kohort.types import TopicPartition
+
+
+@dataclass(slots=True)
+class Ownership:
+    """What the members owned before this deal, as far as it is still there."""
+
+    owned: dict[str, dict[TopicPartition, None]] = field(default_factory=dict)
+    """Member -> its partitions, in the order in which it named them."""
+    contested: set[TopicPartition] = field(default_factory=set)
+    """Claimed by two members for one generation: nobody's, and not safe to hand out at once."""
+    earlier: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partition -> the last owner that missed the newest generation."""
+
+
+def settle(
+    counts: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+    claims: Mapping[str, Claim],
+) -> Ownership:
+    """Give each partition to the claim of the newest generation.
+
+    ``counts``: the partitions of the topics to deal; a claim of any other is left out.
+    """
+    result = Ownership()
+    holders: dict[TopicPartition, str] = {}
+    for member, claim in claims.items():
+        mine = result.owned[member] = {}
+        generation = NO_GENERATION if claim.generation is None else claim.generation
+        for tp in claim.partitions:
+            if not 0 <= tp.partition < counts.get(tp.topic, 0):
+                continue
+            other = holders.get(tp)
+            if other is None:
+                mine[tp] = None
+                holders[tp] = member
+                continue
+            # as Java: the other's generation is what its subscription says, not its user data
+            theirs = subscriptions[other].generation
+            if generation < theirs:
+                continue
+            result.owned[other].pop(tp, None)
+            holders[tp] = member
+            if generation == theirs:
+                result.contested.add(tp)
+            else:
+                mine[tp] = None
+    result.earlier = _earlier_owners(claims)
+    return result
+
+
+def _earlier_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
+    newest = max((c.generation for c in claims.values() if c.generation is not None), default=-1)
+    newest = max(newest, NO_GENERATION)
+    found: dict[TopicPartition, tuple[int, str]] = {}
+    for member, claim in claims.items():
+        generation = NO_GENERATION if claim.generation is None else claim.generation
+        if generation >= newest:
+            continue
+        for tp in claim.partitions:
+            if tp not in found or generation > found[tp][0]:
+                found[tp] = (generation, member)
+    return {tp: member for tp, (_, member) in found.items()}

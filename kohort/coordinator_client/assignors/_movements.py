@@ -1,0 +1,64 @@
+"""Which partitions a deal has moved, so that it does not swap two of a topic back and forth."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kohort.coordinator_client.assignors._java import bucket, partition_hash, table_for
+from kohort.types import TopicPartition
+
+
+class _Move(NamedTuple):
+    source: str
+    target: str
+
+
+class _Moved:
+    """Partitions that took the same way; :meth:`first` is what a Java HashSet would iterate to."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, None] = {}
+        self._table = table_for(0)
+
+    def __bool__(self) -> bool:
+        return bool(self._partitions)
+
+    def add(self, tp: TopicPartition) -> None:
+        self._partitions[tp] = None
+        self._table = max(self._table, table_for(len(self._partitions)))  # it never shrinks
+
+    def remove(self, tp: TopicPartition) -> None:
+        del self._partitions[tp]
+
+    def first(self) -> TopicPartition:
+        return min(self._partitions, key=lambda tp: bucket(partition_hash(tp), self._table))
+
+
+class Movements:
+    """The moves of one deal, each partition's as one from its first to its present member."""
+
+    def __init__(self) -> None:
+        self._of: dict[TopicPartition, _Move] = {}
+        self._by_topic: dict[str, dict[_Move, _Moved]] = {}
+
+    def record(self, tp: TopicPartition, source: str, target: str) -> None:
+        """The partition goes from ``source`` to ``target``."""
+        before = self._of.pop(tp, None)
+        if before is not None:
+            ways = self._by_topic[tp.topic]
+            ways[before].remove(tp)
+            if not ways[before]:
+                del ways[before]
+            if before.source == target:
+                return  # it is back
+            source = before.source
+        move = self._of[tp] = _Move(source, target)
+        self._by_topic.setdefault(tp.topic, {}).setdefault(move, _Moved()).add(tp)
+
+    def better(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
+        """The partition to move in place of ``tp``: one of its topic that went the other way."""
+        before = self._of.get(tp)
+        if before is not None:
+            source = before.source
+        back = self._by_topic.get(tp.topic, {}).get(_Move(target, source))
+        return tp if back is None else back.first()

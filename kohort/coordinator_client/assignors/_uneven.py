@@ -1,0 +1,176 @@
+"""The sticky deal where members subscribe to different topics: as balanced as that allows.
+
+What is owned stays; what is free goes to the least loaded of those who want it; then partitions
+move, one by one, from members to others who want them and have at least two fewer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+
+from kohort.coordinator_client.assignors._base import Subscription
+from kohort.coordinator_client.assignors._claims import Ownership
+from kohort.coordinator_client.assignors._java import java_order
+from kohort.coordinator_client.assignors._movements import Movements
+from kohort.coordinator_client.assignors._racks import Racks
+from kohort.types import TopicPartition
+
+_MOVES_PER_PARTITION = 20
+"""Moving ends by itself, but nothing proves it."""
+
+_Deal = dict[str, dict[TopicPartition, None]]
+
+
+class _Loads:
+    """The members, by the number of their partitions and then by Java's order."""
+
+    def __init__(self, deal: _Deal) -> None:
+        self._names = sorted(deal, key=java_order)
+        self._keys = {
+            name: len(deal[name]) * len(deal) + rank for rank, name in enumerate(self._names)
+        }
+        self._sorted = sorted(self._keys.values())
+
+    def of(self, member: str) -> int:
+        return self._keys[member] // len(self._names)
+
+    def change(self, member: str, by: int) -> None:
+        key = self._keys[member]
+        del self._sorted[bisect_left(self._sorted, key)]
+        self._keys[member] = key = key + by * len(self._names)
+        insort(self._sorted, key)
+
+    def least(self, among: frozenset[str]) -> str:
+        """The first of these, which must be some."""
+        if 4 * len(among) >= len(self._names):
+            for key in self._sorted:
+                name = self._names[key % len(self._names)]
+                if name in among:
+                    return name
+        return min(among, key=self._keys.__getitem__)
+
+    def first_near(self, tp: TopicPartition, among: frozenset[str], racks: Racks) -> str | None:
+        """The first of these that is not far from the partition."""
+        for key in self._sorted:
+            name = self._names[key % len(self._names)]
+            if name in among and not racks.far(name, tp):
+                return name
+        return None
+
+
+class UnevenDeal:
+    """One such deal. ``partitions``: all of them."""
+
+    def __init__(
+        self,
+        subscriptions: Mapping[str, Subscription],
+        ownership: Ownership,
+        partitions: Iterable[TopicPartition],
+        racks: Racks,
+    ) -> None:
+        wants: dict[str, set[str]] = {tp.topic: set() for tp in partitions}
+        for member, said in subscriptions.items():
+            for topic in said.topics:
+                if topic in wants:
+                    wants[topic].add(member)
+        self._wants = {topic: frozenset(members) for topic, members in wants.items()}
+        """Topic -> the members that want it, at least one."""
+        self._racks = racks
+        self._earlier = ownership.earlier
+        self._partitions = sorted(
+            partitions,
+            key=lambda tp: (len(self._wants[tp.topic]), java_order(tp.topic), tp.partition),
+        )
+        self._holders: dict[TopicPartition, str] = {}
+        self._revoking = False
+        """Somebody loses partitions in any case, so there is no sense in sparing the others."""
+        self._moves_left = _MOVES_PER_PARTITION * len(self._partitions)
+        self._movements = Movements()
+        self._deal: _Deal = {}
+        for member, owned in ownership.owned.items():
+            self._deal[member] = self._keep(member, owned)
+        self._loads = _Loads(self._deal)
+
+    def _keep(self, member: str, owned: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
+        kept: dict[TopicPartition, None] = {}
+        for tp in owned:
+            if member in self._wants[tp.topic] and not self._racks.far(member, tp):
+                kept[tp] = None
+                self._holders[tp] = member
+            else:
+                self._revoking = True
+        return kept
+
+    def run(self) -> dict[str, list[TopicPartition]]:
+        fresh = not any(self._deal.values())
+        free = [tp for tp in self._partitions if tp not in self._holders]
+        self._hand_out(free)
+        sharing = frozenset().union(*(who for who in self._wants.values() if len(who) > 1))
+        before = {member: dict(dealt) for member, dealt in self._deal.items()}
+        if not self._revoking:  # what moves anyway can balance it, perhaps
+            self._balance(free)
+        moved = self._balance(self._partitions)
+        if not fresh and moved:
+            after = _imbalance(len(self._deal[member]) for member in sharing)
+            if after >= _imbalance(len(before[member]) for member in sharing):
+                self._deal = before
+        return {member: list(dealt) for member, dealt in self._deal.items()}
+
+    def _hand_out(self, free: Iterable[TopicPartition]) -> None:
+        if self._racks.matter:
+            far = []
+            for tp in free:
+                member = self._loads.first_near(tp, self._wants[tp.topic], self._racks)
+                if member is None:
+                    far.append(tp)
+                else:
+                    self._give(tp, member)
+            free = far
+        for tp in free:
+            self._give(tp, self._loads.least(self._wants[tp.topic]))
+
+    def _give(self, tp: TopicPartition, member: str) -> None:
+        self._deal[member][tp] = None
+        self._holders[tp] = member
+        self._loads.change(member, 1)
+
+    # --- moving ---------------------------------------------------------------------------------
+
+    def _balance(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Move until no move helps; whether there was any."""
+        movable = [tp for tp in partitions if len(self._wants[tp.topic]) > 1]
+        any_moved, moved = False, True
+        while moved and self._moves_left > 0:
+            moved = False
+            for tp in movable:
+                target = self._better_holder(tp)
+                if target is not None:
+                    self._move(tp, target)
+                    moved = any_moved = True
+        return any_moved
+
+    def _better_holder(self, tp: TopicPartition) -> str | None:
+        wanted_by = self._wants[tp.topic]
+        load = self._loads.of(self._holders[tp])
+        earlier = self._earlier.get(tp)
+        if earlier is not None and earlier in wanted_by and load > self._loads.of(earlier) + 1:
+            return earlier
+        least = self._loads.least(wanted_by)
+        return least if load > self._loads.of(least) + 1 else None
+
+    def _move(self, tp: TopicPartition, target: str) -> None:
+        """Move the partition, or another of its topic that had better be moved."""
+        self._moves_left -= 1
+        tp = self._movements.better(tp, self._holders[tp], target)
+        source = self._holders[tp]
+        self._movements.record(tp, source, target)
+        del self._deal[source][tp]
+        self._loads.change(source, -1)
+        self._give(tp, target)
+
+
+def _imbalance(loads: Iterable[int]) -> int:
+    """The sum of the differences between all pairs of them."""
+    found = sorted(loads)
+    return sum(load * (2 * index - len(found) + 1) for index, load in enumerate(found))
