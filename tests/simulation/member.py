@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 
 from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener
-from kohort.config import ConsumerConfig
 from kohort.errors import IllegalStateError, KafkaError
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
@@ -57,17 +56,6 @@ class Habits:
     instance_id: str | None = None
 
 
-class SimulatedConsumer(AsyncKafkaConsumer):
-    """A consumer with its network and its randomness injected."""
-
-    def __init__(
-        self, topics: frozenset[str], connect: Any, rng: random.Random, configs: dict[str, Any]
-    ) -> None:
-        config = ConsumerConfig.from_kwargs(**configs)
-        self._set_up(config, (), connect=connect, rng=rng)
-        self.wanted = topics
-
-
 class _Listener(ConsumerRebalanceListener):
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -112,15 +100,15 @@ class Member:
         self._polling: anyio.CancelScope | None = None
         self._scope = anyio.CancelScope()
         self._next_topics: frozenset[str] | None = None
-        self.consumer = SimulatedConsumer(
-            topics, self.network.connect, random.Random(rng.random()), self._configs(cluster)
-        )
+        self.consumer = AsyncKafkaConsumer(**self._configs(cluster))
         self.consumer.subscribe(sorted(topics), listener=_Listener(self))
 
     def _configs(self, cluster: MemoryCluster) -> dict[str, Any]:
         habits = self.habits
         configs: dict[str, Any] = {
             "bootstrap_servers": cluster.bootstrap_servers,
+            "connect": self.network.connect,
+            "rng": random.Random(self._rng.random()),
             "group_id": GROUP,
             "client_id": self.name,
             "auto_offset_reset": "earliest",
