@@ -18,7 +18,7 @@ from kohort.consumer._host import Host
 from kohort.consumer._positions import PositionFinder
 from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
-from kohort.coordinator_client import CoordinatorClient, resolve_assignors
+from kohort.coordinator_client import CoordinatorClient, MemberState, resolve_assignors
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
@@ -272,6 +272,13 @@ class Engine:
     def membership_lost(self) -> bool:
         """What is assigned is no longer this member's."""
         return self.coordinator is not None and self.coordinator.generation().generation_id < 0
+
+    @property
+    def in_group(self) -> bool:
+        """There is a membership, or the end of one is not over yet."""
+        if self.coordinator is None:
+            return False
+        return self.coordinator.generation().state != MemberState.UNSUBSCRIBED.value
 
     @property
     def leaving(self) -> bool:

@@ -196,7 +196,7 @@ class Performer:
         self._commits = autocommit
         self._commit_until = now + SHARE_OF_COMMIT * max(0.0, deadline - now)
         try:
-            if engine.subscribed or engine.parting is not None:
+            if engine.subscribed or engine.parting is not None or engine.in_group:
                 await self._serve(
                     lambda: engine.leave(
                         reason, max(0.1, deadline - self._clock()), leave_group=leave_group

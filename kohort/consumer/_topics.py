@@ -10,6 +10,7 @@ import anyio
 
 from kohort.errors import (
     ErrorCode,
+    IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
     UnknownTopicOrPartitionError,
@@ -71,6 +72,8 @@ class TopicWatch:
                 await self._engine.cluster.wait_bootstrapped()
             except NoBrokersAvailable as error:
                 self._engine.mailbox.report(error)
+            except IllegalStateError:
+                return  # cancelled before it began: the connections are closed already
             else:
                 self._engine.mailbox.notify()
                 return
