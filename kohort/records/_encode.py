@@ -12,6 +12,7 @@ from kohort.records._header import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
     CRC_AT,
+    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
     LENGTH_END,
@@ -54,16 +55,20 @@ def encode_batch(
     control: bool = False,
     base_timestamp: int | None = None,
     max_timestamp: int | None = None,
+    delete_horizon_ms: int | None = None,
     offset_deltas: Sequence[int] | None = None,
     last_offset_delta: int | None = None,
 ) -> bytes:
     """A batch of ``records``, each a NewRecord or a tuple like one.
 
     ``base_timestamp`` is by default the first record's and ``max_timestamp`` the highest. What
-    compaction leaves has ``offset_deltas`` with gaps and keeps the ``last_offset_delta``.
+    compaction leaves has ``offset_deltas`` with gaps and keeps the ``last_offset_delta``; the
+    ``delete_horizon_ms`` is when its tombstones may go, and stands for the ``base_timestamp``.
     """
     records = list(records)
     deltas = range(len(records)) if offset_deltas is None else offset_deltas
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
     if base_timestamp is None:
         base_timestamp = records[0][0] if records else NO_TIMESTAMP
     if max_timestamp is None:
@@ -93,6 +98,7 @@ def encode_batch(
         | (LOG_APPEND_TIME_BIT if timestamp_type == LOG_APPEND_TIME else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
     )
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(

@@ -37,8 +37,10 @@ class Cluster(ClusterFace):
     others' behind it; free ones if not given. ``group_initial_rebalance_delay_ms`` and the names in
     ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000.
     ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
-    they take over what it led; Kafka's own is 9,000. ``transaction_version`` 2 lets producers go by
-    KIP-890, 0 and 1 do not. ``seed`` decides all that is random.
+    they take over what it led; Kafka's own is 9,000. ``log_retention_check_interval_ms`` is how
+    often records are deleted that ``retention.ms`` or ``retention.bytes`` of their topics do not
+    let it keep. ``transaction_version`` 2 lets producers go by KIP-890, 0 and 1 do not. ``seed``
+    decides all that is random.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Cluster(ClusterFace):
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         broker_session_timeout_ms: int = 0,
+        log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
         seed: int = 0,
     ) -> None:
@@ -71,6 +74,7 @@ class Cluster(ClusterFace):
             replication_factor=replication_factor,
             max_request_bytes=max_request_bytes,
             broker_session_timeout_ms=broker_session_timeout_ms,
+            log_retention_check_interval_ms=log_retention_check_interval_ms,
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),

@@ -30,6 +30,7 @@ class ClusterConfig:
     replication_factor: int | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
     broker_session_timeout_ms: int = 0
+    log_retention_check_interval_ms: int = 300_000
     seed: int = 0
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)

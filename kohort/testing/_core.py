@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from kohort.errors import IllegalStateError
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing._broker import Broker, Node
+from kohort.testing._cleaner import Cleaner
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._controller import Controller
 from kohort.testing._dispatch import ReceivedRequest
@@ -80,6 +81,8 @@ class ClusterCore:
         ids = [node.id for node in self.all_nodes]
         self.topics = Topics(ids, self.rng, self._elected, self.is_live)
         self.controller = Controller(self.topics.partitions, self.is_live)
+        interval_ms = config.log_retention_check_interval_ms
+        self.cleaner = Cleaner(self.topics, interval_ms, self.now_ms, lambda: self.changed())
         for node in self.all_nodes:
             self.brokers[node.id] = self._make_broker(node)
             self.registry.register(node.id)
@@ -100,6 +103,7 @@ class ClusterCore:
             async with anyio.create_task_group() as self._tasks:
                 for broker in list(self.brokers.values()):
                     self._tasks.start_soon(self._run, broker)
+                self._tasks.start_soon(self.cleaner.run)
                 await self._watch_sessions()
         finally:
             self._network.close()
@@ -261,6 +265,7 @@ class ClusterCore:
             configs or {},
             assignments,
         )
+        self.cleaner.settings_changed()
         self.changed()
         return topic
 

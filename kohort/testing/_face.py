@@ -134,6 +134,18 @@ class ClusterFace(FaultControl):
         """Delete a topic with its records and with what groups have committed for it."""
         self._call(lambda core: core.delete_topic(_topic(core, topic)))
 
+    def compact(self, topic: str) -> None:
+        """Compact a topic's logs now, as Kafka's cleaner does at times: its ``cleanup.policy`` must
+        have "compact". The last batch of each partition is left as it is.
+
+        IllegalStateError for a topic that is not compacted.
+        """
+        self._call(lambda core: core.cleaner.compact(_topic(core, topic)))
+
+    def delete_old_records(self, topic: str) -> None:
+        """Delete now what a topic's ``retention.ms`` and ``retention.bytes`` do not let it keep."""
+        self._call(lambda core: core.cleaner.delete_old_records(_topic(core, topic)))
+
     # Records
 
     def produce(

@@ -45,6 +45,7 @@ class MemoryCluster(ClusterFace):
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
         broker_session_timeout_ms: int = 0,
+        log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
         seed: int = 0,
     ) -> None:
@@ -58,6 +59,7 @@ class MemoryCluster(ClusterFace):
             replication_factor=replication_factor,
             max_request_bytes=max_request_bytes,
             broker_session_timeout_ms=broker_session_timeout_ms,
+            log_retention_check_interval_ms=log_retention_check_interval_ms,
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),

@@ -158,7 +158,7 @@ def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
         producer_id = header.producer_id
         if header.is_control:
             written = waiting.pop(producer_id, [])
-            if control_type(records[0].key) == ControlType.COMMIT:
+            if records and control_type(records[0].key) == ControlType.COMMIT:
                 stable += written
             continue
         target = waiting.setdefault(producer_id, []) if header.is_transactional else stable

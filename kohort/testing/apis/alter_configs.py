@@ -77,4 +77,5 @@ def change(ctx: Context, topic: Topic, configs: Mapping[str, str], *, validate_o
             raise ChangeRefusedError(ErrorCode.INVALID_CONFIG, problem)
     if not validate_only:
         topic.configs = dict(configs)
+        ctx.broker.cluster.cleaner.settings_changed()
         ctx.broker.cluster.changed()

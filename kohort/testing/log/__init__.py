@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kohort.testing.log._compaction import AbortedTransaction
 from kohort.testing.log._incoming import accepted, one_batch
 from kohort.testing.log._log import (
-    AbortedTransaction,
     AppendError,
     AppendResult,
     Marker,

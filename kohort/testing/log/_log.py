@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kohort.errors import CorruptBatchError, ErrorCode
 from kohort.protocol import Buffer
 from kohort.records import (
+    BatchHeader,
     ControlType,
     RecordBatch,
     encode_batch,
@@ -16,6 +17,7 @@ from kohort.records import (
     read_header,
     rewrite_header,
 )
+from kohort.testing.log._compaction import AbortedTransaction, Compaction, LastWritten
 from kohort.testing.log._epochs import EpochCache
 from kohort.testing.log._producers import ProducerStates
 from kohort.testing.log._segment import FIRST_CAPACITY, LARGEST_CAPACITY, Segment
@@ -57,14 +59,6 @@ class Marker(NamedTuple):
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
-
-
-class AbortedTransaction(NamedTuple):
-    """``last_offset`` is that of the marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 class PartitionLog:
@@ -162,6 +156,11 @@ class PartitionLog:
         self.notify()
 
     def _store(self, raw: bytes) -> None:
+        header = self._put(raw)
+        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self.end_offset = header.next_offset
+
+    def _put(self, raw: bytes | memoryview) -> BatchHeader:
         header = read_header(raw)
         size = len(raw)
         segments = self._segments
@@ -169,8 +168,7 @@ class PartitionLog:
             grown = min(segments[-1].capacity * 4, LARGEST_CAPACITY) if segments else FIRST_CAPACITY
             segments.append(Segment(max(grown, size)))
         segments[-1].append(raw, header)
-        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self.end_offset = header.next_offset
+        return header
 
     def advance_start(self, offset: int) -> None:
         """Records below the offset are gone; segments of which nothing is left are dropped."""
@@ -196,6 +194,54 @@ class PartitionLog:
         del self._aborted[bisect_left(self._aborted, offset, key=lambda one: one.last_offset) :]
         self.producers.replay(lost, self.batches())
         self.notify()
+
+    # Cleaning
+
+    def compact(self, now_ms: int, delete_retention_ms: int, min_lag_ms: int = 0) -> None:
+        """Keep the latest record of each key alone.
+
+        Left as they are: the last batch, which is to the log what the active segment is in Kafka,
+        what is not stable yet, and batches from the first one on that is younger than the lag.
+        """
+        batches = list(self.batches())
+        stable = self.last_stable_offset
+        count = 0
+        for batch in batches[:-1]:
+            header = batch.header
+            young = min_lag_ms > 0 and header.max_timestamp > now_ms - min_lag_ms
+            if header.last_offset >= stable or young:
+                break
+            count += 1
+        if count == 0:
+            return
+        producers = {
+            producer_id: LastWritten(producer.last_offset, producer.epoch)
+            for producer_id, producer in self.producers.items()
+        }
+        compaction = Compaction(now_ms, delete_retention_ms, self._aborted, producers)
+        cleaned, told = compaction.run(batches[:count])
+        end = batches[count].header.base_offset
+        self._aborted = told + [one for one in self._aborted if one.last_offset >= end]
+        self._segments = []
+        for data in cleaned:
+            self._put(data)
+        for batch in batches[count:]:
+            self._put(batch.raw)
+        self.notify()
+
+    def old_until(self, oldest_ms: int | None, max_bytes: int | None) -> int:
+        """The first offset to be kept if records may not be older, and batches not more bytes."""
+        start = self.start_offset
+        spare = 0 if max_bytes is None else self.available(start, _NO_LIMIT) - max_bytes
+        for batch in self.batches():
+            header = batch.header
+            spare -= header.size
+            too_many = max_bytes is not None and spare >= 0
+            too_old = oldest_ms is not None and 0 <= header.max_timestamp < oldest_ms
+            if not (too_many or too_old):
+                break
+            start = header.next_offset
+        return start
 
     # Reading
 
@@ -288,8 +334,9 @@ class PartitionLog:
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp of the log."""
-        batches = self.batches(self.start_offset)
-        largest = max((batch.header.max_timestamp for batch in batches), default=None)
+        headers = [batch.header for batch in self.batches(self.start_offset)]
+        # What compaction has emptied keeps its timestamp.
+        largest = max((header.max_timestamp for header in headers if header.count), default=None)
         return None if largest is None else self.offset_for_time(largest)
 
     def _first_record(self, raw: Buffer, timestamp: int) -> TimestampedOffset | None:

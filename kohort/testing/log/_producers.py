@@ -34,6 +34,8 @@ class Producer:
     last_timestamp: int = -1
     coordinator_epoch: int = -1
     first_offset: int = -1
+    last_offset: int = -1
+    """Of the last batch of this epoch, markers left out."""
 
     @property
     def last_sequence(self) -> int:
@@ -90,6 +92,7 @@ class ProducerStates:
         """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
         producer = self._at_epoch(header.producer_id, header.producer_epoch)
         producer.last_timestamp = timestamp
+        producer.last_offset = base_offset + header.last_offset_delta
         if header.base_sequence >= 0:
             sequences = header.base_sequence, last_sequence(header)
             producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))
@@ -119,6 +122,7 @@ class ProducerStates:
             producer = self._producers[producer_id] = Producer(epoch)
         elif producer.epoch != epoch:
             producer.epoch = epoch
+            producer.last_offset = -1
             producer.batches.clear()
         return producer
 

@@ -1,0 +1,92 @@
+"""What brokers do to their logs in the background: retention by time and size, and compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import anyio
+
+from kohort.errors import IllegalStateError
+from kohort.testing._topic_settings import split_list
+from kohort.testing._topics import Partition, Topic, Topics
+
+
+class Cleaner:
+    """Retention is looked after at intervals; compaction, and retention too, when it is asked for.
+
+    ``now_ms`` is the wall clock's time; ``changed`` is called when a log has been cleaned.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        interval_ms: int,
+        now_ms: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        self._topics = topics
+        self._interval = interval_ms / 1000
+        self._now_ms = now_ms
+        self._changed = changed
+        self._settings_changed = anyio.Event()
+
+    async def run(self) -> None:
+        """Delete what is too old or too much, as long as there are topics that want it."""
+        while True:
+            self._settings_changed = anyio.Event()
+            if any(_deletes(topic) for topic in self._topics):
+                await anyio.sleep(self._interval)
+                for topic in self._topics:
+                    self.delete_old_records(topic)
+            else:
+                await self._settings_changed.wait()
+
+    def settings_changed(self) -> None:
+        """There may be a topic with retention now."""
+        self._settings_changed.set()
+
+    def delete_old_records(self, topic: Topic) -> None:
+        """Move the start of each of the topic's logs to what ``retention.*`` lets it keep."""
+        if not _deletes(topic):
+            return
+        retention_ms, retention_bytes = _retention(topic)
+        oldest_ms = None if retention_ms < 0 else self._now_ms() - retention_ms
+        for partition in _with_leader(topic):
+            start = partition.log.old_until(
+                oldest_ms, None if retention_bytes < 0 else retention_bytes
+            )
+            if start > partition.log.start_offset:
+                partition.log.advance_start(start)
+                self._changed()
+
+    def compact(self, topic: Topic) -> None:
+        """One round of compaction; IllegalStateError if the topic is not compacted."""
+        if "compact" not in _policies(topic):
+            raise IllegalStateError(
+                f"{topic.name!r} is not compacted: its cleanup.policy is "
+                f"{topic.config('cleanup.policy')!r}"
+            )
+        for partition in _with_leader(topic):
+            partition.log.compact(
+                self._now_ms(),
+                int(topic.config("delete.retention.ms")),
+                int(topic.config("min.compaction.lag.ms")),
+            )
+        self._changed()
+
+
+def _with_leader(topic: Topic) -> Iterator[Partition]:
+    return (partition for partition in topic.partitions if partition.leader >= 0)
+
+
+def _policies(topic: Topic) -> list[str]:
+    return split_list(topic.config("cleanup.policy"))
+
+
+def _retention(topic: Topic) -> tuple[int, int]:
+    """(ms, bytes), -1 for no limit."""
+    return int(topic.config("retention.ms")), int(topic.config("retention.bytes"))
+
+
+def _deletes(topic: Topic) -> bool:
+    return "delete" in _policies(topic) and max(_retention(topic)) >= 0

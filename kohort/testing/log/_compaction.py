@@ -1,0 +1,189 @@
+"""Log compaction: what is left of batches when only the latest record of each key is kept.
+
+As in Kafka's cleaner: a batch keeps its offsets, so that holes are left in it, at its end, too; its
+tombstones get a time (the delete horizon, KIP-534) after which they go; what an aborted transaction
+wrote goes at once, and a marker when all records of its transaction are gone and its time has come.
+A batch of which nothing is left stays as an empty one if it is a producer's last, whose sequence
+would be lost with it, or the last one that was cleaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kohort.records import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlType,
+    NewRecord,
+    Record,
+    RecordBatch,
+    control_type,
+    encode_batch,
+)
+
+
+class AbortedTransaction(NamedTuple):
+    """``last_offset`` is that of the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class LastWritten(NamedTuple):
+    """What a producer wrote last: the offset is -1 if that was a marker."""
+
+    last_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """One round. ``aborted`` are the transactions that were; ``producers`` by producer id."""
+
+    now_ms: int
+    delete_retention_ms: int
+    aborted: Sequence[AbortedTransaction]
+    producers: Mapping[int, LastWritten]
+
+    def run(self, batches: Sequence[RecordBatch]) -> tuple[list[bytes], list[AbortedTransaction]]:
+        """The stored form of what is left, and the transactions that are still to be told of."""
+        latest = self._latest_offsets(batches)
+        end = batches[-1].header.next_offset if batches else 0
+        transactions = _Transactions(self.aborted)
+        cleaned = []
+        for batch in batches:
+            discarded = transactions.discards(batch)
+            data = self._cleaned(batch, latest, discarded, end)
+            if data is not None:
+                cleaned.append(data)
+        return cleaned, transactions.told
+
+    def _latest_offsets(self, batches: Sequence[RecordBatch]) -> dict[bytes, int]:
+        transactions = _Transactions(self.aborted)
+        return {
+            record.key: record.offset
+            for batch in batches
+            if not transactions.discards(batch) and not batch.header.is_control
+            for record in batch.records()
+            if record.key is not None
+        }
+
+    def _cleaned(
+        self, batch: RecordBatch, latest: Mapping[bytes, int], discarded: bool, end: int
+    ) -> bytes | None:
+        header = batch.header
+        horizon = header.base_timestamp if header.has_delete_horizon else None
+        over = horizon is not None and horizon <= self.now_ms
+        emptied = discarded and header.is_control
+        if discarded and (over or not header.is_control):
+            kept: list[Record] = []
+        else:
+            kept = list(self._kept(batch, latest, over))
+        if not kept:
+            return _emptied(header) if self._is_needed(header, end) else None
+        mortal = emptied or any(record.value is None for record in kept)
+        if mortal and horizon is None:
+            return _rewritten(header, kept, self.now_ms + self.delete_retention_ms)
+        if len(kept) == header.count:
+            return bytes(batch.raw)
+        return _rewritten(header, kept, horizon)
+
+    @staticmethod
+    def _kept(batch: RecordBatch, latest: Mapping[bytes, int], over: bool) -> Iterator[Record]:
+        for record in batch.records():
+            if batch.header.is_control:
+                yield record
+            elif record.key is not None and record.offset >= latest.get(record.key, -1):
+                if record.value is not None or not over:
+                    yield record
+
+    def _is_needed(self, header: BatchHeader, end: int) -> bool:
+        """Whether something is to be known from the batch even if no record is left in it."""
+        if header.next_offset == end:
+            return True
+        last = self.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+
+class _Transactions:
+    """Walks through a log and tells what was written in transactions that were aborted.
+
+    ``told``: those of which records were still there, so that readers must know of them.
+    """
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self.told: list[AbortedTransaction] = []
+        self._waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        """Producers of whose open transaction a record was there."""
+
+    def discards(self, batch: RecordBatch) -> bool:
+        """Whether the batch, the next one of the log, is of no use to any reader."""
+        header = batch.header
+        producer_id = header.producer_id
+        while self._waiting and self._waiting[-1].first_offset <= header.last_offset:
+            begun = self._waiting.pop()
+            self._aborted[begun.producer_id] = begun
+        if header.is_control:
+            return self._discards_marker(batch)
+        if not header.is_transactional:
+            return False
+        self._seen.add(producer_id)
+        return producer_id in self._aborted
+
+    def _discards_marker(self, batch: RecordBatch) -> bool:
+        records = batch.records()
+        if not records:
+            return True
+        producer_id = batch.header.producer_id
+        seen = producer_id in self._seen
+        self._seen.discard(producer_id)
+        if control_type(records[0].key) == ControlType.ABORT:
+            aborted = self._aborted.pop(producer_id, None)
+            if aborted is not None and seen:
+                self.told.append(aborted)
+        return not seen
+
+
+def _rewritten(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
+    return encode_batch(
+        [NewRecord(r.timestamp, r.key, r.value, r.headers) for r in records],
+        base_offset=header.base_offset,
+        compression=header.compression,
+        timestamp_type=header.timestamp_type,
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        delete_horizon_ms=horizon,
+        offset_deltas=[record.offset - header.base_offset for record in records],
+        last_offset_delta=header.last_offset_delta,
+    )
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    return encode_batch(
+        [],
+        base_offset=header.base_offset,
+        timestamp_type=header.timestamp_type,
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=header.max_timestamp,
+        last_offset_delta=header.last_offset_delta,
+    )
