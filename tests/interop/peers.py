@@ -19,6 +19,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRa
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from confluent_kafka import Consumer, KafkaException
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
@@ -41,7 +42,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a member is told; ``strategy`` is "range" or "roundrobin", the client's own if None."""
+    """What a member is told; ``strategy`` is an assignor's name, or None for the client's own."""
 
     bootstrap_servers: str
     topic: str
@@ -164,7 +165,11 @@ class KafkaPython:
     """
 
     POLL_MS = 1500
-    STRATEGIES = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+    STRATEGIES = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
 
     def __init__(self, settings: Settings) -> None:
         keywords = settings.keywords(self.STRATEGIES)

@@ -12,8 +12,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from kohort.records import Compression
@@ -257,20 +255,6 @@ def test_keys_go_to_the_partition_that_the_cluster_itself_gives_them(cluster: Cl
     placed = [future.get(20).partition for future in theirs]
     producer.close()
     assert placed == [p.partition for p in cluster.produce(TOPIC, [(key, "x") for key in keys])]
-
-
-def test_an_admin_client(cluster: Cluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    for future in admin.create_topics([NewTopic("made", 3, 1)]).values():
-        future.result(10)
-    assert cluster.topics["made"] == 3
-    assert {t for t in admin.list_topics(timeout=10).topics if not t.startswith("__")} == {
-        TOPIC,
-        "made",
-    }
-    for future in admin.delete_topics(["made"]).values():
-        future.result(10)
-    assert "made" not in cluster.topics
 
 
 def test_offsets_by_time_and_watermarks(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kohort.testing import Cluster
+from kohort.testing import Cluster, ProducerRecord
 from kohort.types import TopicPartition
 from tests.interop.waiting import wait_until
 from tests.support.java_tools import RunningTool, ToolError, java_command, run_tool
@@ -220,6 +220,38 @@ def test_the_verifiable_producer_and_the_consumer_performance_tool(
     performance = [TOOLS + "ConsumerPerformance", "--topic", "numbers", "--group", "fast"]
     printed = tool(*performance, "--num-records", 5000, "--hide-header")
     assert printed.split(", ")[4] == "5000"
+
+
+def test_the_transactional_copier(cluster: Cluster, tool: Tool) -> None:
+    """It reads in a group and writes in transactions, its group's offsets too; some it aborts."""
+    cluster.create_topic("orders", 1)
+    cluster.create_topic("copy", 2)
+    cluster.produce("orders", [f"order {n}" for n in range(30)])
+    run_tool(
+        TOOLS + "TransactionalMessageCopier",
+        *("--broker-list", cluster.bootstrap_servers),
+        *("--input-topic", "orders", "--input-partition", 0, "--output-topic", "copy"),
+        *("--consumer-group", "copier", "--transactional-id", "copier", "--transaction-size", 3),
+        *("--max-messages", 30, "--enable-random-aborts", "--group-mode", "--use-group-metadata"),
+    )
+    copied = ["--topic", "copy", "--from-beginning", "--max-messages", 30]
+    printed = tool(CONSUMER, *copied, "--isolation-level", "read_committed")
+    assert sorted(printed.splitlines()) == sorted(f"order {n}" for n in range(30))
+    assert [at.offset for at in cluster.committed("copier").values()] == [30]
+
+
+def test_a_java_consumer_goes_to_a_time(cluster: Cluster, tool: Tool) -> None:
+    """The tool that resets an application's topics seeks with a consumer, and commits."""
+    cluster.create_topic("orders", 2)
+    for n in range(8):  # a record of each of four days
+        when = 1_700_000_000_000 + n // 2 * 86_400_000
+        cluster.produce("orders", [ProducerRecord(b"x", partition=n % 2, timestamp=when)])
+    tool(
+        TOOLS + "StreamsResetter",
+        *("--application-id", "app", "--input-topics", "orders"),
+        *("--to-datetime", "2023-11-16T00:00:00.000Z"),
+    )
+    assert [at.offset for at in cluster.committed("app").values()] == [2, 2]
 
 
 @pytest.mark.long

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from kafka import KafkaProducer
+from kafka import OffsetAndMetadata as PythonOffset
+from kafka import TopicPartition as PythonPartition
 
 from kohort import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kohort.testing import Cluster
+from tests.interop.readers import READERS
+from tests.interop.waiting import wait_until
 
 TOPIC, ROUNDS, EACH = "orders", 12, 5
 COMMITTED = [b"%d-%d" % (n, i) for n in range(ROUNDS) for i in range(EACH) if n % 3 != 2]
@@ -84,39 +90,49 @@ def kohort_read(cluster: Cluster) -> list[bytes | None]:
     return read
 
 
-def confluent_read(cluster: Cluster) -> list[bytes | None]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "readers",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([ConfluentPartition(TOPIC, index, 0) for index in range(2)])
-    read: list[bytes | None] = []
-    ended: set[int | None] = set()
-    while len(ended) < 2:
-        message = consumer.poll(20)
-        assert message is not None
-        if message.error() is not None:
-            ended.add(message.partition())
+def kafka_python_produce(cluster: Cluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="k")
+    producer.init_transactions()
+    for n in range(ROUNDS):
+        producer.begin_transaction()
+        for i in range(EACH):
+            producer.send(TOPIC, b"%d-%d" % (n, i), partition=i % 2)
+        if n % 3 == 2:
+            producer.flush(20)
+            producer.abort_transaction()
         else:
-            read.append(message.value())
-    consumer.close()
-    return read
+            offsets = {PythonPartition("input", 0): PythonOffset(n, "", -1)}
+            producer.send_offsets_to_transaction(offsets, "inputs")
+            producer.commit_transaction()
+    producer.close()
 
 
-@pytest.mark.parametrize("produce", [confluent_produce, aiokafka_produce])
-def test_exactly_what_is_committed_is_read(
-    cluster: Cluster, produce: Callable[[Cluster], None]
-) -> None:
+PRODUCERS = {
+    "confluent-kafka": confluent_produce,
+    "aiokafka": aiokafka_produce,
+    "kafka-python": kafka_python_produce,
+}
+
+
+def read_as(client: str, cluster: Cluster, partition: int) -> list[bytes]:
+    """What a reader of committed records gets of the partition, which ends with "end"."""
+    values: list[bytes] = []
+    with closing(READERS[client](cluster.bootstrap_servers, "readers", "read_committed")) as reader:
+        reader.seek_to_time(TOPIC, 0, partition)
+        wait_until(lambda: b"end" in values, lambda: values.extend(reader.read()))
+    return values[:-1]
+
+
+@pytest.mark.parametrize("client", PRODUCERS)
+def test_exactly_what_is_committed_is_read(cluster: Cluster, client: str) -> None:
     cluster.create_topic("input")
-    produce(cluster)
+    PRODUCERS[client](cluster)
     assert len(cluster.records(TOPIC)) == ROUNDS * EACH
     assert sorted(kohort_read(cluster), key=str) == sorted(COMMITTED, key=str)
-    assert sorted(confluent_read(cluster), key=str) == sorted(COMMITTED, key=str)
+    for partition in range(2):
+        cluster.produce(TOPIC, "end", partition=partition)
+    read = [value for partition in range(2) for value in read_as(client, cluster, partition)]
+    assert sorted(read) == sorted(COMMITTED)
     assert cluster.committed("inputs") == {
         TopicPartition("input", 0): OffsetAndMetadata(ROUNDS - 2, "", -1)
     }

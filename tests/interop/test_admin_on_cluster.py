@@ -1,0 +1,159 @@
+"""Other people's admin clients on the in-process cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewPartitions as AioPartitions
+from aiokafka.admin import NewTopic as AioTopic
+from aiokafka.admin import RecordsToDelete as AioRecords
+from aiokafka.admin.config_resource import ConfigResource as AioResource
+from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
+from aiokafka.structs import TopicPartition as AioPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as PythonPartition
+from kafka.admin import ConfigResource as PythonResource
+from kafka.admin import ConfigResourceType as PythonResourceType
+
+import kohort
+from kohort.testing import Cluster
+
+TOPIC, GROUP = "orders", "shop"
+SETTINGS = {"retention.ms": "86400000"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an admin client says of a cluster on which it has made and grown the topic "made"."""
+
+    topics: dict[str, int]
+    retention: str
+    groups: list[str]
+    state: str
+    offsets: dict[int, int]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """With a topic of ten records, of which a group has read all."""
+    with Cluster(brokers=3, topics={TOPIC: 1}) as running:
+        running.produce(TOPIC, ["x"] * 10)
+        with kohort.KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=running.bootstrap_servers,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            for _ in range(10):
+                next(consumer)
+        yield running
+
+
+def with_confluent(servers: str) -> Seen:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def result(futures: dict[Any, Any]) -> Any:
+        (future,) = futures.values()
+        return future.result(20)
+
+    result(admin.create_topics([NewTopic("made", 3, 1, config=SETTINGS)]))
+    result(admin.create_partitions([NewPartitions("made", 5)]))
+    result(admin.delete_records([ConfluentPartition(TOPIC, 0, 4)]))
+    topics = admin.list_topics(timeout=20).topics
+    settings = result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, "made")]))
+    groups = admin.list_consumer_groups().result(20).valid
+    described = result(admin.describe_consumer_groups([GROUP]))
+    places = result(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]))
+    seen = Seen(
+        {name: len(topic.partitions) for name, topic in topics.items() if name[0] != "_"},
+        settings["retention.ms"].value,
+        [group.group_id for group in groups],
+        described.state.name.capitalize(),
+        {place.partition: place.offset for place in places.topic_partitions},
+    )
+    result(admin.delete_consumer_groups([GROUP]))
+    result(admin.delete_topics(["made"]))
+    return seen
+
+
+def with_kafka_python(servers: str) -> Seen:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    made = {"num_partitions": 3, "replication_factor": 1, "configs": SETTINGS}
+    admin.create_topics({"made": made})
+    admin.create_partitions({"made": 5})
+    admin.delete_records({PythonPartition(TOPIC, 0): 4})
+    topics = admin.describe_topics()
+    resource = PythonResource(PythonResourceType.TOPIC, "made")
+    settings = admin.describe_configs([resource], config_filter="all")["topic"]["made"]
+    groups = admin.list_groups()
+    described = admin.describe_groups([GROUP])[GROUP]
+    offsets = admin.list_group_offsets(GROUP)[GROUP]
+    seen = Seen(
+        {t["name"]: len(t["partitions"]) for t in topics if t["name"][0] != "_"},
+        settings["retention.ms"]["value"],
+        [group["group_id"] for group in groups],
+        described["group_state"],
+        {place.partition: at.offset for place, at in offsets.items()},
+    )
+    assert admin.delete_groups([GROUP]) == {GROUP: "OK"}
+    admin.delete_topics(["made"])
+    admin.close()
+    return seen
+
+
+def with_aiokafka(servers: str) -> Seen:
+    """It cannot delete groups."""
+
+    async def run() -> Seen:
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        await admin.create_topics([AioTopic("made", 3, 1, topic_configs=SETTINGS)])
+        await admin.create_partitions({"made": AioPartitions(5)})
+        await admin.delete_records({AioPartition(TOPIC, 0): AioRecords(4)})
+        topics = await admin.describe_topics()
+        resource = AioResource(AioResourceType.TOPIC, "made", None)
+        (answer,) = await admin.describe_configs([resource])
+        (described,) = await admin.describe_consumer_groups([GROUP])
+        seen = Seen(
+            {t["topic"]: len(t["partitions"]) for t in topics if t["topic"][0] != "_"},
+            {name: value for name, value, *_ in answer.resources[0][4]}["retention.ms"],
+            [name for name, *_ in await admin.list_consumer_groups()],
+            described.groups[0][2],
+            {
+                p.partition: at.offset
+                for p, at in (await admin.list_consumer_group_offsets(GROUP)).items()
+            },
+        )
+        await admin.delete_topics(["made"])
+        await admin.close()
+        return seen
+
+    return asyncio.run(run())
+
+
+ADMINS: dict[str, Callable[[str], Seen]] = {
+    "confluent-kafka": with_confluent,
+    "aiokafka": with_aiokafka,
+    "kafka-python": with_kafka_python,
+}
+
+
+@pytest.mark.parametrize("client", ADMINS)
+def test_an_admin_client_makes_shows_and_deletes(cluster: Cluster, client: str) -> None:
+    assert ADMINS[client](cluster.bootstrap_servers) == Seen(
+        {TOPIC: 1, "made": 5}, SETTINGS["retention.ms"], [GROUP], "Empty", {0: 10}
+    )
+    assert cluster.topics == {TOPIC: 1}
+    assert cluster.records(TOPIC)[0].offset == 4
+    assert cluster.group(GROUP).state == ("Empty" if client == "aiokafka" else "Dead")
