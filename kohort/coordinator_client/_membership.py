@@ -50,6 +50,8 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+SHARE_OF_WARNING = 0.8
+"""How much of ``max_poll_interval_ms`` may pass without a poll() before a warning says so."""
 FAILED_CHECK = 0.5
 """Seconds between looks, after an error, whether the caller polls again."""
 
@@ -87,6 +89,7 @@ class ClassicMembership(Leaving):
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
         self._last_poll = 0.0
+        self._warned = False
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take an event, return what is to be done. The time must not run backwards."""
@@ -120,7 +123,8 @@ class ClassicMembership(Leaving):
         """When the machine wants a :class:`Tick`; None: not until something happens."""
         times = [self.heartbeats.deadline(), self.retry_at, self.leaving_deadline()]
         if self._must_poll():
-            times.append(self._last_poll + self.settings.max_poll_interval)
+            share = 1.0 if self._warned else SHARE_OF_WARNING
+            times.append(self._last_poll + share * self.settings.max_poll_interval)
         if self.state is MemberState.FAILED and not self.fenced:
             times.append(self.retry_failed_at)
         return min((time for time in times if time is not None), default=None)
@@ -143,7 +147,7 @@ class ClassicMembership(Leaving):
     def _done(self, role: Role, event: Event, now: float) -> None:
         match event:
             case PollEntered():
-                self._last_poll = now
+                self._last_poll, self._warned = now, False
                 if self.state is MemberState.RECONCILING:
                     self.reconcile(now)
                 elif self.state is MemberState.JOIN_PENDING:
@@ -269,9 +273,10 @@ class ClassicMembership(Leaving):
                 return self.in_generation
 
     def _tick(self, last_poll: float, now: float) -> None:
-        self._last_poll = max(self._last_poll, last_poll)
-        if self._must_poll() and now >= self._last_poll + self.settings.max_poll_interval:
-            self._poll_overdue(now)
+        if last_poll > self._last_poll:
+            self._last_poll, self._warned = last_poll, False
+        if self._must_poll():
+            self._check_poll(now - self._last_poll, now)
         self.tick_leaving(now)
         if self.heartbeats.tick(now) and self.state in (MemberState.JOINING, MemberState.SYNCING):
             if self.retry_at is None:
@@ -281,8 +286,21 @@ class ClassicMembership(Leaving):
         if self.state is MemberState.FAILED and not self.fenced:
             self._tick_failed(now)
 
-    def _poll_overdue(self, now: float) -> None:
-        spent = now - self._last_poll
+    def _check_poll(self, spent: float, now: float) -> None:
+        limit = self.settings.max_poll_interval
+        if now >= self._last_poll + limit:
+            self._poll_overdue(spent, now)
+        elif not self._warned and now >= self._last_poll + SHARE_OF_WARNING * limit:
+            self._warned = True
+            logger.warning(
+                "[%s] poll() was not called for %.1f s; when that has become max_poll_interval_ms "
+                "(%d), this consumer leaves its group",
+                self.settings.group_id,
+                spent,
+                round(limit * 1000),
+            )
+
+    def _poll_overdue(self, spent: float, now: float) -> None:
         logger.warning(
             "[%s] poll() was not called for %.1f s, longer than max_poll_interval_ms (%d): leaving "
             "the group. Process less per poll (max_poll_records), or raise max_poll_interval_ms",

@@ -1,0 +1,164 @@
+"""Who counts as alive: heartbeats, the session, and the interval between two polls."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort.errors import CommitFailedError
+from kohort.testing import MemoryCluster
+from tests.consumer.kit import Recorder
+from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.support.virtual import run_virtual
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+def test_whoever_does_not_poll_is_warned_leaves_and_is_told_what_it_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            cluster.produce("t", ["a", "b"])
+            consumer = MemoryConsumer(
+                cluster, max_poll_interval_ms=60_000, enable_auto_commit=False
+            )
+            listener = Recorder()
+            consumer.subscribe(["t"], listener=listener)
+            async with consumer:
+                await values(consumer, 2)
+                await anyio.sleep(47)
+                assert _warnings(caplog) == []
+                await anyio.sleep(2)
+                (early,) = _warnings(caplog)
+                assert "48.0 s" in early
+                assert "max_poll_interval_ms (60000)" in early
+                assert cluster.group("g").members
+                await anyio.sleep(12)
+                (_, left, *_) = _warnings(caplog)
+                assert "60.0 s" in left
+                assert not cluster.group("g").members, "others have its partitions by now"
+                with pytest.raises(CommitFailedError, match="not a member"):
+                    await consumer.commit()
+                assert listener.names == ["assigned"], "callbacks wait for poll()"
+                await poll_for(consumer, lambda: len(listener.names) == 3)
+                assert listener.names == ["assigned", "lost", "assigned"]
+
+    run_virtual(main)
+
+
+def test_whoever_polls_again_in_time_is_warned_anew_the_next_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
+                for _ in range(3):
+                    await consumer.getmany(timeout_ms=100)
+                    await anyio.sleep(55)
+                    assert cluster.group("g").generation == 1
+            assert len(_warnings(caplog)) == 3
+
+    run_virtual(main)
+
+
+def test_a_long_poll_is_no_absence(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with MemoryConsumer(cluster, "t", max_poll_interval_ms=60_000) as consumer:
+                await consumer.getmany(timeout_ms=300_000)
+                assert cluster.group("g").generation == 1
+        assert _warnings(caplog) == []
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_a_static_member_that_does_not_poll_keeps_its_place_until_the_session_is_over(
+    static: bool,
+) -> None:
+    async def main() -> None:
+        instance = "one" if static else None
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            consumer = MemoryConsumer(
+                cluster, "t", max_poll_interval_ms=60_000, group_instance_id=instance
+            )
+            async with consumer:
+                await anyio.sleep(62)
+                assert bool(cluster.group("g").members) == static
+                await anyio.sleep(46)
+                assert not cluster.group("g").members
+                await poll_for(consumer, lambda: len(consumer.assignment()) == 2)
+
+    run_virtual(main)
+
+
+def test_a_coordinator_that_falls_silent_is_given_up_after_the_session_and_found_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with MemoryCluster(brokers=3, topics={"t": 2}) as cluster:
+            listener = Recorder()
+            consumer = MemoryConsumer(cluster, client_id="one")
+            consumer.subscribe(["t"], listener=listener)
+            async with consumer, polled(consumer):
+                await cluster.wait_until(lambda: cluster.group("g").is_stable)
+                old = cluster.coordinator("g")
+                with cluster.hang("Heartbeat", node=old, client_id="one"):
+                    moved: Any = await _elsewhere(cluster, old)
+                    await cluster.wait_until(
+                        lambda: any(
+                            r.api == "Heartbeat" and r.node_id == moved for r in cluster.requests
+                        ),
+                        60,
+                    )
+                await anyio.sleep(10)
+                assert cluster.group("g").is_stable
+                assert listener.names == ["assigned"], "nothing was lost by it"
+            assert any("is given up" in r.getMessage() for r in caplog.records)
+
+    run_virtual(main)
+
+
+async def _elsewhere(cluster: MemoryCluster, old: int) -> int:
+    await anyio.sleep(10)
+    return cluster.move_coordinator("g")
+
+
+def test_single_heartbeats_that_are_lost_cost_nothing() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}, seed=4) as cluster:
+            listener = Recorder()
+            consumer = MemoryConsumer(cluster)
+            consumer.subscribe(["t"], listener=listener)
+            async with consumer, polled(consumer):
+                with cluster.disconnect("Heartbeat", times=None, chance=0.3):
+                    await anyio.sleep(60)
+                    with cluster.hang("Heartbeat", times=1):
+                        await anyio.sleep(60)
+                assert cluster.group("g").generation == 1
+                assert listener.names == ["assigned"]
+
+    run_virtual(main)
+
+
+def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            listener = Recorder()
+            consumer = MemoryConsumer(cluster, client_id="one")
+            consumer.subscribe(["t"], listener=listener)
+            async with consumer, polled(consumer):
+                with cluster.network_partition(client_id="one"):
+                    await cluster.wait_until(lambda: not cluster.group("g").members, 60)
+                await cluster.wait_until(lambda: len(listener.names) == 3, 60)
+                assert listener.names == ["assigned", "lost", "assigned"]
+
+    run_virtual(main)

@@ -1,0 +1,125 @@
+"""Static members (KIP-345): a restart goes unnoticed, and of two with one name the older is out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import TopicPartition
+from kohort.errors import FencedInstanceIdError, NotAssignedError
+from kohort.testing import MemoryCluster
+from tests.consumer.kit import Recorder
+from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.support.virtual import run_virtual
+
+
+def _member(cluster: MemoryCluster, name: str, **more: Any) -> MemoryConsumer:
+    return MemoryConsumer(cluster, "t", client_id=name, group_instance_id=name, **more)
+
+
+@pytest.mark.parametrize("restarts", ["leader", "follower"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_restart_within_the_session_keeps_the_partitions_without_a_rebalance(
+    restarts: str, strategy: str
+) -> None:
+    async def main() -> None:
+        options = {"partition_assignment_strategy": [strategy]}
+        async with MemoryCluster(topics={"t": 4}) as cluster:
+            two = _member(cluster, "two", **options)
+            one = _member(cluster, "one", **options)
+            listener = Recorder()
+            two.subscribe(["t"], listener=listener)
+            async with one, polled(one), two, polled(two):
+                await cluster.wait_until(lambda: _settled(cluster, 2))
+                group = cluster.group("g")
+                stays, goes = (two, one) if restarts == "leader" else (one, two)
+                ids = {m.client_id: m.member_id for m in group.members}
+                assert group.leader == ids["one"], "who leads is decided by the order of joining"
+            # Both have gone, and both places are kept.
+            assert len(cluster.group("g").members) == 2
+            name = goes._config.client.client_id
+            before = cluster.group("g")
+            calls = len(listener.calls)
+            stays = _member(cluster, stays._config.client.client_id, **options)
+            async with stays, polled(stays):
+                for _ in range(3):
+                    again = _member(cluster, name, **options)
+                    async with again, polled(again):
+                        assert len(again.assignment()) == len(stays.assignment()) == 2
+                        await anyio.sleep(4)
+                after = cluster.group("g")
+                assert after.generation == before.generation, "not one rebalance"
+                assert sorted(map(sorted, after.assignment.values())) == sorted(
+                    map(sorted, before.assignment.values())
+                )
+            assert len(listener.calls) == calls
+
+    run_virtual(main)
+
+
+def test_a_static_leader_that_comes_back_does_not_deal_but_watches_the_topics() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            one = _member(cluster, "one")
+            async with one, polled(one):
+                await cluster.wait_until(lambda: _settled(cluster, 1))
+            again = _member(cluster, "one", metadata_max_age_ms=1_000)
+            async with again, polled(again):
+                assert again.group_metadata().generation_id == 1
+                assert len(again.assignment()) == 2
+                cluster.add_partitions("t", 5)
+                await cluster.wait_until(lambda: cluster.group("g").generation == 2, 30)
+                await cluster.wait_until(lambda: len(again.assignment()) == 5)
+
+    run_virtual(main)
+
+
+def test_after_the_session_a_static_member_has_left() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with _member(cluster, "one"):
+                pass
+            two = _member(cluster, "two")
+            begun = anyio.current_time()
+            async with two, polled(two):
+                await cluster.wait_until(lambda: len(two.assignment()) == 2, 100)
+                assert 40 < anyio.current_time() - begun < 60
+
+    run_virtual(main)
+
+
+def test_the_older_of_two_with_one_name_is_told_once_and_for_good() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            cluster.produce("t", ["a", "b"])
+            older, younger = _member(cluster, "one"), _member(cluster, "one")
+            listener = Recorder()
+            older.subscribe(["t"], listener=listener)
+            async with older:
+                await values(older, 2)
+                async with younger, polled(younger):
+                    errors = await poll_for(older, lambda: "lost" in listener.names)
+                    errors += await poll_for(older, lambda: errors)
+                    (error,) = errors
+                    assert isinstance(error, FencedInstanceIdError)
+                    assert "group_instance_id" in str(error)
+                    assert not error.retriable
+                    assert older.assignment() == set()
+                    with pytest.raises(NotAssignedError):
+                        await older.commit({TopicPartition("t", 0): 1})
+                    with anyio.move_on_after(30):
+                        assert await poll_for(older, lambda: False, 1000) == []
+                    assert len(cluster.group("g").members) == 1
+                    assert len(younger.assignment()) == 2
+                    await older.stop()
+                    assert len(cluster.group("g").members) == 1, "it leaves nobody's place"
+
+    run_virtual(main)
+
+
+def _settled(cluster: MemoryCluster, members: int) -> bool:
+    group = cluster.group("g")
+    shares = [len(member.assignment) for member in group.members]
+    return group.is_stable and len(shares) == members and min(shares) == max(shares) > 0
