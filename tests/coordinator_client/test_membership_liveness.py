@@ -210,3 +210,17 @@ def test_a_coordinator_that_cannot_tell_does_not_confirm_a_membership(
     script.wait(3)
     script.heartbeat_answer(code)
     assert (script.machine.confirmed_until > before) is sure
+
+
+def test_a_cooperative_member_listens_closely_after_a_rebalance_for_one_that_follows() -> None:
+    script = Script(cooperative=True, heartbeat_interval=3.0)
+    script.to_stable()
+    pauses = []
+    for _ in range(9):
+        before = script.now
+        deadline = script.machine.next_deadline()
+        assert deadline is not None
+        script.wait(deadline - before)
+        pauses.append(round(script.now - before, 6))
+        script.heartbeat_answer()
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3, 3, 3]
