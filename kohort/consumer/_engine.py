@@ -175,19 +175,22 @@ class Engine:
     ) -> None:
         """Commit these, in the group's current generation."""
         if offsets:
-            await self._group().commit(offsets, timeout=self._seconds(timeout))
+            group = self._group()
+            await group.commit(offsets, timeout=await self._reached(timeout))
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where nothing is."""
-        return await self._group().committed(frozenset(partitions), timeout=self._seconds(timeout))
+        group = self._group()
+        return await group.committed(frozenset(partitions), timeout=await self._reached(timeout))
 
     async def offsets_at(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The offsets at timestamps, or at the ends of the log."""
-        return await self.fetcher.list_offsets(timestamps, timeout=self._seconds(timeout))
+        """The offsets at timestamps, or at the ends of the log. NoBrokersAvailable at the start."""
+        left = await self._reached(timeout)
+        return await self.fetcher.list_offsets(timestamps, timeout=left)
 
     async def end_of(
         self, partitions: Iterable[TopicPartition], end: int, timeout: float | None
@@ -200,6 +203,14 @@ class Engine:
         """The position, looked up if need be. NotAssignedError, KafkaTimeoutError."""
         with _deadline(timeout, f"the position of {tp.topic}-{tp.partition} did not come"):
             return await self._positions.find(tp)
+
+    async def _reached(self, timeout: float | None) -> float:
+        """Wait for the first contact; the seconds that are left after it."""
+        seconds = self._seconds(timeout)
+        until = anyio.current_time() + seconds
+        with _deadline(seconds, "no broker was reached"):
+            await self.cluster.wait_bootstrapped()
+        return max(0.0, until - anyio.current_time())
 
     def _seconds(self, timeout: float | None) -> float:
         return self.config.client.request_timeout_ms / 1000 if timeout is None else timeout

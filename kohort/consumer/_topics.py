@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.consumer")
 
 UNKNOWN_TOPIC_REFRESHES = 3
-"""So many answers in a row must call a topic unknown: one that is just being created is, too."""
+"""So many answers in a row must call a topic or partition unknown: one that is new is so, too."""
 
 
 class TopicWatch:
@@ -38,6 +38,7 @@ class TopicWatch:
         self._pattern: re.Pattern[str] | None = None
         self._unknown: dict[str, int] = {}
         self._reported: set[str] = set()
+        self._missing: dict[TopicPartition, int] = {}
         self.assigned_all = False
         """Without a group: all partitions were assigned, as far as there are any."""
 
@@ -143,6 +144,7 @@ class TopicWatch:
         if engine.coordinator is not None:
             engine.coordinator.metadata_changed(engine.cluster.metadata)
         self._check_topics()
+        self._check_assigned()
         self.wake()
         engine.fetcher.wake()
 
@@ -164,6 +166,23 @@ class TopicWatch:
                 self._reported.discard(topic)
         self._reported &= wanted
         self._unknown = {topic: n for topic, n in self._unknown.items() if topic in wanted}
+
+    def _check_assigned(self) -> None:
+        """Tell the caller of partitions that assign() named and that are not there, once each."""
+        engine, metadata = self._engine, self._engine.cluster.metadata
+        missing: dict[TopicPartition, int] = {}
+        if engine.subscription.mode is SubscriptionMode.MANUAL:
+            for tp in engine.subscription.assigned():
+                there = metadata.partitions_for(tp.topic)
+                if there and tp.partition not in there:
+                    missing[tp] = self._missing.get(tp, 0) + 1
+        self._missing = missing
+        for tp, answers in missing.items():
+            if answers == UNKNOWN_TOPIC_REFRESHES:
+                there = metadata.partitions_for(tp.topic)
+                engine.mailbox.report(_unknown_partition(tp, len(there)))
+            elif answers < UNKNOWN_TOPIC_REFRESHES:
+                engine.cluster.request_refresh()
 
     def _report(self, topic: str, error: KafkaError) -> None:
         if topic not in self._reported:
@@ -196,4 +215,12 @@ def _unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
         f"topic {topic!r} does not exist, and the cluster does not create it by itself: create "
         "it, or correct the name. Going on to poll waits for it to appear"
+    )
+
+
+def _unknown_partition(tp: TopicPartition, count: int) -> UnknownTopicOrPartitionError:
+    return UnknownTopicOrPartitionError(
+        f"{tp.topic}-{tp.partition} is assigned and does not exist: the topic has {count} "
+        f"partitions, numbered from 0. Correct assign(), or add partitions. Going on to poll waits "
+        "for it to appear"
     )

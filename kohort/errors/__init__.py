@@ -27,6 +27,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   |   +-- UnsupportedCodecError               a compression codec nobody knows
     |   |   +-- DecompressionBudgetError            more bytes than the budget allows
     |   +-- RecordDeserializationError          the user's deserializer raised
+    |   +-- RecordTooLargeError                 a batch that fits into no fetch (also a broker's)
     |   +-- NoOffsetForPartitionError           nothing committed and auto_offset_reset="none"
     +-- GroupError                          membership
     |   +-- CommitFailedError                   the group moved on: the commit did not count

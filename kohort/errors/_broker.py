@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kohort.errors._codes import ErrorCode, error_name
-from kohort.errors._tree import KafkaError
+from kohort.errors._tree import DataError, KafkaError
+from kohort.types import TopicPartition
 
 
 class BrokerResponseError(KafkaError):
@@ -111,8 +112,22 @@ class ReplicaNotAvailableError(
     """The replica asked for is not there."""
 
 
-class RecordTooLargeError(BrokerResponseError, code=ErrorCode.MESSAGE_TOO_LARGE):
-    """A record batch is larger than the topic or broker allows."""
+class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE_TOO_LARGE):
+    """A record batch is larger than the topic or broker allows, or than a fetch can take.
+
+    From a fetch it is a :class:`DataError`, too: it says of which partition, and at which offset.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: int | None = None,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.topic_partition, self.offset = topic_partition, offset
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):

@@ -38,9 +38,6 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 
-MAX_THROTTLE = 60.0
-"""Seconds. A broker that asks for more silence than that is not believed."""
-
 
 def _nothing() -> None:
     pass
@@ -262,7 +259,7 @@ class Fetcher:
         ready = False
         for tp, answer in answers.items():
             ready = self._take_one(by_partition[tp], answer, now) or ready
-        pause = min(response.throttle_time_ms / 1000, MAX_THROTTLE)
+        pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
             # Nothing, and before its time: such a broker must not be asked in a tight loop.

@@ -134,7 +134,9 @@ def _too_small(ask: Ask, needs: int | None, largest: int) -> Answer:
             RecordTooLargeError(
                 f"{tp.topic}-{tp.partition}: the batch {size} at offset {ask.offset} does not "
                 f"come whole in an answer of {largest} bytes: raise fetch_max_bytes and "
-                "max_partition_fetch_bytes, or seek() past it"
+                "max_partition_fetch_bytes, or seek() past it",
+                topic_partition=tp,
+                offset=ask.offset,
             ),
             Then.STAND,
         )

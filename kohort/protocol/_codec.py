@@ -50,7 +50,7 @@ def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[
         message, end = codec(cls, version).decode(view, offset, len(view))
     except _UNREADABLE as error:
         raise MessageDecodeError(
-            f"cannot read {cls.__name__} version {version}: {error}"
+            f"cannot read {cls.__name__} version {version}: {_said(error)}"
         ) from error
     if end > len(view):
         raise MessageDecodeError(
@@ -68,3 +68,12 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
             f"{cls.__name__} version {version}: {len(data) - end} bytes are left over"
         )
     return message
+
+
+def _said(error: Exception) -> str:
+    """What is wrong with the bytes; Python's own words would say what is wrong with a call."""
+    if isinstance(error, (struct.error, IndexError)):
+        return "it ends in the midst of a field"
+    if isinstance(error, UnicodeDecodeError):
+        return "a string in it is not UTF-8"
+    return str(error)

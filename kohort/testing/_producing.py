@@ -53,9 +53,15 @@ def as_record(item: Produceable, key: Text, partition: int | None) -> ProducerRe
         return replace(item, partition=partition)
     if isinstance(item, ConsumerRecord):
         return ProducerRecord(item.value, item.key, item.headers, item.timestamp, partition)
-    if isinstance(item, tuple):
-        return ProducerRecord(item[1], item[0], partition=partition)
-    return ProducerRecord(item, key, partition=partition)
+    match item:
+        case None | str() | bytes():
+            return ProducerRecord(item, key, partition=partition)
+        case tuple((None | str() | bytes() as own_key, None | str() | bytes() as value)):
+            return ProducerRecord(value, own_key, partition=partition)
+    raise TypeError(
+        f"cannot produce {item!r}: give a value, a (key, value) pair, each a str, bytes or None, "
+        "or a ProducerRecord, which has room for headers, a timestamp and a partition"
+    )
 
 
 def make_batches(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
@@ -36,6 +36,12 @@ logger = logging.getLogger("kohort.transport")
 R = TypeVar("R", bound=Response)
 
 CLOSE_SECONDS = 1.0
+MAX_THROTTLE_MS = 60_000
+"""A broker may ask for a pause (KIP-219), but not for one that nobody sees the end of."""
+NONSENSE = (
+    "That is not the Kafka protocol: the connection is closed and made anew. If it comes again, "
+    "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
+)
 
 
 class Leased(Generic[R]):
@@ -58,6 +64,12 @@ class Leased(Generic[R]):
         """The bytes are copied or not wanted any more. The second time does nothing."""
         self._response = None
         self._frame.release()
+
+
+def _bound_throttle(response: Any) -> None:
+    asked = getattr(response, "throttle_time_ms", 0)
+    if not 0 <= asked <= MAX_THROTTLE_MS:
+        response.throttle_time_ms = min(max(asked, 0), MAX_THROTTLE_MS)
 
 
 class BrokerConnection:
@@ -223,6 +235,7 @@ class BrokerConnection:
             _, response = decode_response(kind, chosen, frame.data)
         except MessageDecodeError as error:
             raise self._fail(error) from error
+        _bound_throttle(response)
         return response, frame
 
     def _take_id(self) -> int:
@@ -327,6 +340,8 @@ class BrokerConnection:
     def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
         """Close for a reason; everything in flight fails with it. Returns it as a typed error."""
         explained = self._explained(error)
+        if isinstance(explained, ProtocolError):
+            explained = type(explained)(f"{explained}. {NONSENSE}")
         explained.__cause__ = error.__cause__
         if self.failure is not None:
             return explained

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import (
     InvalidOptionError,
     NoBrokersAvailable,
@@ -121,7 +122,7 @@ async def test_start_raises_and_leaves_nothing_behind(says: bytes | None) -> Non
         with pytest.raises(NoBrokersAvailable, match=address):
             async with consumer:
                 raise AssertionError("it did not start")
-        assert consumer._closed
+        assert consumer._root is None
 
 
 def test_an_unknown_topic_is_reported_once_and_awaited(
@@ -141,6 +142,48 @@ def test_an_unknown_topic_is_reported_once_and_awaited(
     cluster.create_topic(missing)
     cluster.produce(missing, [b"here now"])
     assert values(read(consumer, 1)) == [b"here now"]
+
+
+def test_an_assigned_partition_that_is_not_there_is_reported_once_and_awaited(
+    cluster: Cluster, topic: str, make: MakeConsumer
+) -> None:
+    there, missing = TopicPartition(topic, 0), TopicPartition(topic, 2)
+    consumer = make(metadata_max_age_ms=200)
+    consumer.assign([there, missing])
+    told = poll_error(consumer, UnknownTopicOrPartitionError)
+    assert f"{topic}-2 is assigned and does not exist: the topic has 2 partitions" in str(told)
+    assert poll_quietly(consumer) == []
+    cluster.produce(topic, [b"a"], partition=0)
+    assert values(read(consumer, 1)) == [b"a"]
+    cluster.add_partitions(topic, 3)
+    cluster.produce(topic, [b"b"], partition=2)
+    assert values(read(consumer, 1)) == [b"b"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda consumer, tp: consumer.end_offsets([tp]),
+        lambda consumer, tp: consumer.beginning_offsets([tp]),
+        lambda consumer, tp: consumer.offsets_for_times({tp: 0}),
+        lambda consumer, tp: consumer.committed(tp),
+        lambda consumer, tp: consumer.commit({tp: 1}),
+        lambda consumer, tp: consumer.topics(),
+        lambda consumer, tp: consumer.partitions_for_topic(tp.topic),
+        lambda consumer, tp: consumer.bootstrap(),
+    ],
+)
+def test_what_asks_the_cluster_gives_up_when_no_server_was_there_in_time(
+    make: MakeConsumer, call: Callable[[KafkaConsumer, TopicPartition], object]
+) -> None:
+    server = f"127.0.0.1:{free_ports(1)[0]}"
+    consumer = make(group_id="g", bootstrap_servers=server, bootstrap_timeout_ms=200)
+    consumer.assign([TopicPartition("orders", 0)])
+    begun = time.monotonic()
+    with pytest.raises(NoBrokersAvailable, match="Check bootstrap_servers"):
+        call(consumer, TopicPartition("orders", 0))
+    assert time.monotonic() - begun < 20
+    consumer.close(timeout_ms=0)
 
 
 @pytest.mark.anyio

@@ -185,6 +185,7 @@ def test_a_batch_that_claims_to_be_larger_than_any_answer_is_told(
     read, errors = read_all(consumer, 1)
     assert read == [b"x"]
     assert isinstance(errors[0], RecordTooLargeError)
+    assert (errors[0].topic_partition, errors[0].offset) == (bad, 0)
     assert f"{topic}-0" in str(errors[0]) and "fetch_max_bytes" in str(errors[0])
     assert {type(each) for each in poll_quietly(consumer)} == {RecordTooLargeError}
     consumer.seek(bad, 1)

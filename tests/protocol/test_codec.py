@@ -239,7 +239,7 @@ def test_bytes_left_over_are_an_error() -> None:
 
 def test_text_that_is_not_utf8_is_an_error() -> None:
     data = encode(ApiVersionsRequest(client_software_name="kohort"), 3).replace(b"koh", b"k\xffh")
-    with pytest.raises(MessageDecodeError, match="utf-8"):
+    with pytest.raises(MessageDecodeError, match="UTF-8"):
         decode(ApiVersionsRequest, 3, data)
 
 

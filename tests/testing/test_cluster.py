@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import anyio
 import pytest
@@ -218,3 +219,9 @@ def test_the_same_seed_gives_the_same_ids() -> None:
         with Cluster(topics={"t": 1}, seed=7) as cluster, Raw(cluster) as raw:
             members.append(join(raw).member_id)
     assert members[0] == members[1]
+
+
+@pytest.mark.parametrize("item", [("k", "v", "h"), ("k",), (), ("k", 1), 7, ["k", "v"]])
+def test_what_is_no_record_is_refused(cluster: Cluster, item: Any) -> None:
+    with pytest.raises(TypeError, match=r"give a value, a \(key, value\) pair"):
+        cluster.produce("orders", [item])

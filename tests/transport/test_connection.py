@@ -82,6 +82,14 @@ async def test_a_request_is_answered() -> None:
         assert connection.failure is None
 
 
+@pytest.mark.parametrize(("asked", "kept"), [("2147483647", 60_000), ("-5", 0)])
+async def test_a_broker_that_asks_for_endless_silence_is_not_believed(
+    asked: str, kept: int
+) -> None:
+    async with opened(answer_heartbeats) as (connection, _):
+        assert (await heartbeat(connection, asked)).throttle_time_ms == kept
+
+
 async def test_the_request_carries_the_client_id_and_the_highest_common_version() -> None:
     seen = []
 
