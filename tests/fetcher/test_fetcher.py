@@ -488,9 +488,10 @@ class TestSizes:
         cluster.scripts.extend([cutting(cluster)] * 10)
         options = {"max_partition_fetch_bytes": 20, "fetch_max_bytes": 50}
         async with consuming(cluster, owning(T0), **options) as consumer:
-            for _ in range(2):
-                with pytest.raises(RecordTooLargeError, match="fetch_max_bytes"):
-                    await consumer.poll(timeout=0.05)
+            for timeout in (20.0, 0.05):
+                with pytest.raises(RecordTooLargeError, match="fetch_max_bytes") as raised:
+                    await consumer.poll(timeout=timeout)
+                assert (raised.value.topic_partition, raised.value.offset) == (T0, 0)
             assert consumer.subscription.position(T0) == 0
             assert len(cluster.fetches) <= 3
 
