@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -21,7 +23,7 @@ def test_a_second_member_has_its_share_within_a_heartbeat_of_the_first(
 ) -> None:
     async def main() -> None:
         async with MemoryCluster(topics={"t": 6}) as cluster:
-            options = {
+            options: dict[str, Any] = {
                 "heartbeat_interval_ms": round(HEARTBEAT_S * 1000),
                 "partition_assignment_strategy": [strategy],
             }
