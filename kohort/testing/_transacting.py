@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from kohort.testing._core import ClusterCore
 
 _Stable = list[tuple[Buffer | None, Buffer | None]]
-_Open = list[tuple[int, Buffer | None, Buffer | None]]
+_Positioned = tuple[int, Buffer | None, Buffer | None]
+_Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
 
 
 class Transacting:
@@ -149,10 +151,11 @@ class Transacting:
 def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
     """(key, value) of all that counts, and what is in transactions that have not ended.
 
-    What a transaction wrote comes where it ended; what was aborted does not come.
+    Both are in the order of being written, whenever their transactions ended; what was aborted
+    does not come. What is open is told to be outdated if something that counts came after it.
     """
-    stable: _Stable = []
-    waiting: dict[int, _Stable] = {}
+    stable: list[_Positioned] = []
+    waiting: dict[int, list[_Positioned]] = {}
     for batch in log.batches():
         header, records = batch.header, batch.records()
         producer_id = header.producer_id
@@ -162,9 +165,12 @@ def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
                 stable += written
             continue
         target = waiting.setdefault(producer_id, []) if header.is_transactional else stable
-        target += [(record.key, record.value) for record in records]
-    return stable, [
-        (producer_id, key, value)
+        target += [(record.offset, record.key, record.value) for record in records]
+    stable.sort(key=itemgetter(0))
+    last = {None if key is None else bytes(key): position for position, key, _ in stable}
+    still_open = [
+        (producer_id, key, value, last.get(None if key is None else bytes(key), -1) > position)
         for producer_id, records in waiting.items()
-        for key, value in records
+        for position, key, value in records
     ]
+    return [(key, value) for _, key, value in stable], still_open

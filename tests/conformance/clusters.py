@@ -16,6 +16,7 @@ KAFKA_PROPERTIES = {
     "group.max.size": str(MAX_GROUP_SIZE),
     "group.min.session.timeout.ms": str(MIN_SESSION_MS),
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """Beside what the fixture sets: short times, and limits that can be reached."""
 
@@ -37,6 +38,9 @@ MODULES = (
     "idempotence",
     "topics",
     "settings",
+    "transactional_producers",
+    "transactional_data",
+    "transactional_offsets",
 )
 
 

@@ -23,13 +23,12 @@ class Known:
 
 _KAFKAS = {
     "authentication and ACLs": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
-    "transactions and their administration": (24, 25, 26, 27, 28, 61, 65, 66),
     "moving replicas and electing leaders": (34, 43, 45),
     "quotas": (48, 49),
     "features, brokers and voters of the quorum": (57, 64, 80, 81),
     "the newer group protocols": (68, *range(76, 80), *range(83, 93)),
 }
-"""APIs that Apache Kafka advertises and that are not, or were once not, served here."""
+"""APIs that Apache Kafka advertises and that are not served here, or were once not."""
 
 _NOT_SERVED = {
     what: left
@@ -51,9 +50,10 @@ KNOWN = (
     ),
     Known(
         "Features",
-        "The features that Kafka finalizes belong to what is not served: with none told, clients "
-        "keep to what every broker can do.",
-        {"features": (r"version [34]\..*",)},
+        "The cluster tells of transaction.version alone. The other features of Kafka belong to "
+        "what is not served, or to its controllers: clients that are not told of them keep to "
+        "what every broker can do.",
+        {"features": (r"version [34]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(
         "SaslHandshake",
@@ -112,6 +112,18 @@ KNOWN = (
         "Settings of groups",
         "They are for the newer group protocols, and come with those.",
         {"settings_of_groups": (r"(described|changed|unknown)\..*",)},
+    ),
+    Known(
+        "The start of a log in the middle of a transaction",
+        "Where records of an open transaction are deleted, Kafka's last stable offset stays below "
+        "the start of the log until something is written next. The cluster's is the start of the "
+        "log, where Kafka's comes to be, too.",
+        {
+            "deleting_what_is_open": (
+                r"ends\[0\]\.topics\[0\]\.partitions\[0\]\.offset",
+                r"fetched\.responses\[0\]\.partitions\[0\]\.last_stable_offset",
+            ),
+        },
     ),
     Known(
         "Sizes of disks",

@@ -34,6 +34,16 @@ _UNORDERED = {
     ("ListConfigResourcesResponse", "config_resources"),
     ("DescribeLogDirsResult", "topics"),
     ("DescribeLogDirsTopic", "partitions"),
+    ("TransactionState", "topics"),
+    ("TopicData", "partitions"),
+    ("ListTransactionsResponse", "transaction_states"),
+    ("PartitionResponse", "active_producers"),
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"),
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"),
+    ("AddPartitionsToTxnResult", "topic_results"),
+    ("TxnOffsetCommitResponse", "topics"),
+    ("TxnOffsetCommitResponseTopic", "partitions"),
+    ("WritableTxnMarkerTopicResult", "partitions"),
 }
 """Lists that Kafka makes of a hash table: they are compared in an order of their own."""
 
@@ -87,7 +97,9 @@ class Masks:
         return re.sub(r"<uuid \d+>", "", text), ids
 
     def _number(self, value: int, field: str) -> object:
-        if (field == "producer_id" and value >= 0) or (field == "session_id" and value > 0):
+        if field.endswith("producer_id") and value >= 0:
+            return self._name("producer_id", ("producer_id", value))
+        if field == "session_id" and value > 0:
             return self._name(field, (field, value))
         if field == "port" and value == self._port:
             return "<port>"

@@ -10,8 +10,6 @@ SECTIONS = {
     "6": "What a faithful broker does",
 }
 
-TRANSACTIONS = "Transactions and their probes come in a later step."
-TRANSACTION_APIS = frozenset({24, 25, 26, 27, 28, 61, 65, 66})
 NOT_HERE = "The cluster leaves this out on purpose: "
 ONE_BROKER = (
     "Needs a second broker, and Apache Kafka runs as a single one here; "
@@ -92,7 +90,7 @@ ROWS = (
     Row("2.9d", "require_stable without an open transaction"),
     Row("2.9e", "member ids and epochs in OffsetFetch for a classic group"),
     Row("2.9f", "offsets of topics that are deleted"),
-    Row("2.9g", "require_stable with an open transaction: 88 for each partition", TRANSACTIONS),
+    Row("2.9g", "require_stable with an open transaction: 88 for each partition"),
     Row(
         "2.10a",
         "ListOffsets of the special timestamps -1 to -6, and 35 for others, in each version",
@@ -141,7 +139,7 @@ ROWS = (
         "retention by time",
         NOT_HERE + "nothing is deleted for its age, and Kafka takes five minutes to do it.",
     ),
-    Row("2.15a", "control records of transactions", TRANSACTIONS),
+    Row("2.15a", "control records of transactions"),
     Row("3", "every version that the cluster advertises is asked for, but of transactions"),
     Row("6.1a", "a member id that is handed out starts no rebalance"),
     Row(
@@ -213,9 +211,9 @@ ROWS = (
     Row("6.8c", "duplicates of the last five batches: their first offset, no error"),
     Row("6.8d", "gaps: 45"),
     Row("6.8e", "epochs of producers: 47"),
-    Row("6.8f", "a transactional producer that is fenced: 90", TRANSACTIONS),
+    Row("6.8f", "a transactional producer that is fenced: 90"),
     Row("6.9a", "the finalized features that ApiVersions tells"),
-    Row("6.9b", "transactions of both versions: last stable offset, markers, 51, 88", TRANSACTIONS),
+    Row("6.9b", "transactions of both versions: last stable offset, markers, 51, 88"),
     Row(
         "6.10",
         "COORDINATOR_LOAD_IN_PROGRESS right after the start",

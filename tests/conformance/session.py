@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     CreateTopicsRequest,
+    DescribeTransactionsRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -24,6 +25,8 @@ from tests.conformance.wire import Connection
 R = TypeVar("R", bound=Response)
 
 READY_S = 30.0
+NOT_READY = (14, 15, 16)
+"""What coordinators answer that load, or are not there yet."""
 T0 = 1_700_000_000_000
 """The timestamp that records have where it does not matter: a constant, so that it is compared."""
 
@@ -159,9 +162,24 @@ class Session:
             time.sleep(0.02)
         return name
 
+    def transactional_id(self, label: str = "x") -> str:
+        """A transactional id that is not there yet, and whose coordinator is ready."""
+        name = self.name(label)
+        deadline = time.monotonic() + READY_S
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+        describe = DescribeTransactionsRequest(transactional_ids=[name])
+        while (
+            self.ask(find, 4).coordinators[0].error_code
+            or self.ask(describe, 0).transaction_states[0].error_code in NOT_READY
+        ):
+            assert time.monotonic() < deadline, f"{name} has no coordinator"
+            time.sleep(0.02)
+        return name
+
     def warm_up(self) -> None:
-        """Wait for what a cluster does once: make ``__consumer_offsets``, give out producer ids."""
+        """Wait for what a cluster does once: make its internal topics, give out producer ids."""
         self.group()
+        self.transactional_id()
         deadline = time.monotonic() + READY_S
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         while self.ask(request, 4).error_code:

@@ -7,150 +7,47 @@ from collections.abc import Iterator
 import pytest
 
 from kohort.protocol.messages import (
-    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
-    EndTxnRequest,
-    EndTxnResponse,
     FetchRequest,
     FetchResponse,
     FindCoordinatorRequest,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     ListOffsetsRequest,
     ListTransactionsRequest,
     OffsetFetchRequest,
-    ProduceRequest,
-    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
-from kohort.records import ControlType, NewRecord, control_type, encode_batch, split_batches
+from kohort.records import ControlType, control_type, split_batches
 from kohort.testing import Cluster
+from tests.support import transactor
 from tests.testing.raw import Raw, find_coordinator
 
 NAME = "payments"
 
 
-class Transactor:
-    """A transactional producer that goes by transaction version 2, or by the ways before it."""
+class Transactor(transactor.Transactor):
+    """With answers cut down to what is asked of here: partition 0 of "t" and group "g"."""
 
     def __init__(self, raw: Raw, *, old: bool = False, name: str = NAME) -> None:
-        self.raw, self.old, self.name = raw, old, name
         raw.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 6)
-        self.producer_id = self.epoch = -1
-        self._sequences: dict[int, int] = {}
+        super().__init__(raw, name, old=old)
 
-    def init(self, *, keep: bool = False, timeout_ms: int = 60_000) -> InitProducerIdResponse:
-        request = InitProducerIdRequest(
-            transactional_id=self.name, transaction_timeout_ms=timeout_ms
-        )
-        if keep:
-            request.producer_id, request.producer_epoch = self.producer_id, self.epoch
-        response = self.raw.ask(request, 5)
-        if response.error_code == 0:
-            self._go_on(response.producer_id, response.producer_epoch)
-        return response
-
-    def _go_on(self, producer_id: int, epoch: int) -> None:
-        if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self._sequences = {}
-        self.producer_id, self.epoch = producer_id, epoch
-
-    def add(self, partition: int = 0, topic: str = "t", version: int = 3) -> int:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.name,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
-                    name=topic, partitions=[partition]
-                )
-            ],
-        )
-        response = self.raw.ask(request, version)
-        (result,) = response.results_by_topic_v3_and_below[0].results_by_partition
-        return result.partition_error_code
-
-    def write(self, *values: bytes, partition: int = 0, version: int | None = None) -> int:
+    def added(self, partition: int = 0, version: int = 3) -> int:
         """The error code."""
-        sequence = self._sequences.get(partition, 0)
-        batch = encode_batch(
-            [NewRecord(1000, None, value) for value in values],
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        request = ProduceRequest(
-            transactional_id=self.name,
-            acks=-1,
-            timeout_ms=1000,
-            topic_data=[
-                ProduceRequest.TopicProduceData(
-                    name="t",
-                    partition_data=[
-                        ProduceRequest.PartitionProduceData(index=partition, records=batch)
-                    ],
-                )
-            ],
-        )
-        response = self.raw.ask(request, version or (11 if self.old else 12))
-        error = response.responses[0].partition_responses[0].error_code
-        if error == 0:
-            self._sequences[partition] = sequence + len(values)
-        return error
+        topics = self.add(("t", partition), version=version).results_by_topic_v3_and_below
+        return topics[0].results_by_partition[0].partition_error_code
 
-    def begin(self, *values: bytes, partition: int = 0) -> None:
-        if self.old:
-            assert self.add(partition) == 0
-        assert self.write(*values, partition=partition) == 0
+    def wrote(self, value: bytes, version: int | None = None) -> int:
+        """The error code."""
+        answer = self.write("t", value, version=version)
+        return answer.responses[0].partition_responses[0].error_code
 
-    def end(self, *, committed: bool, version: int | None = None) -> EndTxnResponse:
-        request = EndTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=committed,
-        )
-        response = self.raw.ask(request, version or (4 if self.old else 5))
-        if not self.old and response.error_code == 0:
-            self._go_on(response.producer_id, response.producer_epoch)
-        return response
-
-    def commit_offset(
-        self, offset: int, *, generation: int = -1, member_id: str = "", version: int | None = None
-    ) -> int:
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.name,
-            group_id="g",
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            generation_id=generation,
-            member_id=member_id,
-            topics=[
-                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                    name="t",
-                    partitions=[
-                        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                            partition_index=0, committed_offset=offset
-                        )
-                    ],
-                )
-            ],
-        )
-        response = self.raw.ask(request, version or (4 if self.old else 5))
-        return response.topics[0].partitions[0].error_code
-
-    def add_offsets(self) -> int:
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.name,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            group_id="g",
-        )
-        return self.raw.ask(request, 4).error_code
+    def committed(self, offset: int, version: int | None = None, **other: object) -> int:
+        """The error code."""
+        request = self.commit_offset("g", "t", offset, version=version, **other)
+        return request.topics[0].partitions[0].error_code
 
 
 @pytest.fixture(params=["old", "new"])
@@ -228,7 +125,7 @@ def described(raw: Raw) -> tuple[str, int, list[str]]:
 
 
 def test_what_is_open_is_not_stable(raw: Raw, producer: Transactor) -> None:
-    producer.begin(b"a", b"b")
+    producer.begin("t", b"a", b"b")
     data = fetch(raw)
     assert (data.last_stable_offset, data.high_watermark, data.records) == (0, 2, b"")
     assert values(fetch(raw, isolation=0)) == [b"a", b"b"]
@@ -243,7 +140,7 @@ def test_what_is_open_is_not_stable(raw: Raw, producer: Transactor) -> None:
 
 def test_what_is_aborted_is_listed(raw: Raw, producer: Transactor) -> None:
     for committed in (False, True, False):
-        producer.begin(b"x")
+        producer.begin("t", b"x")
         assert producer.end(committed=committed).error_code == 0
     aborted = fetch(raw).aborted_transactions or []
     assert [(a.producer_id, a.first_offset) for a in aborted] == [
@@ -256,7 +153,7 @@ def test_what_is_aborted_is_listed(raw: Raw, producer: Transactor) -> None:
 
 
 def test_markers_are_control_batches_as_kafka_writes_them(raw: Raw, producer: Transactor) -> None:
-    producer.begin(b"x")
+    producer.begin("t", b"x")
     producer.end(committed=True)
     _, marker = split_batches(fetch(raw).records or b"")
     marker.check_crc()
@@ -271,62 +168,62 @@ def test_markers_are_control_batches_as_kafka_writes_them(raw: Raw, producer: Tr
 def test_transaction_version_2_has_a_new_epoch_with_each_end(raw: Raw) -> None:
     producer = Transactor(raw)
     assert producer.init().producer_epoch == 0
-    producer.begin(b"x")
+    producer.begin("t", b"x")
     before = producer.epoch
     assert producer.end(committed=True).producer_epoch == before + 1
     assert producer.end(committed=False).producer_epoch == before + 2  # nothing was open
     assert producer.end(committed=True).error_code == 48
-    producer.begin(b"y")
+    producer.begin("t", b"y")
     producer.end(committed=True)
     producer.epoch -= 1
     assert producer.end(committed=True).producer_epoch == before + 3  # asked again
     producer.epoch -= 1
-    assert producer.end(committed=False).error_code == 90
+    assert producer.end(committed=False).error_code == 48
 
 
 def test_before_that_the_epoch_stays(raw: Raw) -> None:
     producer = Transactor(raw, old=True)
     producer.init()
     assert producer.end(committed=False).error_code == 48
-    producer.begin(b"x")
+    producer.begin("t", b"x")
     for _ in range(2):
         answer = producer.end(committed=True)
         assert (answer.error_code, producer.epoch) == (0, 0)
     assert producer.end(committed=False).error_code == 48
-    producer.begin(b"y")
+    producer.begin("t", b"y")
     assert values(fetch(raw)) == [b"x"]
 
 
 def test_partitions_must_be_in_the_transaction_before_version_12(raw: Raw) -> None:
     producer = Transactor(raw, old=True)
     producer.init()
-    assert producer.write(b"x", version=11) == 120
-    assert producer.write(b"x", version=9) == 48
-    assert producer.add(7) == 3
-    assert producer.add() == 0
-    assert producer.write(b"x", version=9) == 0
+    assert producer.wrote(b"x", version=11) == 120
+    assert producer.wrote(b"x", version=9) == 48
+    assert producer.added(7) == 3
+    assert producer.added() == 0
+    assert producer.wrote(b"x", version=9) == 0
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_added_in_every_version_for_producers(raw: Raw, version: int) -> None:
     producer = Transactor(raw, old=True)
     producer.init()
-    assert producer.add(version=version) == 0
+    assert producer.added(version=version) == 0
     producer.epoch += 1
-    assert producer.add(version=version) == (90 if version >= 2 else 47)
+    assert producer.added(version=version) == (90 if version >= 2 else 47)
     producer.producer_id += 1
-    assert producer.add(version=version) == 49
+    assert producer.added(version=version) == 49
     producer.name = "nobody"
-    assert producer.add(version=version) == 49
+    assert producer.added(version=version) == 49
     producer.name = ""
-    assert producer.add(version=version) == 42
+    assert producer.added(version=version) == 42
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_whether_partitions_are_in(raw: Raw, version: int) -> None:
     producer = Transactor(raw)
     producer.init()
-    producer.begin(b"x")
+    producer.begin("t", b"x")
 
     def ask(only: bool, *partitions: int) -> list[int]:
         cls = AddPartitionsToTxnRequest
@@ -340,7 +237,7 @@ def test_brokers_ask_whether_partitions_are_in(raw: Raw, version: int) -> None:
         (result,) = raw.ask(cls(transactions=[asked]), version).results_by_transaction
         return [p.partition_error_code for p in result.topic_results[0].results_by_partition]
 
-    assert ask(True, 0, 1) == [0, 120 if version == 5 else 48]
+    assert ask(True, 0, 1) == [0, 120]
     assert ask(False, 1, 5) == [55, 3]
     assert ask(False, 1) == [0]
     assert ask(True, 1) == [0]
@@ -350,15 +247,15 @@ def test_a_new_producer_fences_the_one_before(raw: Raw) -> None:
     first, second = Transactor(raw), Transactor(raw)
     find_coordinator(raw)
     first.init()
-    first.begin(b"lost")
+    first.begin("t", b"lost")
     assert second.init().error_code == 51
     assert described(raw)[0] == "CompleteAbort"
     assert second.init().producer_epoch == 2
     assert second.producer_id == first.producer_id
-    assert first.write(b"late") == 47
+    assert first.wrote(b"late") == 47
     assert first.end(committed=True).error_code == 90
-    assert first.commit_offset(1) == 47
-    second.begin(b"x")
+    assert first.committed(1) == 47
+    second.begin("t", b"x")
     second.end(committed=True)
     data = fetch(raw)
     assert [a.first_offset for a in data.aborted_transactions or []] == [0]
@@ -384,10 +281,10 @@ def test_a_producer_brings_its_epoch_to_get_the_next(raw: Raw) -> None:
 def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, raw: Raw) -> None:
     producer = Transactor(raw)
     producer.init(timeout_ms=50)
-    producer.begin(b"slow")
+    producer.begin("t", b"slow")
     cluster.wait_until(lambda: end_offset(raw, 1) == 2)
-    assert producer.end(committed=True).error_code == 90
-    assert producer.write(b"late") == 47
+    assert producer.end(committed=True).error_code == 48
+    assert producer.wrote(b"late") == 47
     assert described(raw)[0] == "CompleteAbort"
 
 
@@ -395,8 +292,8 @@ def test_offsets_count_when_the_transaction_is_committed(raw: Raw, producer: Tra
     find_coordinator(raw)
     for expected, commits in ((-1, False), (5, True), (5, False)):
         if producer.old:
-            assert producer.add_offsets() == 0
-        assert producer.commit_offset(5 if commits else 9) == 0
+            assert producer.add_offsets("g").error_code == 0
+        assert producer.committed(5 if commits else 9) == 0
         before = -1 if expected < 0 or commits else 5
         assert committed(raw, stable=True) == [(88, -1)]
         assert committed(raw, stable=False) == [(0, before)]
@@ -409,24 +306,25 @@ def test_offsets_before_version_5_must_be_announced(raw: Raw) -> None:
     find_coordinator(raw)
     producer = Transactor(raw, old=True)
     producer.init()
-    assert producer.commit_offset(1, version=4) == 48
-    assert producer.commit_offset(1, version=5) == 0
+    assert producer.committed(1, version=3) == 48
+    assert producer.committed(1, version=4) == 120
+    assert producer.committed(1, version=5) == 0
 
 
 def test_offsets_are_those_of_a_member_if_it_says_so(raw: Raw) -> None:
     find_coordinator(raw)
     producer = Transactor(raw)
     producer.init()
-    assert producer.commit_offset(1, generation=3, member_id="m") == 22
-    assert producer.commit_offset(1) == 0
-    assert producer.commit_offset(1, generation=3, member_id="m") == 25
+    assert producer.committed(1, generation_id=3, member_id="m") == 22
+    assert producer.committed(1) == 0
+    assert producer.committed(1, generation_id=3, member_id="m") == 25
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_markers_of_an_admin_end_what_hangs(raw: Raw, version: int) -> None:
     producer = Transactor(raw)
     producer.init()
-    producer.begin(b"hanging")
+    producer.begin("t", b"hanging")
     cls = WriteTxnMarkersRequest
     marker = cls.WritableTxnMarker(
         producer_id=producer.producer_id,
@@ -443,7 +341,7 @@ def test_transactions_are_listed_by_state_age_and_name(raw: Raw) -> None:
     for name in ("one", "two"):
         producer = Transactor(raw, name=name)
         producer.init()
-    producer.begin(b"x")
+    producer.begin("t", b"x")
 
     def names(request: ListTransactionsRequest, version: int = 2) -> list[str]:
         return sorted(s.transactional_id for s in raw.ask(request, version).transaction_states)
@@ -460,7 +358,7 @@ def test_transactions_are_listed_by_state_age_and_name(raw: Raw) -> None:
 def test_producers_of_a_partition_are_described(raw: Raw) -> None:
     producer = Transactor(raw)
     producer.init()
-    producer.begin(b"x", b"y")
+    producer.begin("t", b"x", b"y")
     topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0, 9])
     first, none = raw.ask(DescribeProducersRequest(topics=[topic]), 0).topics[0].partitions
     (state,) = first.active_producers
@@ -499,15 +397,38 @@ def test_a_coordinator_that_moves_goes_on_with_what_is_open() -> None:
             lead("__transaction_state")
             lead("__consumer_offsets")
             producer.init()
-            producer.begin(b"x")
-            assert producer.commit_offset(7) == 0
+            producer.begin("t", b"x")
+            assert producer.committed(7) == 0
             moved = 2
             lead("__transaction_state")
             lead("__consumer_offsets")
             assert producer.end(committed=True).error_code == 16
             assert committed(second, stable=True) == [(88, -1)]
-            producer.raw = second
+            producer.asker = second
             assert described(second)[0] == "Ongoing"
             assert producer.end(committed=True).error_code == 0
             assert committed(second, stable=True) == [(0, 7)]
             assert values(fetch(first)) == [b"x"]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_offsets_that_were_written_last_count(moves: bool) -> None:
+    """Not those of the transaction that ends last, also when another coordinator reads the log."""
+    with Cluster(brokers=2, topics={"t": 1}) as cluster, Raw(cluster) as raw:
+        find_coordinator(raw)
+        first, second = (Transactor(raw, name=name) for name in ("first", "second"))
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            for index in range(50):
+                cluster.move_leader(topic, index, to=1)
+        for one, offset in ((first, 5), (second, 6)):
+            assert one.init().error_code == 0
+            assert one.committed(offset) == 0
+        assert second.end(committed=True).error_code == 0
+        if moves:
+            for to in (2, 1):
+                for index in range(50):
+                    cluster.move_leader("__consumer_offsets", index, to=to)
+        assert committed(raw, stable=True) == [(88, -1)]
+        assert committed(raw, stable=False) == [(0, 6)]
+        assert first.end(committed=True).error_code == 0
+        assert committed(raw, stable=True) == [(0, 6)]

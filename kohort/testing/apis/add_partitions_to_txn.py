@@ -1,8 +1,7 @@
 """AddPartitionsToTxn (24), versions 0-5.
 
 Up to version 3 it is a producer's, for one transaction; then a broker's, for several, and may only
-ask whether the partitions are in (``verify_only``, KIP-890). Version 2 knows PRODUCER_FENCED, 5
-TRANSACTION_ABORTABLE.
+ask whether the partitions are in (``verify_only``, KIP-890). Version 2 knows PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -39,18 +38,11 @@ def _of_broker(
 ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
     producer = ProducerEpoch(asked.producer_id, asked.producer_epoch)
     places = _places(asked.topics)
+    transactions = ctx.broker.transactions
     if asked.verify_only:
-        transactions = ctx.broker.transactions
-        errors: Mapping[Place, ErrorCode] = {
+        errors: Mapping[Place, ErrorCode] = _unknown(ctx, places) or {
             place: transactions.verify(asked.transactional_id, producer, place) for place in places
         }
-        if ctx.version < 5:
-            errors = {
-                place: ErrorCode.INVALID_TXN_STATE
-                if error is ErrorCode.TRANSACTION_ABORTABLE
-                else error
-                for place, error in errors.items()
-            }
     else:
         errors = _add(ctx, asked.transactional_id, producer, places, version=2)
     return AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
@@ -70,18 +62,26 @@ def _add(
     version: int,
 ) -> Mapping[Place, ErrorCode]:
     """All of them or, if one is not there, none."""
-    topics = ctx.broker.cluster.topics
-    if any(topics.partition(*place) is None for place in places):
-        return {
-            place: ErrorCode.OPERATION_NOT_ATTEMPTED
-            if topics.partition(*place) is not None
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for place in places
-        }
+    if unknown := _unknown(ctx, places):
+        return unknown
     error = ctx.broker.transactions.add(transactional_id, producer, places, version)
     if error is ErrorCode.PRODUCER_FENCED and ctx.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(places, error)
+
+
+def _unknown(ctx: Context, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+    """What each is told if one is not there; nothing if all are."""
+    topics = ctx.broker.cluster.topics
+    there = {place for place in places if topics.partition(*place) is not None}
+    if there.issuperset(places):
+        return {}
+    return {
+        place: ErrorCode.OPERATION_NOT_ATTEMPTED
+        if place in there
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for place in places
+    }
 
 
 def _answers(topics: Sequence[_Asked], errors: Mapping[Place, ErrorCode]) -> list[_Topic]:

@@ -1,6 +1,7 @@
 """ApiVersions (18), versions 0-4.
 
-Versions 3 and up name the client's software, and tell the cluster's features. A version that is not
+Versions 3 and up name the client's software, and tell the cluster's features; 4 tells those whose
+range begins at 0, too. A version that is not
 known is answered all the same, see :mod:`kohort.testing._dispatch`.
 """
 
@@ -13,6 +14,9 @@ from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from kohort.testing.apis._registry import SERVED, Context, serves
 
 _TRANSACTIONS = "transaction.version"
+_SUPPORTED = ApiVersionsResponse.SupportedFeatureKey(
+    name=_TRANSACTIONS, min_version=0, max_version=2
+)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -35,11 +39,8 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
             )
             for served in sorted(SERVED.values())
         ],
-        supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(
-                name=_TRANSACTIONS, min_version=0, max_version=2
-            )
-        ],
+        # Older clients fail on a feature whose range begins at 0, so it is not told to them.
+        supported_features=[_SUPPORTED] if ctx.version >= 4 else [],
         finalized_features_epoch=1,
         # As in Kafka, what is at level 0 is not among them.
         finalized_features=[features] if level else [],

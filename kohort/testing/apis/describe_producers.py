@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from kohort.testing._topics import is_legal_name
 from kohort.testing.apis._registry import Context, serves
 
 _Answer = DescribeProducersResponse.PartitionResponse
@@ -25,7 +26,14 @@ async def describe_producers(
 
 
 def _partition(ctx: Context, topic: str, index: int) -> _Answer:
-    partition = ctx.broker.led_partition(ctx.broker.cluster.topics.get(topic), index)
+    found = ctx.broker.cluster.topics.get(topic)
+    if found is None:
+        legal = is_legal_name(topic)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _Answer(
+            partition_index=index, error_code=code, error_message=str(broker_error(code))
+        )
+    partition = ctx.broker.led_partition(found, index)
     if isinstance(partition, ErrorCode):
         return _Answer(partition_index=index, error_code=partition)
     return _Answer(

@@ -20,6 +20,11 @@ from kohort.testing.transactions import ProducerEpoch
 
 _Answer = ProduceResponse.PartitionProduceResponse
 _CODEC_BITS = 0x07
+_NOT_JOINED = {
+    ErrorCode.INVALID_TXN_STATE: "Partition was not added to the transaction",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the "
+    "transaction. The transaction's coordinator is not ready.",
+}
 
 
 @serves(ProduceRequest, (3, 13), advertised=(0, 13))
@@ -78,7 +83,9 @@ def _partition(
     start = partition.log.start_offset
     refused = _join_transaction(ctx, request, partition, batch)
     if refused is not ErrorCode.NONE:
-        return _error(index, refused)
+        answer = _error(index, refused)
+        answer.error_message = _NOT_JOINED.get(refused)
+        return answer
     try:
         result = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
@@ -100,6 +107,7 @@ def _join_transaction(
     producer = ProducerEpoch(header.producer_id, header.producer_epoch)
     if not header.is_transactional or partition.log.producers.in_transaction(*producer):
         return ErrorCode.NONE
+    partition.log.producers.verifying(header, bumps_epochs=ctx.version >= 12)
     error = ctx.broker.cluster.transacting.join(
         request.transactional_id or "",
         producer,

@@ -1,14 +1,15 @@
 """TxnOffsetCommit (28), versions 0-5.
 
-Version 3 tells of which member and generation of the group the producer is (KIP-447), 5 adds the
-partition of ``__consumer_offsets`` to the transaction by itself (KIP-890).
+Version 3 tells of which member and generation of the group the producer is (KIP-447), 4 knows
+TRANSACTION_ABORTABLE, 5 adds the partition of ``__consumer_offsets`` to the transaction by itself
+(KIP-890).
 """
 
 from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from kohort.testing._topics import CONSUMER_OFFSETS
+from kohort.testing._topics import CONSUMER_OFFSETS, Partition
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.groups import OffsetToCommit
 from kohort.testing.transactions import ProducerEpoch
@@ -57,20 +58,33 @@ def _commit(
 ) -> list[ErrorCode]:
     cluster = ctx.broker.cluster
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
-    error = ctx.broker.coordinator.check(request.group_id)
+    error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+    error = error or ctx.broker.coordinator.check(request.group_id)
     partition = cluster.group_partition(request.group_id)
     if error is ErrorCode.NONE:
-        place = CONSUMER_OFFSETS, partition.index
-        error = cluster.transacting.join(
-            request.transactional_id, producer, place, adds=ctx.version >= 5
-        )
-        if error is ErrorCode.NOT_ENOUGH_REPLICAS:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        elif error is ErrorCode.TRANSACTION_ABORTABLE and ctx.version < 5:
-            error = ErrorCode.INVALID_TXN_STATE
+        error = _join_transaction(ctx, request, partition, producer)
     if error is not ErrorCode.NONE:
         return [error] * len(offsets)
     errors, records = ctx.broker.coordinator.commit_in_transaction(request, offsets)
     if records:
         cluster.transacting.append_offsets(partition, producer, records)
     return errors
+
+
+def _join_transaction(
+    ctx: Context, request: TxnOffsetCommitRequest, partition: Partition, producer: ProducerEpoch
+) -> ErrorCode:
+    """As with other writes, what has begun in a partition is not asked for again."""
+    if partition.log.producers.in_transaction(*producer):
+        return ErrorCode.NONE
+    error = ctx.broker.cluster.transacting.join(
+        request.transactional_id,
+        producer,
+        (CONSUMER_OFFSETS, partition.index),
+        adds=ctx.version >= 5,
+    )
+    if error is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is ErrorCode.TRANSACTION_ABORTABLE and ctx.version < 4:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

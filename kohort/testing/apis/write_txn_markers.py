@@ -50,6 +50,10 @@ def _write(
     if isinstance(partition, ErrorCode):
         return partition
     marker = Marker(
-        asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
     )
     return cluster.transacting.write(partition, marker)

@@ -51,8 +51,8 @@ PARTITIONS = 50
 """Of ``__consumer_offsets``."""
 
 Records = list[tuple[bytes, bytes | None]]
-OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None]]
-"""(producer id, key, value) of transactions that have not ended."""
+OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None, bool]]
+"""(producer id, key, value, outdated) of transactions that have not ended."""
 
 
 class _Parked:
@@ -233,6 +233,9 @@ class GroupCoordinator:
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets)
         errors = commit(group, request, offsets, anyio.current_time())
+        for offset, code in zip(offsets, errors, strict=True):
+            if code is ErrorCode.NONE:
+                self.pending.outdate((group.group_id, offset.topic, offset.partition))
         self._settle()
         return errors
 
@@ -260,10 +263,12 @@ class GroupCoordinator:
         def belongs(group_id: str) -> bool:
             return self._partition(group_id) == partition
 
-        for (group_id, topic, index), offset in self.pending.take(producer_id, belongs):
+        for place, pending in self.pending.take(producer_id, belongs):
+            group_id, topic, index = place
             group = self.groups.get(group_id)
             if committed and group is not None:
-                group.offsets[topic, index] = offset
+                group.offsets[topic, index] = pending.offset
+                self.pending.outdate(place, pending.order)
         self._changed()
 
     def delete_group(self, group_id: str) -> ErrorCode:
@@ -297,6 +302,8 @@ class GroupCoordinator:
         topics = subscribed_topics(group)
         consumed = {place for place in places if place[0] in topics}
         delete_offsets(group, [place for place in places if place not in consumed])
+        for place in set(places) - consumed:
+            self.pending.drop((group_id, *place))
         self._settle()
         return ErrorCode.NONE, consumed
 
@@ -304,6 +311,7 @@ class GroupCoordinator:
         """A topic is deleted: nobody has an offset in it any more."""
         for group in list(self.groups.values()):
             delete_offsets(group, [place for place in group.offsets if place[0] == topic])
+        self.pending.drop_topic(topic)
         self._settle()
 
     # Time

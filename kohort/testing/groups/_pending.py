@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.testing.groups._member import CommittedOffset
@@ -11,16 +13,49 @@ Place: TypeAlias = tuple[str, str, int]
 """(group, topic, partition)."""
 
 
-class PendingOffsets:
-    """By the producer whose transaction it is, which has at most one at a time."""
+@dataclass(slots=True)
+class _Pending:
+    """``order``: of being written. What is ``outdated`` was followed by another commit."""
 
-    __slots__ = ("_offsets",)
+    offset: CommittedOffset
+    order: int
+    outdated: bool
+
+
+class PendingOffsets:
+    """By the producer whose transaction it is, which has at most one at a time.
+
+    What counts in the end is what was written last, not whose transaction ended last.
+    """
+
+    __slots__ = ("_offsets", "_orders")
 
     def __init__(self) -> None:
-        self._offsets: dict[int, dict[Place, CommittedOffset]] = {}
+        self._offsets: dict[int, dict[Place, _Pending]] = {}
+        self._orders = itertools.count()
 
-    def add(self, producer_id: int, place: Place, offset: CommittedOffset) -> None:
-        self._offsets.setdefault(producer_id, {})[place] = offset
+    def add(
+        self, producer_id: int, place: Place, offset: CommittedOffset, *, outdated: bool = False
+    ) -> None:
+        pending = _Pending(offset, next(self._orders), outdated)
+        self._offsets.setdefault(producer_id, {})[place] = pending
+
+    def outdate(self, place: Place, before: int | None = None) -> None:
+        """A commit counts now that was written after those up to now, or ``before`` an order."""
+        for offsets in self._offsets.values():
+            pending = offsets.get(place)
+            if pending is not None and (before is None or pending.order < before):
+                pending.outdated = True
+
+    def drop(self, place: Place) -> None:
+        """What is committed there is deleted."""
+        for offsets in self._offsets.values():
+            offsets.pop(place, None)
+
+    def drop_topic(self, topic: str) -> None:
+        for offsets in self._offsets.values():
+            for place in [place for place in offsets if place[1] == topic]:
+                del offsets[place]
 
     def places(self, group_id: str) -> set[tuple[str, int]]:
         """(topic, partition) pairs where a transaction may still change what is committed."""
@@ -33,11 +68,16 @@ class PendingOffsets:
 
     def take(
         self, producer_id: int, belongs: Callable[[str], bool]
-    ) -> Iterator[tuple[Place, CommittedOffset]]:
-        """What the producer has committed for the groups that belong, which is so no more."""
+    ) -> Iterator[tuple[Place, _Pending]]:
+        """What the producer has committed for the groups that belong, which is so no more.
+
+        What is outdated is left out.
+        """
         offsets = self._offsets.get(producer_id, {})
         for place in [place for place in offsets if belongs(place[0])]:
-            yield place, offsets.pop(place)
+            pending = offsets.pop(place)
+            if not pending.outdated:
+                yield place, pending
         if not offsets:
             self._offsets.pop(producer_id, None)
 

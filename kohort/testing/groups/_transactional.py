@@ -64,13 +64,13 @@ def commit_pending(
 
 
 def load_pending(
-    records: Iterable[tuple[int, Buffer | None, Buffer | None]],
+    records: Iterable[tuple[int, Buffer | None, Buffer | None, bool]],
     groups: dict[str, ClassicGroup],
     pending: PendingOffsets,
     env: GroupEnvironment,
 ) -> None:
-    """Take over what (producer id, key, value) records of open transactions tell."""
-    for producer_id, raw_key, raw_value in records:
+    """Take over what (producer id, key, value, outdated) records of open transactions tell."""
+    for producer_id, raw_key, raw_value, outdated in records:
         key = None if raw_key is None else read_key(raw_key)
         if not isinstance(key, OffsetCommitKey) or raw_value is None:
             continue
@@ -78,4 +78,5 @@ def load_pending(
         if isinstance(value, OffsetCommitValue):
             if key.group not in groups:
                 groups[key.group] = ClassicGroup(key.group, env)
-            pending.add(producer_id, (key.group, key.topic, key.partition), stored_offset(value))
+            place = key.group, key.topic, key.partition
+            pending.add(producer_id, place, stored_offset(value), outdated=outdated)

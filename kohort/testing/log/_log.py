@@ -53,12 +53,13 @@ class TimestampedOffset(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, for each of its partitions."""
+    """The end of a transaction of a ``version``, for each of its partitions."""
 
     producer_id: int
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
+    version: int = 0
 
 
 class PartitionLog:
@@ -132,12 +133,13 @@ class PartitionLog:
         self.notify()
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
-        """End a producer's transaction; AppendError if its epoch is over."""
+        """End a producer's transaction; AppendError if an epoch is over."""
         producer = marker.producer_id, marker.producer_epoch
-        if self.producers.is_over(*producer):
-            raise AppendError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{marker} comes too late")
-        kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
         epoch = marker.coordinator_epoch
+        error = self.producers.check_marker(*producer, epoch, marker.version)
+        if error is not ErrorCode.NONE:
+            raise AppendError(error, f"{marker} comes too late")
+        kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
         offset = self.end_offset
         self._store(
             encode_batch(

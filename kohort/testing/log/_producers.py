@@ -42,6 +42,18 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+@dataclass(slots=True)
+class Verification:
+    """A transaction is about to begin here, and its coordinator is being asked.
+
+    ``lowest_sequence`` was seen meanwhile; ``bumps_epochs``: of transaction version 2.
+    """
+
+    epoch: int
+    lowest_sequence: int
+    bumps_epochs: bool
+
+
 def last_sequence(header: BatchHeader) -> int:
     """Sequence numbers go round after 2,147,483,647."""
     return (header.base_sequence + header.last_offset_delta) % _SEQUENCES
@@ -50,10 +62,11 @@ def last_sequence(header: BatchHeader) -> int:
 class ProducerStates:
     """By producer id; batches without one are none of its business."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "_verifications")
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
+        self._verifications: dict[int, Verification] = {}
 
     def items(self) -> Iterable[tuple[int, Producer]]:
         """By producer id."""
@@ -72,11 +85,13 @@ class ProducerStates:
         if header.base_sequence < 0:
             return ErrorCode.INVALID_RECORD
         producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self._overtakes(header, producer):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if producer is None:
             # Nothing known, as after retention has taken all its records: start anywhere.
             return ErrorCode.NONE
-        if header.producer_epoch < producer.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.producer_epoch > producer.epoch:
             expected = 0
         else:
@@ -88,6 +103,16 @@ class ProducerStates:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
+    def _overtakes(self, header: BatchHeader, producer: Producer | None) -> bool:
+        """Whether a transaction would begin with a batch that others should have come before."""
+        verification = self._verifications.get(header.producer_id)
+        if verification is None:
+            return False
+        unknown = producer is None or not producer.batches
+        return header.base_sequence > verification.lowest_sequence or (
+            verification.bumps_epochs and unknown and header.base_sequence != 0
+        )
+
     def appended(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
         producer = self._at_epoch(header.producer_id, header.producer_epoch)
@@ -96,8 +121,10 @@ class ProducerStates:
         if header.base_sequence >= 0:
             sequences = header.base_sequence, last_sequence(header)
             producer.batches.append(AppendedBatch(*sequences, base_offset, timestamp))
-        if header.is_transactional and producer.first_offset < 0:
-            producer.first_offset = base_offset
+        if header.is_transactional:
+            self._verifications.pop(header.producer_id, None)
+            if producer.first_offset < 0:
+                producer.first_offset = base_offset
 
     def replay(self, lost: Collection[int], batches: Iterable[RecordBatch]) -> None:
         """Forget producers, and learn of them anew from what is left of the log."""
@@ -134,20 +161,48 @@ class ProducerStates:
         starts = (p.first_offset for p in self._producers.values() if p.first_offset >= 0)
         return min(starts, default=None)
 
+    def verifying(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
+        """A batch wants to begin a transaction here; it may not be the first one that tries."""
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        known = self._verifications.setdefault(
+            header.producer_id, Verification(epoch, sequence, bumps_epochs)
+        )
+        if epoch > known.epoch or (epoch == known.epoch and sequence < known.lowest_sequence):
+            known.epoch, known.lowest_sequence = epoch, sequence
+
     def in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has written in a transaction that has not ended."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.first_offset >= 0
 
-    def is_over(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a later epoch by now."""
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, version: int
+    ) -> ErrorCode:
+        """Whether a marker may be written: neither its producer nor its coordinator is fenced.
+
+        One of transaction ``version`` 2 has the next epoch, or is there already.
+        """
         producer = self._producers.get(producer_id)
-        return producer is not None and epoch < producer.epoch
+        if producer is None:
+            return ErrorCode.NONE
+        late = epoch < producer.epoch
+        if version >= 2 and epoch == producer.epoch and producer.first_offset >= 0:
+            late = True
+        if late:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
 
     def ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
         """A marker is written: where its transaction began, -1 if nothing was in it."""
         producer = self._at_epoch(producer_id, epoch)
         producer.coordinator_epoch = coordinator_epoch
+        verification = self._verifications.get(producer_id)
+        if verification is not None and not (
+            verification.bumps_epochs and verification.epoch == epoch
+        ):
+            del self._verifications[producer_id]
         producer.last_timestamp = timestamp
         first, producer.first_offset = producer.first_offset, -1
         return first

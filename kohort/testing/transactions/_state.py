@@ -22,6 +22,10 @@ class TransactionState(IntEnum):
         return "".join(word.title() for word in self.name.split("_"))
 
     @property
+    def is_complete(self) -> bool:
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
     def is_preparing(self) -> bool:
         """The end is decided, and its markers are not all written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)

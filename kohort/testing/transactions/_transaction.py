@@ -61,17 +61,19 @@ class Transaction:
         self, producer: ProducerEpoch, timeout_ms: int, now_ms: int, *, expected: bool
     ) -> None:
         """Take over the id and epoch that were given out."""
-        if producer.producer_id != self.producer.producer_id:
-            self.previous_producer_id = self.producer.producer_id
+        if producer != self.producer:
             self.last_epoch = self.producer.epoch if expected else NO_EPOCH
-        elif producer.epoch != self.producer.epoch:
-            self.last_epoch = self.producer.epoch if expected else NO_EPOCH
-        self.producer = producer
+        self._go_on_as(producer)
         self.timeout_ms = timeout_ms
         self.state = TransactionState.EMPTY
         self.partitions = {}
         self.started_ms = -1
         self.updated_ms = now_ms
+
+    def _go_on_as(self, producer: ProducerEpoch) -> None:
+        """Every change notes which producer id it came from, be it the same."""
+        self.previous_producer_id = self.producer.producer_id
+        self.producer = producer
 
     # What is in the transaction
 
@@ -95,6 +97,7 @@ class Transaction:
             self.partitions = {}
             self.state = TransactionState.ONGOING
             self.started_ms = now_ms
+        self._go_on_as(self.producer)
         self.partitions.update(dict.fromkeys(new))
         self.updated_ms = now_ms
         self.client_version = version
@@ -118,15 +121,18 @@ class Transaction:
             return ErrorCode.PRODUCER_FENCED if retried else ErrorCode.NONE
         done = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         if with_epochs:
+            if retried and self.state.is_complete:
+                return None if self.state is done else ErrorCode.INVALID_TXN_STATE
             if retried:
-                return None if self.state is done else ErrorCode.PRODUCER_FENCED
+                return ErrorCode.PRODUCER_FENCED
             return ErrorCode.INVALID_TXN_STATE if committed else ErrorCode.NONE
         return None if self.state is done else ErrorCode.INVALID_TXN_STATE
 
     def _is_before(self, producer: ProducerEpoch) -> bool:
         if producer.producer_id == self.producer.producer_id:
             return producer.epoch == self.producer.epoch - 1
-        return producer.producer_id == self.previous_producer_id and producer.is_exhausted
+        renewed = self.producer.epoch == 0 and producer.is_exhausted
+        return renewed and producer.producer_id == self.previous_producer_id
 
     def prepare(self, producer: ProducerEpoch, committed: bool, now_ms: int) -> None:
         """The end is decided; ``producer`` is whose markers are to be written."""
@@ -134,7 +140,7 @@ class Transaction:
         self.state = state
         if producer.epoch != self.producer.epoch:
             self.last_epoch = self.producer.epoch
-        self.producer = producer
+        self._go_on_as(producer)
         self.updated_ms = now_ms
 
     def complete(self, producer: ProducerEpoch, now_ms: int) -> None:
@@ -143,9 +149,6 @@ class Transaction:
         self.state = (
             TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         )
-        if producer.producer_id != self.producer.producer_id:
-            self.previous_producer_id = self.producer.producer_id
-        self.producer = producer
+        self._go_on_as(producer)
         self.partitions = {}
-        self.started_ms = -1
         self.updated_ms = now_ms

@@ -141,14 +141,14 @@ def features(session: Session) -> Observations:
         yield (
             f"version {version}",
             {
-                "supported": [
-                    [found.name, found.min_version, found.max_version]
-                    for found in sorted(answer.supported_features, key=lambda found: found.name)
-                ],
-                "finalized": [
-                    [found.name, found.min_version_level, found.max_version_level]
-                    for found in sorted(answer.finalized_features, key=lambda found: found.name)
-                ],
+                "supported": {
+                    found.name: [found.min_version, found.max_version]
+                    for found in answer.supported_features
+                },
+                "finalized": {
+                    found.name: [found.min_version_level, found.max_version_level]
+                    for found in answer.finalized_features
+                },
                 "epoch known": answer.finalized_features_epoch >= 0,
             },
         )
