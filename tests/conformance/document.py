@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from kohort.protocol import api
+from kohort.testing.apis import SERVED
 from tests.conformance.clusters import INITIAL_DELAY_MS, MAX_GROUP_SIZE, load_probes
-from tests.conformance.known import KNOWN
+from tests.conformance.known import KNOWN, UNSERVED
 from tests.conformance.probe import PROBES
 from tests.conformance.rows import ROWS, SECTIONS, Row
 from tests.support.jars import KAFKA_VERSION
@@ -67,6 +69,13 @@ def _lines() -> Iterator[str]:
     yield "between seven clients and Apache Kafka, every one whose API is served, byte for byte but"
     yield "for ids that only the recorded cluster knew. Each gets an answer with its correlation id"
     yield "that decodes in its version with no byte left over."
+    yield ""
+    yield "The others end the connection, and no client sends them to the cluster, as it does not"
+    yield "advertise them. What Kafka answers:"
+    yield ""
+    for key, answer in UNSERVED.items():
+        if key not in SERVED:
+            yield f"- {api(key).name} ({key}): {answer}"
     yield ""
     yield "## 5. Known differences"
     yield ""

@@ -30,6 +30,16 @@ _KAFKAS = {
 }
 """APIs that Apache Kafka advertises and that are not served here, or were once not."""
 
+UNSERVED = {
+    68: "a member id, its epoch, how often to heartbeat, and an assignment by topic ids",
+    76: "a member id, its epoch, how often to heartbeat, and an assignment by topic ids",
+    77: "the groups: state, epochs, the assignor simple, members, authorized operations",
+    78: "records that are locked for this member for a time, and where each range of them ends",
+    79: "an error code for each partition, and how long records are locked",
+    90: "where each partition of the groups begins, its epoch, its lag, or an error code",
+}
+"""APIs among recorded requests that are not served: what Apache Kafka answers them."""
+
 _NOT_SERVED = {
     what: left
     for what, keys in _KAFKAS.items()

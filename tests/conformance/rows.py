@@ -140,7 +140,7 @@ ROWS = (
         NOT_HERE + "nothing is deleted for its age, and Kafka takes five minutes to do it.",
     ),
     Row("2.15a", "control records of transactions"),
-    Row("3", "every version that the cluster advertises is asked for, but of transactions"),
+    Row("3", "every version that the cluster advertises is asked for"),
     Row("6.1a", "a member id that is handed out starts no rebalance"),
     Row(
         "6.1b",

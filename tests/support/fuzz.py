@@ -165,7 +165,7 @@ async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors)
     ) as cluster:
         peer = _Peer(cluster)
         for _ in range(count):
-            frame = _request(rng)
+            frame = mutated_request(rng)
             began = time.monotonic()
             if watch_memory:
                 tracemalloc.start()
@@ -191,7 +191,7 @@ def _name(frame: bytes) -> str:
     return APIS[key].name if key in APIS else f"API {key}"
 
 
-def _request(rng: random.Random) -> bytes:
+def mutated_request(rng: random.Random) -> bytes:
     """A request, most often with something wrong in it."""
     frame = rng.choice(captured_requests())
     if rng.random() < 0.3:
