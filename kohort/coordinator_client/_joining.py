@@ -29,6 +29,9 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MANY_CHANGES = 20
+"""So many topics are named in the reason of a rebalance."""
+
 
 class Joining(Member, ABC):
     """From "a rebalance is due" to the answer of JoinGroup, and what throws a member back there."""
@@ -62,6 +65,15 @@ class Joining(Member, ABC):
         self.join_reason, self.due_at = reason, now
         self.move(MemberState.JOIN_PENDING, reason)
         self.await_poll()
+
+    def subscription_change(self) -> str:
+        """The reason of a rebalance for other topics than JoinGroup carried."""
+        topics = self.topics or frozenset()
+        changes = [f"{name} added" for name in sorted(topics - self.joined_topics)]
+        changes += [f"{name} removed" for name in sorted(self.joined_topics - topics)]
+        if len(changes) > MANY_CHANGES:
+            changes[MANY_CHANGES:] = [f"{len(changes) - MANY_CHANGES} more"]
+        return f"the subscription changed: {', '.join(changes)}"
 
     def await_poll(self) -> None:
         if not self.waits_for(Role.POLL):

@@ -138,7 +138,7 @@ class ClassicMembership(Leaving):
                 self.fenced = False
                 self.rejoin("subscribed", now)
             case MemberState.STABLE if changed:
-                self.rejoin("the subscription changed", now)
+                self.rejoin(self.subscription_change(), now)
             case _:
                 pass  # the rebalance under way notices, or the subscription counts after leaving
 

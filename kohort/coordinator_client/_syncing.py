@@ -20,7 +20,7 @@ from kohort.coordinator_client._consumer_protocol import (
     read_subscription,
 )
 from kohort.coordinator_client._events import AssignmentMade
-from kohort.coordinator_client._joining import Joining
+from kohort.coordinator_client._joining import MANY_CHANGES, Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._text import describe
@@ -122,7 +122,9 @@ class Syncing(Joining):
             for name in sorted(names)
             if dealt.partitions.get(name, 0) != topics.partitions.get(name, 0)
         ]
-        self.want_rebalance(f"partitions changed: {', '.join(changes[:20]) or 'racks'}", now)
+        self.want_rebalance(
+            f"partitions changed: {', '.join(changes[:MANY_CHANGES]) or 'racks'}", now
+        )
 
     def want_rebalance(self, reason: str, now: float) -> None:
         """Something other than the coordinator asks for a rebalance."""
@@ -244,7 +246,7 @@ class Syncing(Joining):
         again, self.again = self.again, None
         self.move(MemberState.STABLE, f"generation {self.generation}")
         if self.topics != self.joined_topics:
-            again = "the subscription changed"
+            again = self.subscription_change()
         if again is not None:
             self.rejoin(again, now)
 
