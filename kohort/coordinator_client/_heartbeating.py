@@ -7,7 +7,6 @@ import math
 from kohort.coordinator_client._commands import DropCoordinator, Heartbeat
 from kohort.coordinator_client._member import Member, Role
 
-
 FOLLOW_UP = 0.05
 """Seconds to the first heartbeat after a cooperative JoinGroup; doubled with each one.
 
