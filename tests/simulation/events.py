@@ -184,13 +184,20 @@ class Operation(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Steady(Event):
+    """All members are in the group, before anything is done to it."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Healed(Event):
     """No fault acts any more, and nothing new comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Event):
-    """The group is stable with all members in it, and everything is processed."""
+    """The group is stable with all members in it, and everything is processed; shares by slot."""
 
     assignments: tuple[tuple[str, Partitions], ...]
 

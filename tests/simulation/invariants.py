@@ -16,18 +16,53 @@ from tests.simulation.events import (
     Crashed,
     Delivered,
     EventLog,
+    Failed,
     GenerationStored,
+    Healed,
     Lost,
     NeverSettled,
     OffsetStored,
+    Partitions,
     Processed,
     Produced,
     Revoked,
+    Revoking,
     Settled,
+    Steady,
     Stopped,
+    Stopping,
 )
 
 Check = Callable[[EventLog], list[str]]
+
+NOTHING: Partitions = frozenset()
+STOP_LIMIT = 5.5
+"""Seconds; close() takes five."""
+COMMIT_LIMIT = 9.0
+"""Seconds; request_timeout_ms is eight."""
+ERRORS = {
+    "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
+    "getmany": {"UnknownTopicOrPartitionError"},
+    "block": set[str](),
+}
+"""What a call may raise, whatever happens to the cluster."""
+
+
+class _Done:
+    """How far each partition is processed, without a gap."""
+
+    def __init__(self) -> None:
+        self._done: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        self._ends: defaultdict[TopicPartition, int] = defaultdict(int)
+
+    def add(self, tp: TopicPartition, offsets: tuple[int, ...]) -> None:
+        done = self._done[tp]
+        done.update(offsets)
+        while self._ends[tp] in done:
+            self._ends[tp] += 1
+
+    def end(self, tp: TopicPartition) -> int:
+        return self._ends[tp]
 
 
 def only_owned_partitions_are_delivered(log: EventLog) -> list[str]:
@@ -65,28 +100,36 @@ def positions_are_contiguous(log: EventLog) -> list[str]:
 
 
 def commits_are_of_what_is_done(log: EventLog) -> list[str]:
-    """I3: committed offsets are of owned partitions, in the current generation, and not ahead."""
+    """I3, I18: what is accepted is of this generation, of owned partitions, and not ahead.
+
+    A cooperative member commits what is taken from it in the generation that takes it, where the
+    partition is nobody's yet. A generation that was joined and then given up before anybody got
+    its share in it is not stored: what was owned before still counts.
+    """
     found: list[str] = []
-    done: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-    ends: defaultdict[TopicPartition, int] = defaultdict(int)
-    shares: dict[str, frozenset[TopicPartition]] = {}
+    done = _Done()
+    shares: dict[str, Partitions] = {}
+    before: dict[str, Partitions] = {}
     current = -1
     for event in log:
         match event:
             case Processed(partition=tp, offsets=offsets):
-                done[tp].update(offsets)
-                while ends[tp] in done[tp]:
-                    ends[tp] += 1
-            case GenerationStored(generation=current, assignments=assignments):
-                shares = {member_id: owned for _, member_id, owned in assignments}
-            case CommitAccepted(member_id=member_id, generation=generation, offsets=offsets):
+                done.add(tp, offsets)
+            case GenerationStored(generation=generation, assignments=assignments):
                 if generation != current:
+                    before = shares
+                current = generation
+                shares = {member_id: share for _, member_id, share in assignments}
+            case CommitAccepted(member_id=member_id, generation=generation, offsets=offsets):
+                if generation < current:
                     found.append(f"{event}: the generation is {current}")
+                own = shares.get(member_id, NOTHING) | before.get(member_id, NOTHING)
+                others = NOTHING.union(*(shares[other] for other in shares.keys() - {member_id}))
                 for tp, offset in offsets:
-                    if tp not in shares.get(member_id, ()):
+                    if tp not in own or tp in others:
                         found.append(f"{event}: {tp.topic}-{tp.partition} is not its own")
-                    if offset > ends[tp]:
-                        found.append(f"{event}: processed is up to {ends[tp]}")
+                    if offset > done.end(tp):
+                        found.append(f"{event}: processed is up to {done.end(tp)}")
     return found
 
 
@@ -130,22 +173,116 @@ def each_partition_has_one_owner(log: EventLog) -> list[str]:
 def nobody_starts_ahead(log: EventLog) -> list[str]:
     """I7: an owner never starts beyond what was processed; so what it is given is never ahead."""
     found: list[str] = []
-    done: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-    ends: defaultdict[TopicPartition, int] = defaultdict(int)
+    done = _Done()
     fresh: set[tuple[str, TopicPartition]] = set()
     for event in log:
         match event:
             case Assigned(who=who, partitions=partitions):
                 fresh |= {(who, tp) for tp in partitions}
             case Processed(partition=tp, offsets=offsets):
-                done[tp].update(offsets)
-                while ends[tp] in done[tp]:
-                    ends[tp] += 1
+                done.add(tp, offsets)
             case Delivered(who=who, partition=tp, offsets=offsets) if (who, tp) in fresh:
                 fresh.discard((who, tp))
-                if offsets[0] > ends[tp]:
-                    found.append(f"{event}: processed is up to {ends[tp]}")
+                if offsets[0] > done.end(tp):
+                    found.append(f"{event}: processed is up to {done.end(tp)}")
     return found
+
+
+def nobody_rewinds(log: EventLog) -> list[str]:
+    """I17: an owner starts where the group has committed, and never before."""
+    found: list[str] = []
+    stored: dict[TopicPartition, int] = {}
+    starts: dict[tuple[str, TopicPartition], int] = {}
+    for event in log:
+        match event:
+            case OffsetStored(partition=tp, offset=offset):
+                stored[tp] = offset
+            case Assigned(who=who, partitions=partitions):
+                starts |= {(who, tp): stored.get(tp, 0) for tp in partitions}
+            case Delivered(who=who, partition=tp, offsets=offsets) if (who, tp) in starts:
+                start = starts.pop((who, tp))
+                if not start <= offsets[0] <= stored.get(tp, 0):
+                    found.append(f"{event}: committed was {start} when it was assigned")
+    return found
+
+
+def nothing_comes_twice(log: EventLog) -> list[str]:
+    """I8: where members only start, stop in good order and subscribe anew, once is enough."""
+    found: list[str] = []
+    seen: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+    for event in log.of(Processed):
+        if seen[event.partition].intersection(event.offsets):
+            found.append(f"{event}: processed before")
+        seen[event.partition].update(event.offsets)
+    return found
+
+
+def stopping_takes_its_time_at_most(log: EventLog) -> list[str]:
+    """I10: a member that leaves its block is out of it in five seconds."""
+    found: list[str] = []
+    since: dict[str, float] = {}
+    for event in log:
+        match event:
+            case Stopping(who=who, at=at):
+                since[who] = at
+            case Crashed(who=who):
+                since.pop(who, None)
+            case Stopped(who=who, at=at):
+                began = since.pop(who, at)
+                if at - began > STOP_LIMIT:
+                    found.append(f"{event}: after {at - began:.1f} s")
+    return [*found, *(f"{who} never stopped" for who in sorted(since))]
+
+
+def steady_groups_stay(log: EventLog) -> list[str]:
+    """I11, I12: brokers that restart, and static members that do, cost no rebalance."""
+    found: list[str] = []
+    steady: int | None = None
+    for event in log:
+        match event:
+            case Steady(generation=generation):
+                steady = generation
+            case Healed():
+                steady = None
+            case GenerationStored(generation=generation) if steady not in (None, generation):
+                found.append(f"{event}: it was {steady}")
+    return found
+
+
+def records_are_what_was_produced(log: EventLog) -> list[str]:
+    """I14: everybody reads the same at an offset: what was written there."""
+    written = {(event.partition, event.offset): event.value for event in log.of(Produced)}
+    return [
+        f"{event}: at {offset} there is {written.get((event.partition, offset))}"
+        for event in log.of(Delivered)
+        for offset, value in zip(event.offsets, event.values, strict=True)
+        if written.get((event.partition, offset)) != value
+    ]
+
+
+def revocation_does_not_hang(log: EventLog) -> list[str]:
+    """I16: a commit in on_revoked comes to an end, well or not."""
+    found: list[str] = []
+    since: dict[str, float] = {}
+    for event in log:
+        match event:
+            case Revoking(who=who, at=at):
+                since[who] = at
+            case Revoked(who=who, at=at):
+                if at - since.pop(who, at) > COMMIT_LIMIT:
+                    found.append(f"{event}: it took longer than {COMMIT_LIMIT:g} s")
+            case Crashed(who=who):
+                since.pop(who, None)
+    return found
+
+
+def errors_are_the_ones_told_of(log: EventLog) -> list[str]:
+    """I18: what a commit or a poll may raise; a zombie's commit fails so, and nothing else does."""
+    return [
+        f"{event}: not one of {sorted(ERRORS[event.call])}"
+        for event in log.of(Failed)
+        if event.error not in ERRORS[event.call]
+    ]
 
 
 def all_is_well_in_the_end(log: EventLog) -> list[str]:
@@ -166,11 +303,20 @@ ALWAYS: tuple[Check, ...] = (
     everything_is_processed,
     each_partition_has_one_owner,
     nobody_starts_ahead,
+    nobody_rewinds,
+    stopping_takes_its_time_at_most,
+    records_are_what_was_produced,
+    revocation_does_not_hang,
+    errors_are_the_ones_told_of,
     all_is_well_in_the_end,
     nothing_breaks,
 )
 """What holds of every seed."""
-IN_PROFILE: dict[str, tuple[Check, ...]] = {}
+IN_PROFILE: dict[str, tuple[Check, ...]] = {
+    "calm": (nothing_comes_twice,),
+    "bounce": (steady_groups_stay,),
+    "static": (steady_groups_stay,),
+}
 """What holds besides, where no more is done than the profile says."""
 
 

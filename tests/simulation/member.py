@@ -144,8 +144,8 @@ class Member:
     def stop(self, *, interrupt: bool) -> None:
         """Have it leave in good order; ``interrupt``: out of a poll that is under way."""
         self._stop = True
-        if interrupt and self._polling is not None:
-            self._polling.cancel()
+        if interrupt:
+            self.interrupt()
 
     async def crash(self, *, buried: bool) -> None:
         """End it without a word; ``buried``: its connections do not even end."""
@@ -160,6 +160,17 @@ class Member:
     def resubscribe(self, topics: frozenset[str]) -> None:
         """Have it want other topics, before its next poll."""
         self.topics = self._next_topics = topics
+
+    def interrupt(self) -> None:
+        """Cancel a poll that is under way; it goes on with the next."""
+        if self._polling is not None:
+            self._polling.cancel()
+
+    def relieve(self) -> None:
+        """End everything that is wrong with it."""
+        self.network.thaw()
+        self.network.latency = 0.0
+        self.block_for = 0.0
 
     # --- its life -------------------------------------------------------------------------------
 

@@ -4,17 +4,55 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
-from tests.simulation.member import Habits
-from tests.simulation.world import TOPICS, World
+import anyio
+import trio.lowlevel
+from trio.testing import MockClock
+
+from kohort.errors import ErrorCode as E
+from kohort.protocol import Response
+from kohort.testing import Call
+from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
+from tests.simulation.world import BROKERS, TOPICS, World
 
 SLOTS = ("a", "b", "c", "d")
 Operate = Callable[[World, random.Random, Habits], Awaitable[None]]
 
+PASSING = {
+    "Fetch": (E.NOT_LEADER_OR_FOLLOWER, E.LEADER_NOT_AVAILABLE, E.UNKNOWN_LEADER_EPOCH),
+    "JoinGroup": (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR, E.UNKNOWN_MEMBER_ID),
+    "SyncGroup": (E.REBALANCE_IN_PROGRESS, E.NOT_COORDINATOR, E.UNKNOWN_MEMBER_ID),
+    "Heartbeat": (E.NOT_COORDINATOR, E.REBALANCE_IN_PROGRESS, E.UNKNOWN_MEMBER_ID),
+    "LeaveGroup": (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR),
+    "OffsetCommit": (
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.NOT_COORDINATOR,
+        E.REBALANCE_IN_PROGRESS,
+        E.ILLEGAL_GENERATION,
+        E.UNKNOWN_MEMBER_ID,
+    ),
+    "OffsetFetch": (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR, E.UNSTABLE_OFFSET_COMMIT),
+    "FindCoordinator": (E.COORDINATOR_NOT_AVAILABLE,),
+    "ListOffsets": (E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_OR_FOLLOWER),
+    "Metadata": (E.LEADER_NOT_AVAILABLE, E.UNKNOWN_TOPIC_OR_PARTITION),
+    "OffsetForLeaderEpoch": (E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
+}
+"""Errors that an API may answer with and that pass, or that a member survives as another."""
+APIS = sorted(PASSING)
+
 
 def _topics(rng: random.Random) -> list[str]:
     return rng.choice((["t"], ["t", "u"], ["t", "u"], ["u"]))
+
+
+def _one(world: World, rng: random.Random) -> Member | None:
+    running = world.running()
+    return rng.choice(running)[1] if running else None
+
+
+# --- records and members ------------------------------------------------------------------------
 
 
 async def produce(world: World, rng: random.Random, habits: Habits) -> None:
@@ -31,30 +69,188 @@ async def start(world: World, rng: random.Random, habits: Habits) -> None:
 
 
 async def stop(world: World, rng: random.Random, habits: Habits) -> None:
-    running = world.running()
-    if running:
-        _, member = rng.choice(running)
+    if member := _one(world, rng):
         interrupt = rng.random() < 0.7
         world.note(f"stop {member.name}{', interrupted' if interrupt else ''}")
         member.stop(interrupt=interrupt)
 
 
 async def crash(world: World, rng: random.Random, habits: Habits) -> None:
-    running = world.running()
-    if running:
-        _, member = rng.choice(running)
+    if member := _one(world, rng):
         buried = rng.random() < 0.3
         world.note(f"crash {member.name}{', buried' if buried else ''}", fault=True)
         await member.crash(buried=buried)
 
 
 async def resubscribe(world: World, rng: random.Random, habits: Habits) -> None:
-    running = world.running()
-    if running:
-        _, member = rng.choice(running)
+    if member := _one(world, rng):
         topics = frozenset(_topics(rng))
         world.note(f"subscribe {member.name} to {'+'.join(sorted(topics))}")
         member.resubscribe(topics)
+
+
+async def interrupt(world: World, rng: random.Random, habits: Habits) -> None:
+    if member := _one(world, rng):
+        world.note(f"interrupt {member.name}")
+        member.interrupt()
+
+
+async def freeze(world: World, rng: random.Random, habits: Habits) -> None:
+    if member := _one(world, rng):
+        seconds = rng.choice((rng.uniform(0, SESSION), rng.uniform(SESSION, 2 * SESSION)))
+        world.note(f"silence around {member.name} for {seconds:.1f} s", fault=True)
+        member.network.freeze()
+        world.until(seconds, member.network.thaw)
+
+
+async def block(world: World, rng: random.Random, habits: Habits) -> None:
+    if member := _one(world, rng):
+        seconds = rng.uniform(0.3, 1.5) * MAX_POLL_INTERVAL
+        world.note(f"{member.name} does not poll for {seconds:.1f} s", fault=True)
+        member.block_for = seconds
+
+
+async def stall(world: World, rng: random.Random, habits: Habits) -> None:
+    seconds = rng.uniform(0.1, 1.5) * SESSION
+    world.note(f"everything stands still for {seconds:.1f} s", fault=True)
+    cast(MockClock, trio.lowlevel.current_clock()).jump(seconds)
+
+
+# --- the network --------------------------------------------------------------------------------
+
+
+async def break_connection(world: World, rng: random.Random, habits: Habits) -> None:
+    member = _one(world, rng)
+    if member is not None and member.network.break_one():
+        world.note(f"a connection of {member.name} breaks", fault=True)
+
+
+async def slow_down(world: World, rng: random.Random, habits: Habits) -> None:
+    if member := _one(world, rng):
+        member.network.latency = rng.choice((0.0, 0.05, 0.5))
+        world.note(f"latency {member.network.latency} s for {member.name}", fault=True)
+
+
+async def fragment(world: World, rng: random.Random, habits: Habits) -> None:
+    node = rng.choice(BROKERS)
+    world.note(f"broker {node} answers in pieces", fault=True)
+    world.until(rng.uniform(1, 5), world.cluster.slow(piece=rng.choice((7, 100)), node=node).stop)
+
+
+# --- the cluster --------------------------------------------------------------------------------
+
+
+async def kill_broker(world: World, rng: random.Random, habits: Habits) -> None:
+    live = world.cluster.live_brokers
+    if len(live) > 1:
+        node = rng.choice(live)
+        world.note(f"kill broker {node}", fault=True)
+        world.cluster.kill_broker(node)
+
+
+async def start_broker(world: World, rng: random.Random, habits: Habits) -> None:
+    dead = [node for node in BROKERS if node not in world.cluster.live_brokers]
+    if dead:
+        node = rng.choice(dead)
+        world.note(f"start broker {node}")
+        world.cluster.start_broker(node)
+
+
+async def bounce_broker(world: World, rng: random.Random, habits: Habits) -> None:
+    node = rng.choice(BROKERS)
+    world.note(f"restart broker {node}", fault=True)
+    world.cluster.kill_broker(node)
+    await anyio.sleep(rng.uniform(0, 2))
+    world.cluster.start_broker(node)
+
+
+async def move_leader(world: World, rng: random.Random, habits: Habits) -> None:
+    topic = rng.choice(sorted(TOPICS))
+    partition = rng.randrange(TOPICS[topic])
+    to = world.cluster.move_leader(topic, partition)
+    world.note(f"{topic}-{partition} is led by {to}", fault=True)
+
+
+async def move_coordinator(world: World, rng: random.Random, habits: Habits) -> None:
+    to = world.cluster.move_coordinator(GROUP)
+    world.note(f"the group is coordinated by {to}", fault=True)
+
+
+async def fail(world: World, rng: random.Random, habits: Habits) -> None:
+    api = rng.choice(APIS)
+    error, times = rng.choice(PASSING[api]), rng.randint(1, 3)
+    world.note(f"{api} is answered {error.name}, {times} times", fault=True)
+    world.cluster.fail(api, error, times=times)
+
+
+async def disconnect(world: World, rng: random.Random, habits: Habits) -> None:
+    api, after, times = rng.choice((None, *APIS)), rng.random() < 0.5, rng.randint(1, 3)
+    word = "after" if after else "instead of"
+    world.note(f"{api} ends its connection {word} its answer, {times} times", fault=True)
+    world.cluster.disconnect(api, after=after, times=times)
+
+
+async def hang(world: World, rng: random.Random, habits: Habits) -> None:
+    seconds = rng.uniform(1, 12)
+    if rng.random() < 0.3:
+        node = rng.choice(BROKERS)
+        world.note(f"broker {node} answers nothing for {seconds:.1f} s", fault=True)
+        hanging = world.cluster.hang(node=node)
+    else:
+        api = rng.choice(APIS)
+        world.note(f"one {api} hangs for {seconds:.1f} s", fault=True)
+        hanging = world.cluster.hang(api, times=1)
+    world.until(seconds, hanging.stop)
+
+
+async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
+    """The request is carried out, the answer comes later."""
+    api, seconds, times = rng.choice(APIS), rng.uniform(0, 10), rng.randint(1, 3)
+    world.note(f"the answer to {api} comes {seconds:.1f} s late, {times} times", fault=True)
+
+    async def late(call: Call) -> Response | None:
+        response = await call.proceed()
+        await anyio.sleep(seconds)
+        return response
+
+    world.cluster.on(api, late, keep=times)
+
+
+async def carry_out_twice(world: World, rng: random.Random, habits: Habits) -> None:
+    """The request reaches the broker twice; the second answer is the one that arrives."""
+    api = rng.choice(APIS)
+    world.note(f"one {api} is carried out twice", fault=True)
+
+    async def twice(call: Call) -> Response | None:
+        await call.proceed()
+        return await call.proceed()
+
+    world.cluster.on(api, twice, keep=False)
+
+
+# --- static members -----------------------------------------------------------------------------
+
+
+async def restart_static(world: World, rng: random.Random, habits: Habits) -> None:
+    """A static member ends, in good order or not, and is back within its session."""
+    running = world.running()
+    if not running:
+        return
+    slot, member = rng.choice(running)
+    crashes = rng.random() < 0.5
+    world.note(f"restart {member.name}{', crashing' if crashes else ''}", fault=crashes)
+    if crashes:
+        await member.crash(buried=rng.random() < 0.5)
+    else:
+        member.stop(interrupt=True)
+        await member.ended.wait()
+    await anyio.sleep(rng.uniform(0, 0.4 * SESSION))
+    world.start(slot, habits_of(habits, slot, static=True), sorted(member.topics))
+
+
+def habits_of(habits: Habits, slot: str, *, static: bool) -> Habits:
+    """The habits of whoever has the slot."""
+    return replace(habits, instance_id=slot) if static else habits
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +258,34 @@ class Profile:
     """A mixture of operations. ``name`` decides which invariants hold in it."""
 
     name: str
-    weights: Mapping[Operate, int]
+    weights: Mapping[Operate, float]
     pause: float = 3.0
     """Seconds between two operations, at most."""
+    steady: bool = False
+    """All members start first, and stay."""
+    static: bool = False
 
 
-CALM = Profile("calm", {produce: 5, start: 2, stop: 2, resubscribe: 1})
-STORM = Profile("storm", {produce: 5, start: 3, stop: 2, crash: 1, resubscribe: 1})
-PROFILES = (CALM, STORM, STORM)
+_MEMBERS: dict[Operate, float] = {produce: 6, start: 3, stop: 2, resubscribe: 1, interrupt: 1}
+_CRASHES: dict[Operate, float] = {crash: 1, freeze: 1, block: 1, stall: 0.3}
+_NETWORK: dict[Operate, float] = {break_connection: 2, slow_down: 1, fragment: 0.5}
+_CLUSTER: dict[Operate, float] = {
+    kill_broker: 1,
+    start_broker: 1.5,
+    move_leader: 1,
+    move_coordinator: 1,
+    fail: 2,
+    disconnect: 1,
+    hang: 0.7,
+    answer_late: 1,
+    carry_out_twice: 1,
+}
+CALM = Profile("calm", _MEMBERS)
+CRASHES = Profile("crashes", _MEMBERS | _CRASHES)
+FAULTS = Profile("faults", _MEMBERS | _NETWORK | _CLUSTER)
+STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER)
+BOUNCE = Profile(
+    "bounce", {produce: 4, bounce_broker: 2, move_leader: 1, move_coordinator: 1}, steady=True
+)
+STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
+PROFILES = (CALM, CRASHES, FAULTS, STORM, STORM, STORM, BOUNCE, STATIC)

@@ -19,14 +19,22 @@ from tests.simulation.events import (
 )
 from tests.simulation.invariants import violations
 from tests.simulation.member import Habits
-from tests.simulation.operations import PROFILES, SLOTS, Profile
+from tests.simulation.operations import PROFILES, SLOTS, Profile, habits_of
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
 from tests.support.virtual import run_virtual
 
 OPERATIONS = 25
 """Of a seed, unless told otherwise."""
-STRATEGIES = (("range",), ("roundrobin",), ("range", "roundrobin"))
+STRATEGIES = (
+    ("range",),
+    ("roundrobin",),
+    ("range", "roundrobin"),
+    ("sticky",),
+    ("cooperative-sticky",),
+    ("cooperative-sticky",),
+    ("range", "cooperative-sticky"),
+)
 LEAVE_LIMIT = 20.0
 
 
@@ -87,7 +95,9 @@ async def _in_world(world: World, profile: Profile, habits: Habits, operations: 
     async with anyio.create_task_group() as tasks:
         world.tasks = tasks
         for slot in SLOTS[: rng.randint(1, 3)]:
-            world.start(slot, habits, TOPICS)
+            world.start(slot, habits_of(habits, slot, static=profile.static), TOPICS)
+        if profile.steady:
+            await world.steady()
         doings, weights = zip(*profile.weights.items(), strict=True)
         for _ in range(operations):
             (operate,) = rng.choices(doings, weights)

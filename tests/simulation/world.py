@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,13 +19,21 @@ from tests.simulation.events import (
     Processed,
     Produced,
     Settled,
+    Steady,
     now,
 )
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
 
 SETTLE = 3 * (SESSION + MAX_POLL_INTERVAL)
 """Seconds after the last fault within which all must be well."""
+LOOK_AGAIN = 0.5
 TOPICS = {"t": 4, "u": 3}
+BROKERS = (1, 2, 3)
+
+
+def slot_of(name: str) -> str:
+    """The slot of a life: a static member's later lives keep the client id of the first."""
+    return name.partition(".")[0]
 
 
 class World:
@@ -40,6 +48,7 @@ class World:
         self.tasks: TaskGroup | None = None
         self._lives: Counter[str] = Counter()
         self._produced: Counter[TopicPartition] = Counter()
+        self._ends: list[Callable[[], None]] = []
 
     def note(self, what: str, *, fault: bool = False) -> None:
         self.log.add(Operation(at=now(), what=what, fault=fault))
@@ -63,6 +72,11 @@ class World:
         self.tasks.start_soon(member.run)
         return member
 
+    async def steady(self) -> None:
+        """Wait until all that run are in the group; says so in the log."""
+        await self._until_well()
+        self.log.add(Steady(at=now(), generation=self.cluster.group(GROUP).generation))
+
     def running(self) -> list[tuple[str, Member]]:
         """Slots whose members live and are not about to end."""
         return [(slot, member) for slot, member in self.members.items() if member.alive]
@@ -75,6 +89,30 @@ class World:
             if not member.crashed and not member.ended.is_set()
         }
         return [slot for slot in slots if slot not in taken]
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def until(self, seconds: float, end: Callable[[], None]) -> None:
+        """Have something end after so long, and when all is healed at the latest."""
+
+        async def wait() -> None:
+            await anyio.sleep(seconds)
+            end()
+
+        assert self.tasks is not None
+        self._ends.append(end)
+        self.tasks.start_soon(wait)
+
+    def heal(self) -> None:
+        """End everything that is wrong."""
+        for end in self._ends:
+            end()
+        self.cluster.stop_faults()
+        for node in BROKERS:
+            if node not in self.cluster.live_brokers:
+                self.cluster.start_broker(node)
+        for member in self.members.values():
+            member.relieve()
 
     # --- records --------------------------------------------------------------------------------
 
@@ -90,21 +128,32 @@ class World:
 
     # --- the end --------------------------------------------------------------------------------
 
+    def _wanted(self) -> frozenset[TopicPartition]:
+        return frozenset(
+            TopicPartition(topic, index)
+            for _, member in self.running()
+            for topic in member.topics
+            for index in range(TOPICS[topic])
+        )
+
     def _missing(self, partitions: frozenset[TopicPartition]) -> str:
         """What is left to come before all is well; empty when nothing is."""
         running = self.running()
         group = self.cluster.group(GROUP)
         if not group.is_stable:
             return f"the group is {group.state}"
-        names = sorted(member.name for _, member in running)
-        in_group = sorted(member.client_id for member in group.members)
+        names = sorted(slot for slot, _ in running)
+        in_group = sorted(slot_of(member.client_id) for member in group.members)
         if names != in_group:
             return f"{','.join(in_group)} are in the group, {','.join(names)} run"
-        for _, member in running:
+        for slot, member in running:
             theirs = frozenset(member.consumer.assignment())
-            given = {m.assignment for m in group.members if m.client_id == member.name}
+            given = {m.assignment for m in group.members if slot_of(m.client_id) == slot}
             if given != {theirs}:
                 return f"{member.name} has another assignment than the group says"
+        unowned = sorted(partitions.difference(*(m.assignment for m in group.members)))
+        if unowned:
+            return f"nobody owns {unowned[0].topic}-{unowned[0].partition}"
         processed: Counter[TopicPartition] = Counter()
         for tp, offsets in self._processed().items():
             processed[tp] = len(offsets)
@@ -119,21 +168,20 @@ class World:
 
     async def settle(self) -> None:
         """Wait until all is well; says so in the log, or what is missing."""
+        self.heal()
         self.log.add(Healed(at=now()))
-        wanted = frozenset(
-            TopicPartition(topic, index)
-            for _, member in self.running()
-            for topic in member.topics
-            for index in range(TOPICS[topic])
-        )
-        deadline = now() + SETTLE
-        why = "nothing was looked at"
-        while now() < deadline:
-            why = self._missing(wanted)
-            if not why:
-                group = self.cluster.group(GROUP)
-                shares = tuple(sorted((m.client_id, m.assignment) for m in group.members))
-                self.log.add(Settled(at=now(), assignments=shares))
-                return
-            await anyio.sleep(0.5)
-        self.log.add(NeverSettled(at=now(), why=why))
+        why = await self._until_well()
+        if why:
+            self.log.add(NeverSettled(at=now(), why=why))
+            return
+        group = self.cluster.group(GROUP)
+        shares = [(slot_of(member.client_id), member.assignment) for member in group.members]
+        self.log.add(Settled(at=now(), assignments=tuple(sorted(shares))))
+
+    async def _until_well(self) -> str:
+        """Look every now and then whether all is well; what was missing to the last."""
+        wanted, deadline = self._wanted(), now() + SETTLE
+        while (why := self._missing(wanted)) and now() < deadline:
+            with anyio.move_on_after(LOOK_AGAIN):
+                await anyio.sleep_forever()
+        return why

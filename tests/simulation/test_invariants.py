@@ -1,0 +1,230 @@
+"""Each invariant is found violated in a log that violates it, and in no good one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from kohort.types import TopicPartition
+from tests.simulation import invariants
+from tests.simulation.events import (
+    Assigned,
+    Broke,
+    CommitAccepted,
+    Committed,
+    Crashed,
+    Delivered,
+    Event,
+    EventLog,
+    Failed,
+    GenerationStored,
+    Healed,
+    Lost,
+    NeverSettled,
+    OffsetStored,
+    Processed,
+    Produced,
+    Revoked,
+    Revoking,
+    Settled,
+    Started,
+    Steady,
+    Stopped,
+    Stopping,
+)
+from tests.simulation.invariants import Check
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BOTH = frozenset({T0, T1})
+ONE, OTHER = frozenset({T0}), frozenset({T1})
+
+
+def produced(count: int, tp: TopicPartition = T0) -> list[Event]:
+    return [Produced(partition=tp, offset=at, value=f"v{at}") for at in range(count)]
+
+
+def delivered(who: str, first: int, end: int, tp: TopicPartition = T0) -> Delivered:
+    offsets = tuple(range(first, end))
+    return Delivered(
+        who=who, partition=tp, offsets=offsets, values=tuple(f"v{at}" for at in offsets)
+    )
+
+
+def processed(who: str, first: int, end: int, tp: TopicPartition = T0) -> Processed:
+    return Processed(who=who, partition=tp, offsets=tuple(range(first, end)))
+
+
+def read(who: str, first: int, end: int) -> list[Event]:
+    return [delivered(who, first, end), processed(who, first, end)]
+
+
+def generation(number: int, **shares: frozenset[TopicPartition]) -> GenerationStored:
+    return GenerationStored(
+        generation=number, assignments=tuple((name, name, share) for name, share in shares.items())
+    )
+
+
+def accepted(who: str, number: int, offset: int, tp: TopicPartition = T0) -> list[Event]:
+    taken = CommitAccepted(member_id=who, generation=number, offsets=((tp, offset),))
+    return [OffsetStored(partition=tp, offset=offset), taken]
+
+
+GOOD: list[Event] = [
+    *produced(6),
+    Started(who="a", topics=frozenset({"t"}), settings=""),
+    generation(1, a=BOTH),
+    Assigned(who="a", partitions=BOTH),
+    Steady(generation=1),
+    *read("a", 0, 3),
+    *accepted("a", 1, 3),
+    Committed(who="a", seconds=0.0),
+    Healed(),
+    Revoking(who="a", partitions=ONE),
+    Revoked(who="a", partitions=ONE),
+    generation(2, a=OTHER, b=ONE),
+    Assigned(who="a", partitions=frozenset()),
+    Assigned(who="b", partitions=ONE),
+    *read("b", 3, 6),
+    Failed(who="b", call="commit", error="CommitFailedError", seconds=0.0),
+    Settled(assignments=(("a", OTHER), ("b", ONE))),
+    Stopping(who="a", at=10.0),
+    Stopped(who="a", at=14.0),
+    Crashed(who="b"),
+]
+
+owned = [Assigned(who="a", partitions=BOTH)]
+assigned_b = Assigned(who="b", partitions=ONE)
+BAD: dict[str, tuple[Check, list[Event]]] = {
+    "delivered without an assignment": (
+        invariants.only_owned_partitions_are_delivered,
+        [delivered("a", 0, 1)],
+    ),
+    "delivered after on_revoked": (
+        invariants.only_owned_partitions_are_delivered,
+        [*owned, Revoked(who="a", partitions=ONE), delivered("a", 0, 1)],
+    ),
+    "delivered after on_lost": (
+        invariants.only_owned_partitions_are_delivered,
+        [*owned, Lost(who="a", partitions=BOTH), delivered("a", 0, 1)],
+    ),
+    "an offset left out": (
+        invariants.positions_are_contiguous,
+        [*owned, delivered("a", 0, 2), delivered("a", 3, 4)],
+    ),
+    "an offset again": (
+        invariants.positions_are_contiguous,
+        [*owned, delivered("a", 0, 2), delivered("a", 1, 4)],
+    ),
+    "a hole in a batch": (
+        invariants.positions_are_contiguous,
+        [*owned, Delivered(who="a", partition=T0, offsets=(0, 2), values=("v0", "v2"))],
+    ),
+    "committed ahead of what is processed": (
+        invariants.commits_are_of_what_is_done,
+        [generation(1, a=ONE), *read("a", 0, 2), *accepted("a", 1, 3)],
+    ),
+    "committed a partition of another's": (
+        invariants.commits_are_of_what_is_done,
+        [generation(1, a=ONE, b=OTHER), *accepted("b", 1, 0)],
+    ),
+    "committed a partition that was given away": (
+        invariants.commits_are_of_what_is_done,
+        [generation(1, a=ONE), generation(2, b=ONE), *accepted("a", 2, 0)],
+    ),
+    "committed in a generation that is over": (
+        invariants.commits_are_of_what_is_done,
+        [generation(1, a=ONE), generation(2, a=ONE), *accepted("a", 1, 0)],
+    ),
+    "a commit goes back": (
+        invariants.commits_never_go_back,
+        [OffsetStored(partition=T0, offset=2), OffsetStored(partition=T0, offset=1)],
+    ),
+    "a record that nobody processed": (
+        invariants.everything_is_processed,
+        [*produced(2), *read("a", 0, 1), Settled(assignments=(("a", ONE),))],
+    ),
+    "two owners of a partition": (
+        invariants.each_partition_has_one_owner,
+        [generation(1, a=BOTH, b=ONE)],
+    ),
+    "an owner starts ahead": (
+        invariants.nobody_starts_ahead,
+        [*owned, delivered("a", 0, 3), processed("a", 0, 2), assigned_b, delivered("b", 3, 4)],
+    ),
+    "an owner starts before what is committed": (
+        invariants.nobody_rewinds,
+        [OffsetStored(partition=T0, offset=2), *owned, delivered("a", 0, 3)],
+    ),
+    "an owner starts behind what is committed": (
+        invariants.nobody_rewinds,
+        [OffsetStored(partition=T0, offset=2), *owned, delivered("a", 3, 4)],
+    ),
+    "a record comes twice": (
+        invariants.nothing_comes_twice,
+        [*read("a", 0, 2), *read("b", 1, 3)],
+    ),
+    "stopping takes long": (
+        invariants.stopping_takes_its_time_at_most,
+        [Stopping(who="a", at=1.0), Stopped(who="a", at=7.0)],
+    ),
+    "stopping does not end": (
+        invariants.stopping_takes_its_time_at_most,
+        [Stopping(who="a", at=1.0)],
+    ),
+    "a steady group rebalances": (
+        invariants.steady_groups_stay,
+        [generation(1, a=BOTH), Steady(generation=1), generation(2, a=BOTH)],
+    ),
+    "another value than was written": (
+        invariants.records_are_what_was_produced,
+        [*produced(1), Delivered(who="a", partition=T0, offsets=(0,), values=("v7",))],
+    ),
+    "a record that was never written": (
+        invariants.records_are_what_was_produced,
+        [*produced(1), delivered("a", 0, 2)],
+    ),
+    "on_revoked hangs": (
+        invariants.revocation_does_not_hang,
+        [Revoking(who="a", partitions=ONE, at=1.0), Revoked(who="a", partitions=ONE, at=31.0)],
+    ),
+    "an error out of place": (
+        invariants.errors_are_the_ones_told_of,
+        [Failed(who="a", call="commit", error="UnknownMemberIdError", seconds=0.0)],
+    ),
+    "the group never gets well": (
+        invariants.all_is_well_in_the_end,
+        [NeverSettled(why="the group is PreparingRebalance")],
+    ),
+    "something breaks": (invariants.nothing_breaks, [Broke(who="a", error="KeyError()")]),
+}
+
+
+def log_of(events: Iterable[Event]) -> EventLog:
+    log = EventLog()
+    for event in events:
+        log.add(event)
+    return log
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_log_is_found_by_its_check_alone(name: str) -> None:
+    check, events = BAD[name]
+    assert len(check(log_of(events))) == 1
+
+
+def test_a_good_log_violates_nothing() -> None:
+    for profile in ("storm", *invariants.IN_PROFILE):
+        assert invariants.violations(log_of(GOOD), profile) == []
+
+
+def test_every_check_has_its_bad_log() -> None:
+    checks = {*invariants.ALWAYS, *(c for some in invariants.IN_PROFILE.values() for c in some)}
+    assert checks == {check for check, _ in BAD.values()}
+
+
+def test_violations_name_their_check() -> None:
+    bad = log_of([NeverSettled(why="w")])
+    (sentence,) = invariants.violations(bad, "storm")
+    assert sentence.startswith("all_is_well_in_the_end: ")
+    assert "why=w" in sentence
