@@ -184,6 +184,13 @@ class Operation(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled(Event):
+    """The clock went on by so much while nobody could do anything."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steady(Event):
     """All members are in the group, before anything is done to it."""
 

@@ -15,6 +15,7 @@ from tests.simulation.events import (
     CommitAccepted,
     Crashed,
     Delivered,
+    Event,
     EventLog,
     Failed,
     GenerationStored,
@@ -28,6 +29,7 @@ from tests.simulation.events import (
     Revoked,
     Revoking,
     Settled,
+    Stalled,
     Steady,
     Stopped,
     Stopping,
@@ -219,19 +221,7 @@ def nothing_comes_twice(log: EventLog) -> list[str]:
 
 def stopping_takes_its_time_at_most(log: EventLog) -> list[str]:
     """I10: a member that leaves its block is out of it in five seconds."""
-    found: list[str] = []
-    since: dict[str, float] = {}
-    for event in log:
-        match event:
-            case Stopping(who=who, at=at):
-                since[who] = at
-            case Crashed(who=who):
-                since.pop(who, None)
-            case Stopped(who=who, at=at):
-                began = since.pop(who, at)
-                if at - began > STOP_LIMIT:
-                    found.append(f"{event}: after {at - began:.1f} s")
-    return [*found, *(f"{who} never stopped" for who in sorted(since))]
+    return _too_long(log, Stopping, Stopped, STOP_LIMIT)
 
 
 def steady_groups_stay(log: EventLog) -> list[str]:
@@ -262,18 +252,26 @@ def records_are_what_was_produced(log: EventLog) -> list[str]:
 
 def revocation_does_not_hang(log: EventLog) -> list[str]:
     """I16: a commit in on_revoked comes to an end, well or not."""
+    return _too_long(log, Revoking, Revoked, COMMIT_LIMIT)
+
+
+def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: float) -> list[str]:
+    """What a living member began and did not end within the limit, standstills left out."""
     found: list[str] = []
     since: dict[str, float] = {}
     for event in log:
-        match event:
-            case Revoking(who=who, at=at):
-                since[who] = at
-            case Revoked(who=who, at=at):
-                if at - since.pop(who, at) > COMMIT_LIMIT:
-                    found.append(f"{event}: it took longer than {COMMIT_LIMIT:g} s")
-            case Crashed(who=who):
-                since.pop(who, None)
-    return found
+        if isinstance(event, Stalled):
+            since = {who: began + event.seconds for who, began in since.items()}
+        elif isinstance(event, Crashed):
+            since.pop(event.who, None)
+        elif isinstance(event, begins):
+            since[event.who] = event.at
+        elif isinstance(event, ends):
+            took = event.at - since.pop(event.who, event.at)
+            if took > limit:
+                found.append(f"{event}: after {took:.1f} s")
+    never = (f"{who}: no {ends.__name__} after {begins.__name__}" for who in sorted(since))
+    return [*found, *never]
 
 
 def errors_are_the_ones_told_of(log: EventLog) -> list[str]:

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from kohort.errors import ErrorCode as E
 from kohort.protocol import Response
 from kohort.testing import Call
+from tests.simulation.events import Stalled, now
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
 from tests.simulation.world import BROKERS, TOPICS, World
 
@@ -58,7 +59,9 @@ def _one(world: World, rng: random.Random) -> Member | None:
 async def produce(world: World, rng: random.Random, habits: Habits) -> None:
     for _ in range(rng.randint(1, 3)):
         topic = rng.choice(sorted(TOPICS))
-        world.produce(topic, rng.randrange(TOPICS[topic]), rng.randint(1, 40))
+        partition, count = rng.randrange(TOPICS[topic]), rng.randint(1, 40)
+        world.note(f"{count} records for {topic}-{partition}")
+        world.produce(topic, partition, count)
 
 
 async def start(world: World, rng: random.Random, habits: Habits) -> None:
@@ -113,6 +116,7 @@ async def block(world: World, rng: random.Random, habits: Habits) -> None:
 async def stall(world: World, rng: random.Random, habits: Habits) -> None:
     seconds = rng.uniform(0.1, 1.5) * SESSION
     world.note(f"everything stands still for {seconds:.1f} s", fault=True)
+    world.log.add(Stalled(at=now(), seconds=seconds))
     cast(MockClock, trio.lowlevel.current_clock()).jump(seconds)
 
 

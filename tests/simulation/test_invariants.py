@@ -28,6 +28,7 @@ from tests.simulation.events import (
     Revoked,
     Revoking,
     Settled,
+    Stalled,
     Started,
     Steady,
     Stopped,
@@ -89,7 +90,8 @@ GOOD: list[Event] = [
     Failed(who="b", call="commit", error="CommitFailedError", seconds=0.0),
     Settled(assignments=(("a", OTHER), ("b", ONE))),
     Stopping(who="a", at=10.0),
-    Stopped(who="a", at=14.0),
+    Stalled(at=11.0, seconds=3.0),
+    Stopped(who="a", at=17.0),
     Crashed(who="b"),
 ]
 
