@@ -147,5 +147,6 @@ def assert_read_once(members: Iterable[Member], written: Mapping[tuple[int, int]
     missing = sorted(written.keys() - readers.keys())
     assert missing == [], f"{len(missing)} of {len(written)} records were not read"
     twice = {place: names for place, names in sorted(readers.items()) if len(names) > 1}
-    assert twice == {}, f"{len(twice)} of {len(written)} records were read more than once"
+    told = f"{len(twice)} of {len(written)} records were read more than once"
+    assert twice == {}, f"{told}: {list(twice.items())[:5]}"
     assert values == dict(written)

@@ -58,6 +58,7 @@ def test_spark_reads_writes_and_goes_on(tmp_path: Path) -> None:
             "committed": ["kept"],
             "by the older way": sorted([*EARLY, *LATE, "last"]),
         }
+        assert "JoinGroup" in {request.api for request in cluster.requests}
         copied = {topic: values_of(cluster, topic) for topic in ("copy", "copy-since")}
     assert copied == {"copy": sorted([*EARLY, *LATE, "last"]), "copy-since": sorted(LATE)}
 

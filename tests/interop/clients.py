@@ -1,0 +1,224 @@
+"""Which client shows what on the cluster: ``python -m tests.interop.clients`` writes the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PATH = Path(__file__).parents[2] / "docs" / "clients.md"
+
+
+Rows = Mapping[str, list[str] | str]
+
+
+class Client(NamedTuple):
+    """``shown``: what it can do -> the tests that show it, or one reason why none can."""
+
+    name: str
+    needs: str
+    shown: Rows
+
+
+FEATURES = (
+    "produce",
+    "consume in a group",
+    "two members rebalance",
+    "static member",
+    "cooperative-sticky",
+    "subscribe by expression",
+    "commit and read back",
+    "seek by time",
+    "transactions, read_committed",
+    "admin",
+)
+
+
+def _python(name: str, cooperative: list[str] | str) -> Client:
+    """A client for Python, which all run the same tests."""
+    pair = f"clients_on_cluster::two_members_share_a_group_and_read_each_record_once[{name}]"
+    return Client(
+        name,
+        "nothing more",
+        {
+            "produce": [f"producers::every_codec_of_every_client_is_read[cluster-{name}]"],
+            "consume in a group": [
+                f"clients_on_cluster::a_member_goes_on_where_its_group_has_committed[{name}]"
+            ],
+            "two members rebalance": [pair],
+            "static member": [
+                f"groups_of_others::a_static_member_comes_back_to_what_it_had[{name}]"
+            ],
+            "cooperative-sticky": cooperative,
+            "subscribe by expression": [
+                f"readers_on_cluster::a_subscription_by_expression_finds_new_topics[{name}]"
+            ],
+            "commit and read back": [f"readers_on_cluster::what_it_commits_it_reads_back[{name}]"],
+            "seek by time": [f"readers_on_cluster::it_reads_from_a_time_on[{name}]"],
+            "transactions, read_committed": [
+                f"transactions_on_cluster::exactly_what_is_committed_is_read[{version}-{name}]"
+                for version in ("version-2", "version-0")
+            ],
+            "admin": [f"admin_on_cluster::an_admin_client_makes_shows_and_deletes[{name}]"],
+        },
+    )
+
+
+def _cooperative(name: str) -> list[str]:
+    return [f"groups_of_others::members_rebalance_cooperatively[{name}]"]
+
+
+CLIENTS = (
+    _python("confluent-kafka", _cooperative("confluent-kafka")),
+    _python("aiokafka", "aiokafka 0.14.0 has no cooperative assignor"),
+    _python("kafka-python", _cooperative("kafka-python")),
+    Client(
+        "kafka-clients 4.3.1",
+        "Java 17 or newer, and Maven for the jars",
+        {
+            "produce": ["java_tools::the_console_producer_and_consumer"],
+            "consume in a group": ["java_tools::the_console_producer_and_consumer"],
+            "two members rebalance": ["java_groups::two_java_members_share_a_group"],
+            "static member": ["groups_of_others::a_static_member_comes_back_to_what_it_had[java]"],
+            "cooperative-sticky": _cooperative("java"),
+            "subscribe by expression": ["java_tools::a_console_consumer_of_all_topics_that_match"],
+            "commit and read back": ["java_tools::kafka_consumer_groups"],
+            "seek by time": ["java_tools::a_java_consumer_goes_to_a_time"],
+            "transactions, read_committed": ["java_tools::the_transactional_copier"],
+            "admin": ["java_tools::kafka_topics", "java_tools::kafka_consumer_groups"],
+        },
+    ),
+    Client(
+        "franz-go",
+        "Go; the matrix alone (`make interop`)",
+        {
+            "produce": ["franz_go::it_produces"],
+            "consume in a group": ["franz_go::two_members_share_a_group[range]"],
+            "two members rebalance": ["franz_go::two_members_share_a_group[roundrobin]"],
+            "static member": ["franz_go::a_static_member_comes_back_to_what_it_had"],
+            "cooperative-sticky": ["franz_go::two_members_share_a_group[cooperative-sticky]"],
+            "subscribe by expression": [
+                "franz_go::a_subscription_by_expression_finds_new_topics",
+            ],
+            "commit and read back": ["franz_go::an_admin_client"],
+            "seek by time": ["franz_go::it_reads_from_a_time_on"],
+            "transactions, read_committed": [
+                "franz_go::what_it_wrote_in_transactions_is_read_when_committed"
+            ],
+            "admin": ["franz_go::an_admin_client"],
+        },
+    ),
+    Client(
+        "kcat",
+        "kcat; skipped where it is not installed",
+        {
+            "produce": ["kcat::kcat_writes_and_reads"],
+            "consume in a group": ["kcat::kcat_is_a_member_of_a_group"],
+            "two members rebalance": ["kcat::two_of_them_share_a_group[roundrobin]"],
+            "static member": ["kcat::two_of_them_share_a_group[roundrobin]"],
+            "cooperative-sticky": ["kcat::two_of_them_share_a_group[cooperative-sticky]"],
+            "subscribe by expression": ["kcat::kcat_subscribes_by_expression"],
+            "commit and read back": "kcat commits by itself and shows no committed offsets",
+            "seek by time": [
+                "kcat::kcat_reads_from_a_time_on",
+                "kcat::kcat_finds_offsets_by_time",
+            ],
+            "transactions, read_committed": ["kcat::kcat_writes_and_reads_transactions"],
+            "admin": "kcat lists topics and changes nothing",
+        },
+    ),
+    Client(
+        "Spark 4.2.0's own source and sink",
+        "pyspark, Java 17 or newer, and Maven for the jars; they are kafka-clients 3.9.1",
+        {
+            "produce": ["spark_source::spark_reads_writes_and_goes_on"],
+            "consume in a group": ["spark_source::spark_reads_writes_and_goes_on"],
+            "two members rebalance": "each query has a group of its own; executors assign",
+            "static member": "each query has a group of its own; executors assign",
+            "cooperative-sticky": "each query has a group of its own; executors assign",
+            "subscribe by expression": ["spark_source::spark_reads_writes_and_goes_on"],
+            "commit and read back": "offsets are in Spark's checkpoint; nothing is committed",
+            "seek by time": ["spark_source::spark_reads_writes_and_goes_on"],
+            "transactions, read_committed": ["spark_source::spark_reads_writes_and_goes_on"],
+            "admin": "there is none in it; its driver asks for topics and offsets with Java's",
+        },
+    ),
+)
+TOOLS: Rows = {
+    "kafka-topics: create, describe, alter, list, delete": [
+        "java_tools::kafka_topics",
+        "java_tools::kafka_topics_refuses_what_kafka_refuses",
+    ],
+    "kafka-console-producer, kafka-console-consumer": [
+        "java_tools::the_console_producer_and_consumer"
+    ],
+    "kafka-consumer-groups: list, describe, reset offsets, delete": [
+        "java_tools::kafka_consumer_groups",
+        "java_tools::kafka_consumer_groups_shows_states_members_and_refusals",
+        "java_tools::offsets_are_reset",
+    ],
+    "kafka-get-offsets": [
+        "java_tools::kafka_get_offsets",
+        "java_tools::kafka_get_offsets_by_time",
+    ],
+    "kafka-consumer-perf-test (ConsumerPerformance)": [
+        "java_tools::the_verifiable_producer_and_the_consumer_performance_tool"
+    ],
+    "VerifiableProducer": ["java_tools::the_verifiable_producer_and_the_consumer_performance_tool"],
+    "VerifiableConsumer": ["java_groups::two_java_members_share_a_group"],
+    "TransactionalMessageCopier": ["java_tools::the_transactional_copier"],
+    "kafka-streams-application-reset": ["java_tools::a_java_consumer_goes_to_a_time"],
+}
+TOGETHER: Rows = {
+    "Java, confluent-kafka, aiokafka and kohort, while brokers die": [
+        "mixed_group_under_failures::four_clients_in_one_group_lose_nothing",
+        "mixed_group_under_failures::four_clients_in_one_group_lose_nothing_in_twenty_rounds",
+    ],
+    "confluent-kafka, aiokafka and kafka-python": [
+        "clients_on_cluster::one_group_of_three_clients"
+    ],
+    "kohort and one other": [
+        "shared_groups::kohort_and_another_client_share_a_group",
+        "shared_groups::every_pair_shares_by_every_strategy",
+        "java_groups::java_and_kohort_share_a_group",
+    ],
+}
+
+
+def full_name(short: str) -> str:
+    """The test's id as pytest tells it."""
+    module, test = short.split("::")
+    return f"tests/interop/test_{module}.py::test_{test}"
+
+
+def document() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Other people's clients on the in-process cluster"
+    yield ""
+    yield "<!-- Written by `python -m tests.interop.clients`; a test holds it true. -->"
+    yield ""
+    yield "Clients as they are published, against `kohort.testing.Cluster` of two or three brokers."
+    yield "`kcat::reads` stands for the test `test_reads` in `tests/interop/test_kcat.py`."
+    for client in CLIENTS:
+        yield from ("", f"## {client.name}", "", f"Needs {client.needs}.", "")
+        yield from _table("what", {feature: client.shown[feature] for feature in FEATURES})
+    yield from ("", "## Kafka 4.3.1's command-line tools", "")
+    yield from _table("tool", TOOLS)
+    yield from ("", "## Several clients in one group", "")
+    yield from _table("who", TOGETHER)
+
+
+def _table(heading: str, rows: Rows) -> Iterator[str]:
+    yield f"| {heading} | shown by |"
+    yield "|---|---|"
+    for name, shown in rows.items():
+        cell = f"not: {shown}" if isinstance(shown, str) else ", ".join(f"`{t}`" for t in shown)
+        yield f"| {name} | {cell} |"
+
+
+if __name__ == "__main__":
+    PATH.write_text(document())
