@@ -88,7 +88,7 @@ class Peer(Protocol):
 class Kohort:
     """kohort.KafkaConsumer."""
 
-    STRATEGIES = {"range": "range", "roundrobin": "roundrobin"}
+    STRATEGIES = {name: name for name in ("range", "roundrobin", "sticky", "cooperative-sticky")}
 
     def __init__(self, settings: Settings) -> None:
         self.consumer = kohort.KafkaConsumer(settings.topic, **settings.keywords(self.STRATEGIES))
