@@ -1,6 +1,6 @@
 """Mutated requests against the in-process cluster, by seed.
 
-    python -m tests.support.fuzz [--requests 1000000] [--seconds 3600] [--seed 0] [--first 0]
+    python -m tests.support.fuzz [--requests 1000000] [--seconds 1500] [--seed 0] [--first 0]
 
 The requests are those that real clients sent to Apache Kafka, some of them written in another
 version, with something wrong in most. A cluster lives for 500 of them, in memory and on a virtual
@@ -18,6 +18,8 @@ import base64
 import faulthandler
 import json
 import logging
+import multiprocessing
+import os
 import random
 import struct
 import sys
@@ -25,6 +27,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -113,10 +116,14 @@ def run(
     *,
     seed: int = 0,
     first: int = 0,
+    step: int = 1,
     seconds: float = float("inf"),
     progress: bool = False,
 ) -> Tally:
-    """Send so many requests, or as many as there is time for; FuzzFailure at the first failure."""
+    """Send so many requests, or as many as there is time for; FuzzFailure at the first failure.
+
+    Lives are taken from ``first`` on, each ``step``-th one.
+    """
     tally = Tally()
     deadline = time.monotonic() + seconds
     errors = _Errors()
@@ -132,7 +139,7 @@ def run(
             replay = f"python -m tests.support.fuzz --seed {seed} --first {life} --requests {count}"
             if progress:
                 faulthandler.dump_traceback_later(HUNG_S, exit=True)
-                if life % 20 == 0:
+                if (life - first) // step % 20 == 0:
                     print(f"{tally.requests:9,} requests; now: {replay}", flush=True)
             try:
                 clock = MockClock(autojump_threshold=0)
@@ -143,7 +150,7 @@ def run(
                 raise FuzzFailure(
                     f"{error!r}\nlogged last: {errors.last}\nagain: {replay}"
                 ) from error
-            life += 1
+            life += step
     finally:
         logger.propagate = propagate
         logger.setLevel(level)
@@ -151,6 +158,33 @@ def run(
         if progress:
             faulthandler.cancel_dump_traceback_later()
     return tally
+
+
+def run_shared(
+    requests: int, jobs: int, *, seed: int, first: int, seconds: float, progress: bool = False
+) -> Tally:
+    """As :func:`run`, with the lives dealt out to so many processes."""
+    lives = range(-(-requests // LIFE))
+    total = Tally()
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawning) as pool:
+        running = [
+            pool.submit(
+                run,
+                sum(min(LIFE, requests - life * LIFE) for life in lives[job::jobs]),
+                seed=seed,
+                first=first + job,
+                step=jobs,
+                seconds=seconds,
+                progress=progress,
+            )
+            for job in range(jobs)
+        ]
+        for future in as_completed(running):
+            tally = future.result()
+            total.requests += tally.requests
+            total.outcomes += tally.outcomes
+    return total
 
 
 async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors) -> None:
@@ -381,14 +415,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 when a request did what none may do."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fuzz")
     parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=3600.0, help="stop then, however many")
+    parser.add_argument("--seconds", type=float, default=1500.0, help="stop then, however many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help=f"begin at this life of {LIFE}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     args = parser.parse_args(arguments)
+    jobs = max(1, min(args.jobs, -(-args.requests // LIFE)))
     began = time.monotonic()
     try:
-        tally = run(
-            args.requests, seed=args.seed, first=args.first, seconds=args.seconds, progress=True
+        tally = run_shared(
+            args.requests,
+            jobs,
+            seed=args.seed,
+            first=args.first,
+            seconds=args.seconds,
+            progress=True,
         )
     except FuzzFailure as failure:
         print(failure, file=sys.stderr)

@@ -33,6 +33,8 @@ def _describe(ctx: Context, group_id: str) -> _Described:
         group_id=group_id,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=(
-            f"Group {group_id} is not a consumer group." if known else f"No group {group_id}."
+            f"Group {group_id} is not a consumer group."
+            if known
+            else f"Group {group_id} not found."
         ),
     )
