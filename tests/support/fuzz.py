@@ -180,10 +180,15 @@ def run_shared(
             )
             for job in range(jobs)
         ]
-        for future in as_completed(running):
-            tally = future.result()
-            total.requests += tally.requests
-            total.outcomes += tally.outcomes
+        try:
+            for future in as_completed(running):
+                tally = future.result()
+                total.requests += tally.requests
+                total.outcomes += tally.outcomes
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()  # a failure is told at once, whatever the others still do
+            raise
     return total
 
 

@@ -28,13 +28,9 @@ def _describe(ctx: Context, group_id: str) -> _Described:
     error = coordinator.check(group_id)
     if error is not ErrorCode.NONE:
         return _Described(group_id=group_id, error_code=error)
-    known = group_id in coordinator.groups
+    what = "is not a consumer group" if group_id in coordinator.groups else "not found"
     return _Described(
         group_id=group_id,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=(
-            f"Group {group_id} is not a consumer group."
-            if known
-            else f"Group {group_id} not found."
-        ),
+        error_message=f"Group {group_id} {what}.",
     )
