@@ -72,6 +72,18 @@ def test_a_long_log_is_read_on_through_its_segments() -> None:
     assert log.available(0, 5) == 5
 
 
+def test_a_read_of_much_is_a_slice_of_what_is_stored_and_ends_with_its_segment() -> None:
+    log = filled(*[1] * 30, size=1_000_000)
+    position, buffers = 0, []
+    while position < log.end_offset:
+        got = log.read(position, 8 << 20, at_least_one=True)
+        if position > 10:
+            assert isinstance(got, memoryview)
+            buffers.append(got.obj)
+        position = offsets(got)[-1] + 1
+    assert len(buffers) > len({id(buffer) for buffer in buffers}) > 1
+
+
 def test_what_was_read_stays_what_it_was() -> None:
     log = filled(1)
     before = log.read(0, 1 << 20, at_least_one=True)

@@ -271,7 +271,8 @@ class PartitionLog:
         """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.
 
         The first batch is never cut: if it is larger it is returned all the same when
-        ``at_least_one``, else there is nothing.
+        ``at_least_one``, else there is nothing. As in Kafka a read ends with its segment, once
+        segments are large: what is in one need not be copied.
         """
         place = self._locate(offset)
         if place is None:
@@ -282,7 +283,7 @@ class PartitionLog:
             return self._segments[number].read(index, first) if at_least_one else EMPTY
         pieces = []
         for segment in self._segments[number:]:
-            if max_bytes <= 0:
+            if max_bytes <= 0 or (pieces and segment.is_large):
                 break
             pieces.append(segment.read(index, max_bytes))
             max_bytes -= len(pieces[-1])

@@ -13,8 +13,7 @@ LARGEST_CAPACITY = 1 << 24
 class Segment:
     """Batches one after the other, so that a fetch of many is one slice and no copy.
 
-    The buffer never grows, as slices of it are out in answers; memory that is not yet written
-    to is not yet taken from the system either.
+    The buffer never grows, as slices of it are out in answers.
     """
 
     __slots__ = (
@@ -41,6 +40,11 @@ class Segment:
     @property
     def capacity(self) -> int:
         return len(self._buffer)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether segments grow no more."""
+        return self.capacity >= LARGEST_CAPACITY
 
     @property
     def size(self) -> int:
