@@ -19,6 +19,7 @@ from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._lanes import Lane, NodeLanes
+from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._request import (
@@ -86,9 +87,10 @@ class Fetcher:
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._retries: Retries[TopicPartition] = Retries(backoff, rng)
+        self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)
         self._resets = Resets(
-            cluster,
+            self._leaders,
             subscription,
             self.offsets,
             self.buffer,
@@ -138,6 +140,7 @@ class Fetcher:
         self._changes_seen = self._subscription.changes
         owned = self._subscription.assigned()
         self._retries.keep_only(owned)
+        self._leaders.keep_only(owned)
         for memory in (self._sizes, self._turns):
             for tp in [tp for tp in memory if tp not in owned]:
                 del memory[tp]
@@ -164,14 +167,13 @@ class Fetcher:
             tp, epoch = target.topic_partition, target.epoch
             lane = self._asked.get((tp, epoch))
             not_before = self._retries.not_before(tp, epoch)
-            leader = self._cluster.metadata.leader(tp)
+            leader = self._leaders.find(tp)
             if lane is not None and (leader is None or leader.node == lane.node):
                 continue
-            if not_before > now:
+            if leader is None:
+                look_again = min(look_again, self._leaders.search(tp, now))
+            elif not_before > now:
                 look_again = min(look_again, not_before)
-            elif leader is None:
-                self._cluster.request_refresh()
-                look_again = min(look_again, self._retries.failed(tp, now, epoch))
             else:
                 leaders[tp] = leader
                 targets.append(target)

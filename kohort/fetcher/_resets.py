@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import anyio
@@ -10,9 +11,9 @@ from anyio.abc import TaskGroup
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._retries import Retries
 from kohort.subscription import OffsetReset, PendingReset, SubscriptionState
@@ -28,7 +29,7 @@ class Resets:
 
     def __init__(
         self,
-        cluster: Cluster,
+        leaders: Leaders,
         subscription: SubscriptionState,
         offsets: OffsetLookup,
         buffer: FetchBuffer,
@@ -37,7 +38,7 @@ class Resets:
         on_found: Callable[[], None],
         on_ready: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
+        self._leaders = leaders
         self._subscription = subscription
         self._offsets = offsets
         self._buffer = buffer
@@ -49,25 +50,21 @@ class Resets:
 
     def start(self, tasks: TaskGroup, now: float) -> float:
         """Ask for whatever is due; returns when to come again."""
-        due: dict[TopicPartition, PendingReset] = {}
         come_again = float("inf")
+        by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in self._subscription.pending_resets():
             tp, epoch, strategy = pending
             if strategy is OffsetReset.NONE:
                 self._tell(pending)
             elif (tp, epoch) not in self._asked:
                 not_before = self._retries.not_before(tp, epoch)
-                if not_before > now:
+                if (leader := self._leaders.find(tp)) is None:
+                    come_again = min(come_again, self._leaders.search(tp, now))
+                elif not_before > now:
                     come_again = min(come_again, not_before)
                 else:
-                    due[tp] = pending
-        by_node, leaderless = self._offsets.by_leader(due)
-        for tp in leaderless:
-            self._cluster.request_refresh()
-            at = self._fail(due[tp], no_leader(tp), now)
-            come_again = min(come_again, at)
-        for node, partitions in by_node.items():
-            asked = {tp: due[tp] for tp in partitions}
+                    by_node[leader.node][tp] = pending
+        for node, asked in by_node.items():
             self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
             tasks.start_soon(self._look_up, node, asked)
         return come_again
@@ -99,13 +96,13 @@ class Resets:
         if self._subscription.set_position(tp, found.offset, found.leader_epoch, epoch=epoch):
             logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, strategy.value)
 
-    def _fail(self, pending: PendingReset, failure: Failure, now: float) -> float:
+    def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
         tp, epoch, _ = pending
         if failure.then is not Then.RETRY:
             failed = FailedFetch(tp, epoch, failure.error, passing=True)
             if self._buffer.append(failed):
                 self._on_ready()
-        return self._retries.failed(tp, now, epoch)
+        self._retries.failed(tp, now, epoch)
 
     def _tell(self, pending: PendingReset) -> None:
         tp, epoch, _ = pending

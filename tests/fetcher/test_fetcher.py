@@ -305,6 +305,25 @@ class TestErrors:
             cluster.leaders[T0] = leader
             assert await consumer.poll() == {T0: [0, 1]}
 
+    @virtual_time
+    @pytest.mark.parametrize("positioned", [True, False])
+    async def test_a_leader_that_turns_up_is_asked_at_once(self, positioned: bool) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0).append(2, batch(0, 2))
+        leader = cluster.leaders.pop(T0)
+        subscription = owning(T0) if positioned else SubscriptionState(OffsetReset.EARLIEST)
+        if not positioned:
+            subscription.assign([T0])
+            subscription.request_reset(T0)
+        async with consuming(cluster, subscription, retry_backoff_max_ms=1000) as consumer:
+            await anyio.sleep(10)
+            assert cluster.refreshes <= 30, "searched for with a back-off"
+            cluster.leaders[T0] = leader
+            consumer.fetcher.wake()
+            began = anyio.current_time()
+            assert await consumer.poll() == {T0: [0, 1]}
+            assert anyio.current_time() == began
+
     async def test_one_failing_partition_does_not_hold_up_another(self) -> None:
         cluster = FakeCluster()
         log = cluster.add(T0)

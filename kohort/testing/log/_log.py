@@ -281,7 +281,7 @@ class PartitionLog:
         first = self._segments[number].size_of(index)
         if first > max_bytes:
             return self._segments[number].read(index, first) if at_least_one else EMPTY
-        pieces = []
+        pieces: list[memoryview] = []
         for segment in self._segments[number:]:
             if max_bytes <= 0 or (pieces and segment.is_large):
                 break

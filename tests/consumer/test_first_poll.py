@@ -1,0 +1,70 @@
+"""A consumer that has just been made reads at once: nothing is waited for but the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer
+from kohort.testing import MemoryCluster
+from kohort.types import OffsetAndMetadata, TopicPartition
+from tests.consumer.virtual import MemoryConsumer, values
+from tests.support.virtual import run_virtual
+
+T0 = TopicPartition("t", 0)
+AT_ONCE = 0.05
+"""Seconds of a clock that only moves while everybody waits; the shortest back-off is 0.08."""
+
+
+def assign(consumer: AsyncKafkaConsumer) -> None:
+    consumer.assign([T0])
+
+
+def assign_and_seek(consumer: AsyncKafkaConsumer) -> None:
+    consumer.assign([T0])
+    consumer.seek(T0, 1)
+
+
+def subscribe(consumer: AsyncKafkaConsumer) -> None:
+    consumer.subscribe(["t"])
+
+
+def subscribe_by_pattern(consumer: AsyncKafkaConsumer) -> None:
+    consumer.subscribe(pattern="^t$")
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("start", [assign, assign_and_seek, subscribe, subscribe_by_pattern])
+def test_the_first_poll_takes_no_back_off(
+    start: Callable[[AsyncKafkaConsumer], None], committed: bool, brokers: int
+) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers, topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a", "b", "c"])
+            if committed:
+                async with MemoryConsumer(cluster) as other:
+                    other.assign([T0])
+                    await other.commit({T0: OffsetAndMetadata(1)})
+            async with MemoryConsumer(cluster) as consumer:
+                began = anyio.current_time()
+                start(consumer)
+                assert (await values(consumer, 2))[-1] == b"c"
+                assert anyio.current_time() - began < AT_ONCE
+
+    run_virtual(main)
+
+
+def test_without_a_group_too() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            began = anyio.current_time()
+            async with MemoryConsumer(cluster, group_id=None) as consumer:
+                consumer.assign([T0])
+                assert await values(consumer, 1) == [b"a"]
+                assert anyio.current_time() - began < AT_ONCE
+
+    run_virtual(main)
