@@ -103,6 +103,7 @@ def join_request(
     instance: str | None = None,
     session_ms: int = 10_000,
     protocols: tuple[str, ...] = ("range",),
+    metadata: bytes = b"m",
 ) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group,
@@ -112,7 +113,7 @@ def join_request(
         group_instance_id=instance,
         protocol_type="consumer",
         protocols=[
-            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=b"m")
+            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
             for name in protocols
         ],
     )
@@ -124,11 +125,14 @@ def find_coordinator(raw: Raw, group: str = "g") -> int:
     return response.coordinators[0].node_id
 
 
-def join(raw: Raw, version: int = 9, *, group: str = "g") -> JoinGroupResponse:
+def join(
+    raw: Raw, version: int = 9, *, group: str = "g", metadata: bytes = b"m"
+) -> JoinGroupResponse:
     """Join with both rounds."""
     find_coordinator(raw, group)
-    response = raw.ask(join_request(group=group), version)
+    response = raw.ask(join_request(group=group, metadata=metadata), version)
     if response.error_code == 79:
-        response = raw.ask(join_request(response.member_id, group=group), version)
+        again = join_request(response.member_id, group=group, metadata=metadata)
+        response = raw.ask(again, version)
     assert response.error_code == 0
     return response

@@ -153,12 +153,23 @@ def test_an_empty_group_lets_go_of_any_offset(cluster: Cluster, raw: Raw) -> Non
     assert cluster.committed("g") == {}
 
 
-def test_a_living_group_lets_go_of_what_it_is_not_subscribed_to(cluster: Cluster, raw: Raw) -> None:
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        (bytes(6) + bytes(4), 0),
+        (bytes(5) + b"\1" + b"\0\1t" + bytes(4), 86),
+        (b"m", 86),
+    ],
+    ids=["no topics", "subscribed", "nobody can read it"],
+)
+def test_a_living_group_lets_go_of_what_it_is_not_subscribed_to(
+    cluster: Cluster, raw: Raw, metadata: bytes, error: int
+) -> None:
     find_coordinator(raw)
     commit(raw)
-    join(raw)
+    join(raw, metadata=metadata)
     assert TopicPartition("t", 0) in cluster.committed("g")
-    assert offset_delete(raw, ("t", 0)) == (0, {("t", 0): 0}), "nobody says that it is subscribed"
+    assert offset_delete(raw, ("t", 0)) == (0, {("t", 0): error})
 
 
 def test_a_classic_group_is_no_consumer_group(raw: Raw) -> None:

@@ -131,8 +131,21 @@ def _broker_configs(ctx: Context) -> list[_Config]:
         ("group.max.session.timeout.ms", groups.max_session_timeout_ms, "1800000", ConfigType.INT),
         ("group.max.size", groups.max_size, "2147483647", ConfigType.INT),
         ("group.min.session.timeout.ms", groups.min_session_timeout_ms, "6000", ConfigType.INT),
+        (
+            "log.retention.check.interval.ms",
+            config.log_retention_check_interval_ms,
+            "300000",
+            ConfigType.LONG,
+        ),
         ("num.partitions", config.default_partitions, "1", ConfigType.INT),
         ("offset.metadata.max.bytes", groups.offset_metadata_max_bytes, "4096", ConfigType.INT),
+        (
+            "offsets.retention.check.interval.ms",
+            groups.offsets_retention_check_interval_ms,
+            "600000",
+            ConfigType.LONG,
+        ),
+        ("offsets.retention.minutes", groups.offsets_retention_minutes, "10080", ConfigType.INT),
         ("socket.request.max.bytes", config.max_request_bytes, "104857600", ConfigType.INT),
     ):
         origin: tuple[SourcedValue, ...] = (SourcedValue(name, default, ConfigSource.DEFAULT),)

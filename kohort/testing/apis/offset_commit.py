@@ -1,6 +1,6 @@
 """OffsetCommit (8), versions 2-10.
 
-Versions 2-4 carry a retention time, which is not used; 6 adds leader epochs (KIP-320), 7 static
+Versions 2-4 may say how long the offsets are to be kept; 6 adds leader epochs (KIP-320), 7 static
 members. Up to 9 topics go by name, from 10 on by id. A generation for a group that is not there is
 ILLEGAL_GENERATION before version 9, GROUP_ID_NOT_FOUND from then on.
 """
@@ -49,6 +49,7 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
                     offset=entry.committed_offset,
                     leader_epoch=entry.committed_leader_epoch,
                     metadata=entry.committed_metadata or "",
+                    retention_ms=request.retention_time_ms,
                 )
             )
         result.partitions = missing + result.partitions

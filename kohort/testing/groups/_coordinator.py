@@ -27,6 +27,7 @@ from kohort.protocol.messages import (
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing.groups import _requests
 from kohort.testing.groups._environment import Append, GroupEnvironment, TimerKey
+from kohort.testing.groups._expiration import expire, next_expiration
 from kohort.testing.groups._group import ClassicGroup, join_error
 from kohort.testing.groups._join import Caller, join
 from kohort.testing.groups._loading import load_groups
@@ -40,7 +41,7 @@ from kohort.testing.groups._rebalance import (
 )
 from kohort.testing.groups._records import append_empty_group, group_metadata_key
 from kohort.testing.groups._state import GroupState
-from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
 from kohort.testing.groups._transactional import (
     commit_pending,
     load_pending,
@@ -53,6 +54,9 @@ PARTITIONS = 50
 Records = list[tuple[bytes, bytes | None]]
 OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None, bool]]
 """(producer id, key, value, outdated) of transactions that have not ended."""
+
+
+_EXPIRATION = TimerKey("", "expiration")
 
 
 class _Parked:
@@ -97,6 +101,7 @@ class GroupCoordinator:
         self._changed = changed
         self._waiting_until = -math.inf
         self._wake = anyio.Event()
+        self._checking_since = anyio.current_time()
 
     # Leadership
 
@@ -111,6 +116,7 @@ class GroupCoordinator:
         self.pending.forget(lambda group_id: self._partition(group_id) == partition)
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
         load_pending(open_records, self.groups, self.pending, self._env)
+        self._expect_expiration(anyio.current_time())
         self._settle()
 
     def unload(self, partition: int) -> None:
@@ -269,6 +275,8 @@ class GroupCoordinator:
             if committed and group is not None:
                 group.offsets[topic, index] = pending.offset
                 self.pending.outdate(place, pending.order)
+        self._expect_expiration(anyio.current_time())
+        self._settle()
         self._changed()
 
     def delete_group(self, group_id: str) -> ErrorCode:
@@ -299,8 +307,7 @@ class GroupCoordinator:
             return error, set()
         if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP, set()
-        topics = subscribed_topics(group)
-        consumed = {place for place in places if place[0] in topics}
+        consumed = {place for place in places if is_subscribed(group, place[0])}
         delete_offsets(group, [place for place in places if place not in consumed])
         for place in set(places) - consumed:
             self.pending.drop((group_id, *place))
@@ -334,6 +341,7 @@ class GroupCoordinator:
             self._expire(key, now)
         effects = self._env.effects
         if effects:
+            self._expect_expiration(now)
             self._env.effects = []
             appends: dict[int, Records] = {}
             for effect in effects:
@@ -350,7 +358,27 @@ class GroupCoordinator:
         if deadline is not None and deadline < self._waiting_until:
             self._wake.set()
 
+    def _expect_expiration(self, now: float, due: float = 0.0) -> None:
+        """Look for what has expired, when it is due, at one of the times that are for it."""
+        interval = self._env.config.offsets_retention_check_interval_ms / 1000
+        since = self._checking_since
+        rounds = max(math.floor((now - since) / interval) + 1, math.ceil((due - since) / interval))
+        at = since + rounds * interval
+        if at < (self._env.timers.deadline(_EXPIRATION) or math.inf):
+            self._env.timers.schedule(_EXPIRATION, at)
+
+    def _expire_offsets(self, now: float) -> None:
+        for group in list(self.groups.values()):
+            if expire(group, self.pending, now):
+                self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
+        soonest = min((next_expiration(group) for group in self.groups.values()), default=math.inf)
+        if soonest < math.inf:
+            self._expect_expiration(now, soonest)
+
     def _expire(self, key: TimerKey, now: float) -> None:
+        if key == _EXPIRATION:
+            self._expire_offsets(now)
+            return
         group = self.groups.get(key.group_id)
         if group is None:
             return

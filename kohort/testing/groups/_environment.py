@@ -20,6 +20,8 @@ class GroupConfig:
     new_member_join_timeout_ms: int = 300_000
     max_size: int = (1 << 31) - 1
     offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
 
 
 class Answer(NamedTuple):
@@ -38,7 +40,10 @@ class Append(NamedTuple):
 
 
 class TimerKey(NamedTuple):
-    """``kind``: session (of a member, or of a pending id), initial, join or sync."""
+    """``kind``: session (of a member, or of a pending id), initial, join or sync.
+
+    And expiration, of all groups.
+    """
 
     group_id: str
     kind: str

@@ -53,6 +53,7 @@ def stored_offset(value: OffsetCommitValue) -> CommittedOffset:
         metadata=value.metadata,
         commit_timestamp_ms=value.commit_timestamp,
         topic_id=bytes(value.topic_id),
+        expire_timestamp_ms=value.expire_timestamp,
     )
 
 

@@ -53,3 +53,5 @@ class CommittedOffset:
     metadata: str
     commit_timestamp_ms: int
     topic_id: bytes
+    expire_timestamp_ms: int = -1
+    """-1: when it expires depends on the group."""

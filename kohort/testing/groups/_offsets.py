@@ -20,6 +20,8 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+    retention_ms: int = -1
+    """How long the client wants it kept, as old ones may; -1: the broker decides."""
 
 
 def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
@@ -69,12 +71,14 @@ def committed_offset(
     # Kafka counts what Java does: UTF-16 units, and not bytes.
     if len(new.metadata.encode("utf-16-le")) // 2 > group.env.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    now_ms = group.env.wall_ms(now)
     return CommittedOffset(
         offset=new.offset,
         leader_epoch=new.leader_epoch,
         metadata=new.metadata,
-        commit_timestamp_ms=group.env.wall_ms(now),
+        commit_timestamp_ms=now_ms,
         topic_id=new.topic_id,
+        expire_timestamp_ms=-1 if new.retention_ms == -1 else now_ms + new.retention_ms,
     )
 
 

@@ -18,6 +18,8 @@ from kohort.testing.groups._member import CommittedOffset
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
+EXPIRING_OFFSET_VERSION = 1
+"""The only one that has a time to expire."""
 
 _INT16 = struct.Struct(">h")
 
@@ -46,14 +48,16 @@ def offset_commit_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_commit_value(committed: CommittedOffset) -> bytes:
+    expires = committed.expire_timestamp_ms >= 0
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
         topic_id=committed.topic_id,
     )
-    version = OFFSET_COMMIT_VERSION
+    version = EXPIRING_OFFSET_VERSION if expires else OFFSET_COMMIT_VERSION
     return _INT16.pack(version) + encode(value, version)
 
 

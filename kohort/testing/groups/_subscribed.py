@@ -14,23 +14,22 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 _VERSION = struct.Struct(">h")
 
 
-def subscribed_topics(group: ClassicGroup) -> set[str]:
-    """The topics of all subscriptions that can be read."""
-    topics: set[str] = set()
-    if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        for member in group.members.values():
-            topics |= _topics(member.metadata(group.protocol or ""))
-    return topics
+def is_subscribed(group: ClassicGroup, topic: str) -> bool:
+    """Whether a consumer is subscribed to the topic, or may be: not all of them can be read."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return False
+    subscriptions = [_topics(m.metadata(group.protocol or "")) for m in group.members.values()]
+    return any(topics is None or topic in topics for topics in subscriptions)
 
 
-def _topics(metadata: bytes) -> set[str]:
+def _topics(metadata: bytes) -> set[str] | None:
     cls = ConsumerProtocolSubscription
     try:
         (version,) = _VERSION.unpack_from(metadata)
         if version < 0:
-            return set()
+            return None
         # A newer version adds to the end of what the newest known one has.
         message, _ = decode_from(cls, min(version, cls.versions.last), metadata, _VERSION.size)
     except (MessageDecodeError, struct.error):
-        return set()
+        return None
     return set(message.topics)

@@ -161,8 +161,11 @@ GROUP_SETTINGS = (
     "group.max.session.timeout.ms",
     "group.max.size",
     "group.min.session.timeout.ms",
+    "log.retention.check.interval.ms",
     "num.partitions",
     "offset.metadata.max.bytes",
+    "offsets.retention.check.interval.ms",
+    "offsets.retention.minutes",
     "socket.request.max.bytes",
 )
 

@@ -1,0 +1,56 @@
+"""Committed offsets expire, and groups that have nothing more go with them (KIP-211).
+
+Which time counts depends on the group: without members since it became empty; with members who are
+consumers since the commit, for topics that nobody subscribes to; a group that is nothing but
+a place for offsets, since the commit, too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kohort.testing.groups._group import ClassicGroup
+from kohort.testing.groups._member import CommittedOffset
+from kohort.testing.groups._offsets import delete_offsets
+from kohort.testing.groups._pending import PendingOffsets
+from kohort.testing.groups._records import group_metadata_key
+from kohort.testing.groups._state import GroupState
+from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscribed
+
+
+def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
+    """Write tombstones for what has expired; True if the group itself is one of them."""
+    kept = pending.places(group.group_id)
+    now_ms = group.env.wall_ms(now)
+    over = [
+        place
+        for place, committed in group.offsets.items()
+        if place not in kept and _expires_ms(group, place[0], committed) <= now_ms
+    ]
+    delete_offsets(group, over)
+    if group.offsets or kept or group.state is not GroupState.EMPTY:
+        return False
+    group.env.append(group.group_id, group_metadata_key(group.group_id), None)
+    return True
+
+
+def next_expiration(group: ClassicGroup) -> float:
+    """When an offset expires if nothing happens before, in seconds of the clock; else infinity."""
+    times = (_expires_ms(group, topic, at) for (topic, _), at in group.offsets.items())
+    return (min(times, default=math.inf) - group.env.epoch_ms) / 1000
+
+
+def _expires_ms(group: ClassicGroup, topic: str, committed: CommittedOffset) -> float:
+    """Wall-clock time when the offset expires as things are; infinity if it does not."""
+    empty = group.state is GroupState.EMPTY
+    in_use = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    if (group.protocol_type is not None and not empty and not in_use) or is_subscribed(
+        group, topic
+    ):
+        return math.inf
+    if committed.expire_timestamp_ms >= 0:
+        return committed.expire_timestamp_ms
+    since_ms = committed.commit_timestamp_ms
+    if group.protocol_type is not None and empty and group.state_timestamp_ms >= 0:
+        since_ms = group.state_timestamp_ms
+    return since_ms + group.env.config.offsets_retention_minutes * 60_000
