@@ -49,6 +49,19 @@ class FaceOptions(Section):
         default=True,
         metadata=option(Flag(), "Whether metrics() gives figures, or None.", properties=()),
     )
+    on_stats: Callable[[dict[str, Any]], Any] | None = field(
+        default=None,
+        metadata=option(
+            Function("a callable (metrics)"),
+            "Given what metrics() gives every stats_interval_ms, from inside poll(); what it "
+            "raises is logged.",
+            properties=(),
+        ),
+    )
+    stats_interval_ms: float = field(
+        default=60_000,
+        metadata=option(Millis(), "How often on_stats is called.", unit="ms", properties=()),
+    )
     connect: Callable[[str, int], Any] | None = field(
         default=None,
         metadata=option(

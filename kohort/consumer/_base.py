@@ -12,8 +12,10 @@ from typing import Any, NoReturn, Self
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._engine import Engine
+from kohort.consumer._explanation import Explanation
+from kohort.consumer._facts import gather
 from kohort.consumer._handout import Handout
-from kohort.consumer._metrics import collect
+from kohort.consumer._metrics import collect, lags
 from kohort.consumer._performer import Performer
 from kohort.coordinator_client import GroupSnapshot, MemberState
 from kohort.errors import (
@@ -213,8 +215,28 @@ class ConsumerBase:
             _group_state(now),
         )
 
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """How many offsets each assigned partition is behind its end, as of the latest fetch.
+
+        None for one that nothing is known of yet. No I/O. With read_committed the end is where the
+        first open transaction begins.
+        """
+        return lags(self._engine)
+
+    def explain(self) -> Explanation:
+        """Why nothing comes, and why the group rebalanced: ``print(consumer.explain())``.
+
+        At any time, without I/O, of KafkaConsumer from any thread. ``.as_dict()`` has all of it
+        for a log.
+        """
+        started = self._pid is not None
+        return Explanation(gather(self._engine, started=started, closed=self._closed))
+
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
-        """Figures by group and name; None if ``metrics_enabled=False``. ``raw`` changes nothing."""
+        """Figures by group and name (docs/monitoring.md); None if ``metrics_enabled=False``.
+
+        ``raw`` changes nothing.
+        """
         self._check_process()
         return collect(self._engine) if self._config.metrics_enabled else None
 

@@ -14,8 +14,10 @@ from typing import Any
 import anyio
 
 from kohort.config import ConsumerConfig
+from kohort.consumer._activity import Activity
 from kohort.consumer._host import Host
 from kohort.consumer._positions import PositionFinder
+from kohort.consumer._stats import report_stats
 from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
 from kohort.coordinator_client import CoordinatorClient, MemberState, resolve_assignors
@@ -92,6 +94,7 @@ class Engine:
         """The defect that ended the core."""
         self.ended = False
         """Nothing runs any more: the consumer was closed, or something went wrong."""
+        self.activity = Activity()
         self.rejoin_reason: str | None = None
         """The caller asks for a rebalance, and this is why."""
         self._leaving = 0
@@ -115,6 +118,8 @@ class Engine:
                     tasks.start_soon(self.coordinator.run)
                     if self.config.group.auto_commit:
                         tasks.start_soon(self._commit_at_intervals)
+                if self.config.on_stats is not None:
+                    tasks.start_soon(report_stats, self, self.config.on_stats)
                 started()
                 await anyio.sleep_forever()
         except Exception as error:
@@ -174,16 +179,24 @@ class Engine:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None
     ) -> None:
         """Commit these, in the group's current generation."""
-        if offsets:
-            group = self._group()
+        if not offsets:
+            return
+        group, begun = self._group(), anyio.current_time()
+        try:
             await group.commit(offsets, timeout=await self._reached(timeout))
+        except KafkaError as error:
+            self.activity.note_failed_commit(error)
+            raise
+        self.activity.note_commit(offsets, anyio.current_time() - begun)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where nothing is."""
         group = self._group()
-        return await group.committed(frozenset(partitions), timeout=await self._reached(timeout))
+        found = await group.committed(frozenset(partitions), timeout=await self._reached(timeout))
+        self.activity.note_committed(found)
+        return found
 
     async def offsets_at(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None

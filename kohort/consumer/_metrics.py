@@ -4,25 +4,93 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kohort.subscription import PartitionState
+from kohort.types import TopicPartition
+
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
 
 Metrics = dict[str, dict[str, float]]
 
+NEVER = -1.0
+"""Seconds since something that has not happened yet, as in Java."""
+FETCHING = "consumer-fetch-manager-metrics"
+
+
+def seconds_since(engine: Engine, then: float | None) -> float | None:
+    """By the core's clock; None if it has not been, or the core has ended and its clock with it."""
+    return None if then is None or engine.ended else engine.mailbox.clock() - then
+
+
+def end_of(state: PartitionState, *, committed_only: bool) -> int | None:
+    """The offset behind the last record that may be read, as of the latest fetch."""
+    return state.last_stable_offset if committed_only else state.high_watermark
+
+
+def lags(engine: Engine) -> dict[TopicPartition, int | None]:
+    """How far each assigned partition's position is behind its end; None: not known yet."""
+    only = engine.config.fetch.isolation_level == "read_committed"
+    found: dict[TopicPartition, int | None] = {}
+    for tp, state in engine.subscription.snapshot().partitions.items():
+        end = end_of(state, committed_only=only)
+        known = end is not None and end >= 0 and state.position is not None
+        found[tp] = max(0, (end or 0) - (state.position or 0)) if known else None
+    return found
+
 
 def collect(engine: Engine) -> Metrics:
     """``{group: {name: value}}``; one group a topic partition for those that are assigned."""
-    snapshot = engine.subscription.snapshot()
+    by_partition = lags(engine)
+    known = [lag for lag in by_partition.values() if lag is not None]
+    fetching = engine.fetcher.metrics() | {"records-lag-max": float(max(known, default=0))}
     figures: Metrics = {
-        "consumer-fetch-manager-metrics": engine.fetcher.metrics(),
-        "consumer-coordinator-metrics": {
-            "assigned-partitions": float(len(snapshot.partitions)),
-            "rebalance-total": float(engine.host.rebalances),
-        },
+        "consumer-metrics": _polling(engine),
+        FETCHING: fetching,
+        "consumer-coordinator-metrics": _coordinating(engine, len(by_partition)),
     }
-    for tp, state in snapshot.partitions.items():
-        end, position = state.high_watermark, state.position
-        if end is not None and position is not None:
-            group = f"consumer-fetch-manager-metrics.{tp.topic}-{tp.partition}"
-            figures[group] = {"records-lag": float(max(0, end - position))}
+    for tp, state in engine.subscription.snapshot().partitions.items():
+        own: dict[str, float] = {}
+        if (lag := by_partition.get(tp)) is not None:
+            own["records-lag"] = float(lag)
+        if state.log_start_offset is not None and state.position is not None:
+            own["records-lead"] = float(max(0, state.position - state.log_start_offset))
+        if own:
+            figures[f"{FETCHING}.{tp.topic}-{tp.partition}"] = own
     return figures
+
+
+def _polling(engine: Engine) -> dict[str, float]:
+    mailbox = engine.mailbox
+    return {
+        "poll-total": float(mailbox.polls),
+        "last-poll-seconds-ago": _or_never(engine, mailbox.last_poll_left()),
+        "time-between-poll-max": 1000 * mailbox.longest_absence,
+    }
+
+
+def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
+    activity = engine.activity
+    figures = {
+        "assigned-partitions": float(assigned),
+        "commit-total": float(activity.commits.count),
+        "commit-failed-total": float(activity.failed_commits),
+        "commit-latency-avg": 1000 * activity.commits.average,
+        "commit-latency-max": 1000 * activity.commits.longest,
+    }
+    if engine.coordinator is None:
+        return figures
+    group = engine.coordinator.activity()
+    last = engine.coordinator.rebalances[-1:]
+    return figures | {
+        "rebalance-total": float(group.rebalances),
+        "rebalance-latency-avg": 1000 * group.rebalance_seconds / max(1, group.rebalances),
+        "rebalance-latency-max": 1000 * group.rebalance_longest,
+        "last-rebalance-seconds-ago": _or_never(engine, last[0].at if last else None),
+        "heartbeat-total": float(group.heartbeats),
+        "last-heartbeat-seconds-ago": _or_never(engine, group.last_heartbeat),
+    }
+
+
+def _or_never(engine: Engine, then: float | None) -> float:
+    seconds = seconds_since(engine, then)
+    return NEVER if seconds is None else seconds

@@ -109,17 +109,29 @@ class Mailbox:
         """wakeup() was called, and nobody has been told yet."""
         self.polling = False
         """The caller is inside poll() (or another call that performs work) right now."""
+        self.polls = 0
+        """How often the caller came into poll()."""
+        self.longest_absence = 0.0
+        """Seconds between two polls, at most."""
         self._last_poll: float | None = None
 
     def entered_poll(self) -> None:
         """The caller came into poll()."""
+        now, last = self.clock(), self.last_poll()
         self.polling = True
-        self._last_poll = self.clock()
+        self._last_poll = now
+        self.polls += 1
+        if last is not None and now - last > self.longest_absence:
+            self.longest_absence = now - last
 
     def left_poll(self) -> None:
         """The caller went out of poll()."""
         self.polling = False
         self._last_poll = self.clock()
+
+    def last_poll_left(self) -> float | None:
+        """When the caller last came in or went out."""
+        return self._last_poll
 
     def last_poll(self) -> float | None:
         """When the caller was last known to be polling; now, while it is inside poll()."""

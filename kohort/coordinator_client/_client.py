@@ -32,7 +32,7 @@ from kohort.coordinator_client._events import (
     Tick,
     TopicsChanged,
 )
-from kohort.coordinator_client._host import GroupHost, GroupSnapshot
+from kohort.coordinator_client._host import GroupActivity, GroupHost, GroupSnapshot
 from kohort.coordinator_client._leaving import LEAVE_GRACE
 from kohort.coordinator_client._link import CoordinatorLink
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord
@@ -221,6 +221,20 @@ class CoordinatorClient:
             state=machine.state.value,
             coordinator=self._link.node,
             owned=machine.owned,
+        )
+
+    def activity(self) -> GroupActivity:
+        """What the membership did so far; no I/O."""
+        machine = self._machine
+        return GroupActivity(
+            reason=machine.join_reason,
+            last_failure=machine.last_failure,
+            leads=machine.leading,
+            rebalances=machine.rebalances,
+            rebalance_seconds=machine.rebalance_seconds,
+            rebalance_longest=machine.rebalance_longest,
+            heartbeats=machine.heartbeats.count,
+            last_heartbeat=machine.heartbeats.last,
         )
 
     @property

@@ -31,6 +31,10 @@ class Heartbeats:
         self._confirmed_until = math.inf
         self._failures = 0
         self._pace = 0.0
+        self.count = 0
+        """How many were answered, in all generations."""
+        self.last: float | None = None
+        """When the latest one that was answered had been sent."""
 
     @property
     def confirmed_until(self) -> float:
@@ -73,6 +77,8 @@ class Heartbeats:
     def answered(self) -> None:
         """The coordinator is there, whatever it said."""
         self._failures = 0
+        self.count += 1
+        self.last = self._asked
         self._session_end = self._sent + self._member.settings.session_timeout
         self._pace *= 2
         self._next = self._sent + self._interval()

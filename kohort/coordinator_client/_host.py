@@ -63,6 +63,24 @@ class GroupHost(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupActivity:
+    """What the membership did so far, and what it is about; times are the core's clock's."""
+
+    reason: str
+    """Of the rebalance under way, else of the latest one."""
+    last_failure: str | None
+    """Why the membership failed; None again after the next rebalance."""
+    leads: bool
+    rebalances: int
+    rebalance_seconds: float
+    """Of all of them together."""
+    rebalance_longest: float
+    heartbeats: int
+    last_heartbeat: float | None
+    """When the latest one that was answered had been sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSnapshot:
     """The membership at one moment."""
 

@@ -52,6 +52,8 @@ class Joining(Member, ABC):
         """What is owned once the callback in progress has ended."""
         self.failure: Exception | None = None
         """An error to report as soon as the partitions are accounted for."""
+        self.last_failure: str | None = None
+        """The error that was reported last; None again when a rebalance is complete."""
         self.fenced = False
         self.failed_at = 0.0
         self.retry_failed_at = 0.0
@@ -220,6 +222,7 @@ class Joining(Member, ABC):
         error = self.failure or GroupError("the membership failed")
         self.failure = None
         self.failures += 1
+        self.last_failure = f"{type(error).__name__}: {error}"
         self.failed_at = now
         self.retry_failed_at = now + self.backoff(self.failures)
         self.began_at = None
@@ -229,4 +232,4 @@ class Joining(Member, ABC):
     def settled(self) -> None:
         """A rebalance is complete: whatever went wrong before it is over."""
         self._attempts = self.failures = 0
-        self.began_at = None
+        self.began_at = self.last_failure = None

@@ -78,6 +78,9 @@ class Member:
         """Name of the generation's assignor."""
         self.owned = NO_PARTITIONS
         self.history: deque[RebalanceRecord] = deque(maxlen=HISTORY)
+        self.rebalances = 0
+        self.rebalance_seconds = self.rebalance_longest = 0.0
+        """Of all rebalances, where the history has the latest only."""
         self._cell = StateCell(settings.group_id)
         self._rng = rng
         self._outbox: list[Command] = []
@@ -102,6 +105,13 @@ class Member:
     def in_generation(self) -> bool:
         """The coordinator counts this member into a generation, as far as is known."""
         return self.generation != NO_GENERATION
+
+    def remember(self, record: RebalanceRecord) -> None:
+        """A rebalance is complete."""
+        self.history.append(record)
+        self.rebalances += 1
+        self.rebalance_seconds += record.seconds
+        self.rebalance_longest = max(self.rebalance_longest, record.seconds)
 
     def move(self, to: MemberState, why: str) -> None:
         """The one way to change the state."""

@@ -264,7 +264,7 @@ class Syncing(Joining):
             seconds=now - began,
             waited=max(0.0, began - self.due_at),
         )
-        self.history.append(record)
+        self.remember(record)
         self.settled()
         logger.info(
             "[%s] rebalanced in %.3f s%s: generation %d, %s%s, gained %s, lost %s, now %d "

@@ -128,6 +128,11 @@ class FetchBuffer:
         with self._lock:
             return sum(item.size for queue in self._queues.values() for item in queue)
 
+    def held(self) -> dict[TopicPartition, int]:
+        """The same by partition."""
+        with self._lock:
+            return {tp: sum(item.size for item in queue) for tp, queue in self._queues.items()}
+
     def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
         """Those of which more may be fetched: below their share of the buffer, and not blocked."""
         with self._lock:

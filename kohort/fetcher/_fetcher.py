@@ -131,6 +131,10 @@ class Fetcher:
         """See :meth:`OffsetLookup.list_offsets`."""
         return await self.offsets.list_offsets(timestamps, timeout=timeout)
 
+    def in_flight(self) -> set[TopicPartition]:
+        """The partitions that a fetch is under way for; may be called from any thread."""
+        return {tp for tp, _ in list(self._asked)}
+
     def metrics(self) -> dict[str, float]:
         """Figures since the start, by the Java client's names where it has them."""
         return self._counters.as_metrics(self.buffer.counters, self.buffer.bytes_held())

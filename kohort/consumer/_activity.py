@@ -1,0 +1,55 @@
+"""What a consumer did so far, counted for metrics() and explain()."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+
+@dataclass(slots=True)
+class Durations:
+    """How often something was done, and how long it took in seconds."""
+
+    count: int = 0
+    total: float = 0.0
+    longest: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+
+    @property
+    def average(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+
+@dataclass(slots=True)
+class Activity:
+    """Written by the core alone; read from anywhere."""
+
+    commits: Durations = field(default_factory=Durations)
+    failed_commits: int = 0
+    last_commit_error: str | None = None
+    """Of the latest commit, if that failed."""
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    """What this consumer last committed or was told that the group has."""
+
+    def note_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float
+    ) -> None:
+        """A commit was done."""
+        self.commits.add(seconds)
+        self.last_commit_error = None
+        self.committed.update((tp, at.offset) for tp, at in offsets.items())
+
+    def note_failed_commit(self, error: Exception) -> None:
+        """A commit was not done."""
+        self.failed_commits += 1
+        self.last_commit_error = f"{type(error).__name__}: {error}"
+
+    def note_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """The coordinator told what is committed."""
+        self.committed.update((tp, at.offset) for tp, at in found.items() if at is not None)

@@ -1,0 +1,158 @@
+"""explain(): why nothing comes, and why the group rebalanced, in words and as a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kohort.transport import escaped
+
+Facts = dict[str, Any]
+
+LATELY = 5
+"""So many rebalances are told in words; the dict has those that are remembered."""
+
+_STATES = {
+    "unsubscribed": "no member of the group yet",
+    "revoking": "a rebalance waits for the listener's on_partitions_revoked() or "
+    "on_partitions_lost() to return",
+    "joining": "JoinGroup is sent: the coordinator waits for the other members to join, or is "
+    "being looked for",
+    "assigning": "this member leads, and its assignor is at work",
+    "syncing": "SyncGroup is sent: the leader has not handed in the assignment yet",
+    "reconciling": "the assignment is here, and the listener's callbacks are running",
+    "leaving": "the group is being left",
+}
+
+
+class Explanation:
+    """What a consumer knows of itself at one moment. ``str()`` of it is for people."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.reasons: tuple[str, ...] = tuple(_reasons(facts))
+        """What keeps records from coming, the first thing first; empty if nothing does."""
+
+    def as_dict(self) -> Facts:
+        """All of it, in plain values that json.dumps() takes; ``reasons`` among them."""
+        return {"reasons": list(self.reasons), **self._facts}
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {'; '.join(self.reasons) or 'nothing stands in the way'}>"
+
+    def __str__(self) -> str:
+        return "\n".join(_text(self._facts, self.reasons))
+
+
+def _reasons(facts: Facts) -> Iterator[str]:
+    state, cluster = facts["state"], facts["cluster"]
+    if state == "not started":
+        yield "not started: nothing happens before the first poll(), or start()"
+        return
+    if state != "running":
+        yield f"the consumer is {state}; make a new one"
+        return
+    yield from (f"poll() is about to raise {error}" for error in facts["poll"]["errors_waiting"])
+    if not cluster["reached"]:
+        servers = ", ".join(cluster["bootstrap_servers"])
+        yield f"no broker was reached yet; asked: {servers}"
+        return
+    yield from _of_subscription(facts["subscription"])
+    group, grouped = facts["group"], facts["subscription"]["mode"] in ("topics", "pattern")
+    if group is not None and grouped:
+        yield from _of_group(facts, group)
+    if facts["partitions"]:
+        yield from _of_partitions(facts["partitions"])
+
+
+def _of_subscription(subscription: Facts) -> Iterator[str]:
+    mode, unknown = subscription["mode"], subscription["unknown_topics"]
+    if mode == "none":
+        yield "nothing is subscribed to or assigned: subscribe() or assign()"
+    elif mode == "pattern" and not subscription["topics"]:
+        yield f"no topic matches the pattern {escaped(subscription['pattern'])}"
+    elif unknown:
+        yield f"no such topic, as far as the cluster says: {', '.join(unknown)}"
+
+
+def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
+    poll, state = facts["poll"], group["state"]
+    if group["coordinator"] is None and state != "unsubscribed":
+        yield f"the coordinator of group {escaped(group['group_id'])} is being looked for"
+    ago = poll["last_seconds_ago"]
+    if group["waits_for_poll"] and not poll["inside"]:
+        since = "" if ago is None else f", which was last called {ago:.1f} s ago"
+        yield f"a rebalance waits for poll(){since}: {group['rebalance_reason']}"
+    elif state in _STATES:
+        yield f"{_STATES[state]} (reason: {group['rebalance_reason']})"
+    elif state == "failed":
+        yield f"the membership failed, and is tried again by poll(): {group['last_failure']}"
+    elif state == "stable" and not facts["partitions"]:
+        yield (
+            "this member was given no partitions: the group has more members than partitions of "
+            "their topics, or its leader does not know the topics yet"
+        )
+
+
+def _of_partitions(partitions: dict[str, Facts]) -> Iterator[str]:
+    def those(key: str, value: object) -> str:
+        return ", ".join(name for name, part in partitions.items() if part[key] == value)
+
+    if paused := those("paused", True):
+        yield f"paused, resume() them: {paused}"
+    if leaving := those("being_revoked", True):
+        yield f"being taken away: {leaving}"
+    if headless := those("leader", None):
+        yield f"without a leader, or not known to the cluster: {headless}"
+    for name, part in partitions.items():
+        if part["last_error"] is not None:
+            yield f"{name}: {part['last_error']}"
+        elif part["position"] is None and part["leader"] is not None:
+            yield f"{name}: the position to start at is being looked up"
+        hidden = (part["high_watermark"] or 0) - (part["end"] or 0)
+        if part["lag"] == 0 and hidden > 0:
+            yield f"{name}: {hidden} offsets wait for the end of an open transaction"
+    active = [part for part in partitions.values() if not part["paused"]]
+    if active and all(part["lag"] == 0 for part in active):
+        yield "read to the end: nothing new was produced"
+
+
+def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
+    group, poll = facts["group"], facts["poll"]
+    yield f"consumer {escaped(facts['client_id'])}: {facts['state']}"
+    yield "why nothing comes:" if reasons else "nothing stands in the way of records"
+    yield from (f"  - {reason}" for reason in reasons)
+    if group is not None:
+        yield (
+            f"group {escaped(group['group_id'])}: {group['state']}, generation "
+            f"{group['generation']}, coordinator {_or_none(group['coordinator'])}, "
+            f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}, last heartbeat "
+            f"{_ago(group['last_heartbeat_seconds_ago'])}"
+        )
+    inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
+    yield f"poll(): {inside}"
+    for past in facts["rebalances"][-LATELY:]:
+        yield (
+            f"rebalance {_ago(past['seconds_ago'])}: generation {past['generation']}, "
+            f"{past['seconds']:.3f} s, gained {len(past['gained'])}, lost {len(past['lost'])}, "
+            f"now {past['assigned']} partitions; reason: {escaped(past['reason'])}"
+        )
+    if facts["last_commit_error"]:
+        yield f"the latest commit failed: {facts['last_commit_error']}"
+    for name, part in facts["partitions"].items():
+        marks = [mark for mark in ("paused", "being_revoked", "in_flight") if part[mark]]
+        yield (
+            f"{name}: position {_or_none(part['position'])}, committed "
+            f"{_or_none(part['committed'])}, end {_or_none(part['end'])}, lag "
+            f"{_or_none(part['lag'])}, buffered {part['buffered_bytes']} bytes, last fetch "
+            f"{_ago(part['last_fetch_seconds_ago'])}"
+            + "".join(f", {mark.replace('_', ' ')}" for mark in marks)
+        )
+
+
+def _or_none(value: object) -> str:
+    return "none" if value is None else escaped(str(value))
+
+
+def _ago(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s ago"

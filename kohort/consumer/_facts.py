@@ -1,0 +1,132 @@
+"""Everything that explain() goes by, as one dict of plain values: it can be logged as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.consumer._metrics import end_of, lags, seconds_since
+from kohort.subscription import PartitionState
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer._engine import Engine
+
+Facts = dict[str, Any]
+
+
+def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
+    """``started`` and ``closed`` are what the face knows. No I/O."""
+    config, mailbox, metadata = engine.config, engine.mailbox, engine.cluster.metadata
+    snapshot = engine.subscription.snapshot()
+    servers = config.client.bootstrap_servers
+    return {
+        "client_id": config.client.client_id,
+        "state": _state(engine, started=started, closed=closed),
+        "cluster": {
+            "reached": engine.cluster.bootstrapped,
+            "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
+            "brokers": sorted(metadata.brokers),
+        },
+        "subscription": {
+            "mode": snapshot.mode.value,
+            "topics": sorted(snapshot.topics),
+            "pattern": snapshot.pattern,
+            "unknown_topics": sorted(
+                topic for topic in snapshot.topics if not metadata.partitions_for(topic)
+            ),
+        },
+        "poll": {
+            "inside": mailbox.polling,
+            "last_seconds_ago": seconds_since(engine, mailbox.last_poll_left()),
+            "max_poll_interval_ms": config.group.max_poll_interval_ms,
+            "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(mailbox.errors)],
+        },
+        "group": _group(engine),
+        "rebalances": _rebalances(engine),
+        "partitions": _partitions(engine),
+        "last_commit_error": engine.activity.last_commit_error,
+    }
+
+
+def _state(engine: Engine, *, started: bool, closed: bool) -> str:
+    if closed:
+        return "closed"
+    if not started:
+        return "not started"
+    if engine.failure is not None:
+        return f"broken down: {engine.failure!r}"
+    return "ended" if engine.ended else "running"
+
+
+def _group(engine: Engine) -> Facts | None:
+    if engine.coordinator is None:
+        return None
+    group, activity = engine.coordinator.generation(), engine.coordinator.activity()
+    return {
+        "group_id": engine.config.group.group_id,
+        "state": group.state,
+        "coordinator": group.coordinator,
+        "generation": group.generation_id,
+        "member_id": group.member_id,
+        "group_instance_id": group.group_instance_id,
+        "protocol": group.protocol,
+        "leads": activity.leads,
+        "waits_for_poll": engine.coordinator.rebalance_flagged,
+        "rebalance_reason": activity.reason or None,
+        "last_failure": activity.last_failure,
+        "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
+    }
+
+
+def _rebalances(engine: Engine) -> list[Facts]:
+    if engine.coordinator is None:
+        return []
+    return [
+        {
+            "seconds_ago": seconds_since(engine, record.at),
+            "reason": record.reason,
+            "generation": record.generation,
+            "protocol": record.protocol,
+            "gained": [_name(tp) for tp in sorted(record.gained)],
+            "lost": [_name(tp) for tp in sorted(record.lost)],
+            "assigned": len(record.assignment),
+            "seconds": record.seconds,
+            "waited_for_poll_seconds": record.waited,
+        }
+        for record in engine.coordinator.rebalances
+    ]
+
+
+def _partitions(engine: Engine) -> dict[str, Facts]:
+    behind, held = lags(engine), engine.fetcher.buffer.held()
+    in_flight = engine.fetcher.in_flight()
+    return {
+        _name(tp): _partition(engine, tp, state)
+        | {
+            "lag": behind.get(tp),
+            "buffered_bytes": held.get(tp, 0),
+            "in_flight": tp in in_flight,
+        }
+        for tp, state in sorted(engine.subscription.snapshot().partitions.items())
+    }
+
+
+def _partition(engine: Engine, tp: TopicPartition, state: PartitionState) -> Facts:
+    only = engine.config.fetch.isolation_level == "read_committed"
+    leader = engine.cluster.metadata.leader(tp)
+    error = state.last_error
+    return {
+        "position": state.position,
+        "committed": engine.activity.committed.get(tp),
+        "end": end_of(state, committed_only=only),
+        "high_watermark": state.high_watermark,
+        "paused": state.paused,
+        "being_revoked": state.leaving,
+        "leader": None if leader is None else leader.node,
+        "last_fetch_seconds_ago": seconds_since(engine, state.fetched_at),
+        "last_error": None if error is None else f"{type(error).__name__}: {error}",
+    }
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}-{tp.partition}"

@@ -1,0 +1,220 @@
+"""lag(), metrics(), on_stats and explain(): what a consumer shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.errors import ErrorCode, KafkaError
+from kohort.testing import Cluster, MemoryCluster
+from tests.consumer.conftest import MakeConsumer
+from tests.consumer.kit import Recorder, poll_until, read
+from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
+from tests.support.net import free_ports
+from tests.support.virtual import run_virtual
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+
+
+def test_lag_is_what_is_left_to_read(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    tp, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    cluster.produce(topic, [b"%d" % n for n in range(10)], partition=0)
+    consumer = make(topic, group_id=group, max_poll_records=4)
+    assert consumer.lag() == {}
+    read(consumer, 4)
+    poll_until(consumer, lambda: consumer.lag()[other] == 0)
+    assert consumer.lag()[tp] in (6, 2, 0)
+    while consumer.lag()[tp]:
+        consumer.poll(100)
+    assert consumer.lag() == {tp: 0, other: 0}
+    assert consumer.position(tp) == 10
+
+
+def test_every_figure_stands_in_the_page_and_the_page_has_no_others(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"], partition=0)
+    consumer = make(topic, group_id=group)
+    read(consumer, 1)
+    consumer.commit()
+    poll_until(consumer, lambda: all(lag is not None for lag in consumer.lag().values()))
+    figures = consumer.metrics()
+    assert figures is not None
+    shown = re.findall(r"^\| `([a-z.-]+)` \| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
+    suffix = re.compile(rf"\.{topic}-[01]$")
+    there = {(suffix.sub(".topic-partition", g), name) for g in figures for name in figures[g]}
+    assert there == set(shown)
+    assert len(shown) == len(set(shown))
+    coordinating = figures["consumer-coordinator-metrics"]
+    assert coordinating["commit-total"] >= 1
+    assert coordinating["rebalance-total"] == 1
+    assert coordinating["assigned-partitions"] == 2
+    assert figures["consumer-fetch-manager-metrics"]["records-consumed-total"] == 1
+
+
+def test_figures_over_time() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"] * 5)
+            async with MemoryConsumer(cluster, "t", max_poll_records=2) as consumer:
+                await values(consumer, 2)
+                await anyio.sleep(7)
+                figures = consumer.metrics()
+                assert figures is not None
+                assert figures["consumer-metrics"]["last-poll-seconds-ago"] == pytest.approx(7)
+                assert figures["consumer-fetch-manager-metrics"]["records-lag-max"] == 3
+                part = figures["consumer-fetch-manager-metrics.t-0"]
+                assert part == {"records-lag": 3, "records-lead": 2}
+                await consumer.getmany()
+                group = consumer.metrics() or {}
+                assert group["consumer-metrics"]["time-between-poll-max"] == pytest.approx(7000)
+                assert group["consumer-coordinator-metrics"]["heartbeat-total"] >= 2
+                with cluster.fail("OffsetCommit", ErrorCode.OFFSET_METADATA_TOO_LARGE):
+                    with pytest.raises(KafkaError):
+                        await consumer.commit()
+                group = consumer.metrics() or {}
+                assert group["consumer-coordinator-metrics"]["commit-failed-total"] == 1
+                assert "OffsetMetadataTooLarge" in str(consumer.explain())
+
+    run_virtual(main)
+
+
+def test_read_committed_lags_behind_what_is_decided() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            options: dict[str, Any] = {"isolation_level": "read_committed"}
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                await values(consumer, 1)
+                assert consumer.lag() == {TopicPartition("t", 0): 0}
+
+    run_virtual(main)
+
+
+def test_on_stats_is_called_inside_of_poll_on_the_callers_thread(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook(figures: dict[str, Any]) -> None:
+        seen.append((threading.current_thread(), figures))
+        raise ValueError("a defect of the hook's")
+
+    seen: list[tuple[threading.Thread, dict[str, Any]]] = []
+    consumer = make(topic, group_id=group, on_stats=hook, stats_interval_ms=20)
+    poll_until(consumer, lambda: len(seen) >= 2)
+    assert {thread for thread, _ in seen} == {threading.current_thread()}
+    assert "consumer-metrics" in seen[0][1]
+    assert "on_stats raised" in caplog.text
+    consumer.close()
+
+
+def test_on_stats_of_the_async_face() -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            options: dict[str, Any] = {"on_stats": seen.append, "stats_interval_ms": 10_000}
+            async with MemoryConsumer(cluster, "t", **options) as consumer, polled(consumer):
+                await anyio.sleep(35)
+        assert len(seen) == 3
+
+    run_virtual(main)
+
+
+# -- explain() -------------------------------------------------------------------------------------
+
+
+def test_before_the_start_and_after_the_end(topic: str, options: dict[str, Any]) -> None:
+    for face in (KafkaConsumer, AsyncKafkaConsumer):
+        consumer = face("t", group_id="g", **options)
+        (reason,) = consumer.explain().reasons
+        assert "not started" in reason
+        json.dumps(consumer.explain().as_dict())
+    sync = KafkaConsumer("t", group_id="g", **options)
+    sync.close()
+    assert "closed" in str(sync.explain())
+
+    async def used() -> AsyncKafkaConsumer:
+        async with AsyncKafkaConsumer(topic, **options) as consumer:
+            await consumer.getmany(timeout_ms=100)
+        return consumer
+
+    stopped = asyncio.run(used())
+    assert "closed" in str(stopped.explain())
+    assert stopped.metrics() is not None
+
+
+def test_nobody_is_there(make: MakeConsumer) -> None:
+    consumer = make("t", bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}")
+    consumer.poll()
+    assert any("no broker was reached" in reason for reason in consumer.explain().reasons)
+
+
+def test_why_nothing_comes() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1, "two": 2}, auto_create_topics=False) as cluster:
+            async with MemoryConsumer(cluster, allow_auto_create_topics=False) as consumer:
+                tp = TopicPartition("t", 0)
+
+                def why() -> str:
+                    explanation = consumer.explain()
+                    json.dumps(explanation.as_dict())
+                    assert all(reason in str(explanation) for reason in explanation.reasons)
+                    return "; ".join(explanation.reasons)
+
+                assert "nothing is subscribed to" in why()
+                consumer.subscribe(["missing"])
+                await poll_for(consumer, lambda: "no such topic" in why())
+                consumer.unsubscribe()
+                consumer.subscribe(pattern="nothing-.*")
+                await consumer.getmany(timeout_ms=2000)
+                assert "no topic matches the pattern nothing-.*" in why()
+                consumer.unsubscribe()
+                await consumer.getmany(timeout_ms=2000)
+                consumer.subscribe(["t"])
+                await poll_for(consumer, consumer.assignment)
+                await poll_for(consumer, lambda: consumer.lag()[tp] == 0)
+                assert "read to the end" in why()
+                consumer.pause(tp)
+                assert "paused, resume() them: t-0" in why()
+                consumer.resume(tp)
+                with cluster.fail("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None):
+                    await poll_for(consumer, lambda: "TopicAuthorizationFailed" in why())
+                cluster.produce("t", ["a"])
+                await values(consumer, 1)
+                consumer.enforce_rebalance("a test")
+                await anyio.sleep(1)
+                assert "a rebalance waits for poll(), which was last called" in why()
+                await poll_for(consumer, lambda: "reason: a test" in str(consumer.explain()))
+
+    run_virtual(main)
+
+
+def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            one = MemoryConsumer(cluster, "t")
+            listener = Recorder()
+            two = MemoryConsumer(cluster)
+            two.subscribe(["t"], listener=listener)
+            async with one, polled(one), two, polled(two):
+                await cluster.wait_until(lambda: len(cluster.group("g").members) == 2)
+                await cluster.wait_until(lambda: "assigned" in listener.names)
+                (idle,) = [each for each in (one, two) if not each.assignment()]
+                assert "more members than partitions" in "; ".join(idle.explain().reasons)
+                with cluster.hang("JoinGroup"):
+                    two.enforce_rebalance()
+                    await cluster.wait_until(
+                        lambda: "waits for the other members" in str(two.explain()), 30
+                    )
+
+    run_virtual(main)
