@@ -49,11 +49,11 @@ def add_to(commands: Commands) -> None:
         "--no-auto-create", action="store_true", help="do not create topics on first use"
     )
     _faults.add_to(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(run, parser))
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM; 1 if it cannot, 2 (as argparse) if the options are wrong."""
     from kohort.testing import serve  # the cluster is not loaded for other commands
 
     topics: dict[str, int | None] = dict(options.topic)
@@ -70,8 +70,11 @@ def run(options: argparse.Namespace) -> int:
             prepare=partial(_faults.apply, options),
         )
     except InvalidOptionError as error:
-        print(f"kohort broker: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
+    except OSError as error:
+        hint = "choose another --port, or 0 for a free one"
+        print(f"kohort broker: {error.strerror}; {hint}", file=sys.stderr)
+        return 1
 
 
 def _positive(text: str) -> int:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kohort.errors import InvalidOptionError
+from kohort.testing._topics import is_legal_name
 from kohort.testing.groups import GroupConfig
 from kohort.testing.transactions import TransactionConfig
 
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes."""
 
+LAST_PORT = 65_535
 MAX_PARTITIONS = 10_000
 """Of one topic; Kafka's controller has this limit for one request."""
 
@@ -55,12 +57,22 @@ class ClusterConfig:
             raise InvalidOptionError(
                 f"replication_factor={self.replication_factor}: at most the number of brokers"
             )
-        for name, partitions in {
-            **self.topics,
-            "default_partitions": self.default_partitions,
-        }.items():
-            if partitions < 1:
-                raise InvalidOptionError(f"{name}: {partitions} partitions, must be at least 1")
+        self._check_ports()
+        for name, partitions in self.topics.items():
+            if not is_legal_name(name):
+                raise InvalidOptionError(
+                    f"topics: {name!r} is not a legal name: 1 to 249 of A-Z a-z 0-9 . _ -"
+                )
+            _check_partitions(f"topics: {name!r}", partitions)
+        _check_partitions("default_partitions", self.default_partitions)
+
+    def _check_ports(self) -> None:
+        last = max((self.port_of(index) for index in range(self.brokers)), default=0)
+        if last > LAST_PORT:
+            raise InvalidOptionError(
+                f"ports={self.ports!r}: {self.brokers} broker(s) would need port {last}, and "
+                f"{LAST_PORT} is the last there is"
+            )
 
     def port_of(self, index: int) -> int:
         """The port of the broker with this index, 0 for any that is free."""
@@ -69,6 +81,11 @@ class ClusterConfig:
         if isinstance(self.ports, int):
             return self.ports + index if self.ports else 0
         return self.ports[index]
+
+
+def _check_partitions(what: str, count: int) -> None:
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
 
 
 def group_config(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupConfig:

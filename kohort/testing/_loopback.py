@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 
 import anyio
@@ -34,7 +35,13 @@ class LoopbackNetwork:
         if (held := self._held.pop(node.id, None)) is not None:
             held.close()
         address = self._config.host, node.port or self._config.port_of(node.id - 1)
-        listener = socket.create_server(address, family=self._family, backlog=_BACKLOG)
+        try:
+            listener = socket.create_server(address, family=self._family, backlog=_BACKLOG)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}",
+            ) from error
         listener.setblocking(False)
         node.port = listener.getsockname()[1]
         self._listeners[node.id] = listener

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,12 @@ def test_it_ends_when_it_is_interrupted(brokers: list[Broker], by: signal.Signal
         (["--port", "70000"], "not a port"),
         (["--topic", ":3"], "a topic needs a name"),
         (["--topic", "orders:none"], "not a whole number above 0"),
+        (["--port", "0", "--topic", "my orders"], "'my orders' is not a legal name"),
+        (["--port", "0", "--topic", ".."], "'..' is not a legal name"),
+        (["--port", "0", "--topic", "orders:10001"], "10001 partitions, must be 1 to 10000"),
+        (["--port", "0", "--default-partitions", "20000"], "must be 1 to 10000"),
+        (["--port", "65534", "--brokers", "3"], "would need port 65536"),
+        (["--port", "0", "--delay", "Fetsch=1"], "Fetsch"),
     ],
 )
 def test_a_wrong_argument_is_refused_in_words(
@@ -122,6 +129,16 @@ def test_faults_that_cannot_be_are_refused(
     assert wrong[0] in capsys.readouterr().err
 
 
-def test_an_api_that_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["broker", "--port", "0", "--delay", "Fetsch=1"]) == 2
-    assert "Fetsch" in capsys.readouterr().err
+def test_a_port_that_is_taken_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["broker", "--port", str(port)]) == 1
+    told = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in told
+    assert "choose another --port" in told
+    assert told.count("\n") == 1
+
+
+def test_an_address_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--host", "192.0.2.1", "--port", "0"]) == 1
+    assert "cannot listen on 192.0.2.1:0" in capsys.readouterr().err

@@ -23,11 +23,17 @@ def python_blocks(page: Path) -> Iterator[tuple[int, str]]:
 
 
 def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
-    """Run code as a script of its own in ``folder``; what it printed. Fails with its traceback."""
-    script = folder / "snippet.py"
+    """Run code as a script of its own in ``folder``; what it printed. Fails with its traceback.
+
+    Tests are run by pytest, in the same way.
+    """
+    script = folder / "test_snippet.py"
     script.write_text(code)
+    command = [sys.executable, "-W", "error"]
+    if re.search(r"^(async )?def test_", code, re.MULTILINE):
+        command += ["-m", "pytest", "-p", "pytest_kohort", "-q", "-W", "error"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [*command, str(script)],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
