@@ -6,8 +6,10 @@ is imported when the fixture is first used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import difflib
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -29,13 +31,48 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A Kafka cluster for one test: :class:`kohort.testing.Cluster`, as its markers say."""
+    from kohort.errors import InvalidOptionError
     from kohort.testing import Cluster
 
+    options = _options(request.node)
+    _check(options, list(inspect.signature(Cluster).parameters))
+    try:
+        cluster = Cluster(**options)
+    except (InvalidOptionError, TypeError) as error:
+        _wrong(str(error))
+    with cluster:
+        yield cluster
+
+
+def _options(node: pytest.Item) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for marker in request.node.iter_markers(MARKER):
+    for marker in node.iter_markers(MARKER):
         if marker.args:
-            raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: topics={{...}}")
+            _wrong("takes names only: topics={'orders': 3}")
         # The nearest one comes first and wins.
         options = {**marker.kwargs, **options}
-    with Cluster(**options) as cluster:
-        yield cluster
+    return options
+
+
+def _check(options: dict[str, Any], known: list[str]) -> None:
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            _wrong(f"has no argument {name!r}: {hint}")
+    brokers, topics = options.get("brokers", 1), options.get("topics", {})
+    if not _is_whole(brokers) or brokers < 1:
+        _wrong(f"brokers={brokers!r}: a whole number of at least 1")
+    if not isinstance(topics, Mapping) or not all(
+        isinstance(name, str) and _is_whole(count) for name, count in topics.items()
+    ):
+        _wrong(f"topics={topics!r}: names and how many partitions each, {{'orders': 3}}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _wrong(what: str) -> NoReturn:
+    # Where it was noticed is of no interest: the marker says where to look.
+    pytest.fail(f"@pytest.mark.{MARKER}: {what}", pytrace=False)

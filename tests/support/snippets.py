@@ -35,7 +35,7 @@ def run_python(code: str, folder: Path, timeout_s: float = 50.0) -> str:
     done = subprocess.run(
         [*command, str(script)],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of its own."""
+"""The pytest plugin, in runs of its own: alone, and beside the plugins that tests with it have."""
 
 from __future__ import annotations
 
@@ -11,21 +11,34 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+PYTEST_ASYNCIO = (
+    "-p",
+    "pytest_asyncio.plugin",
+    "-o",
+    "asyncio_default_fixture_loop_scope=function",
+)
+PATH = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
 
 
 def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """pytest on one file, with the plugin and no settings."""
+    """pytest on one file, with the plugins named and no others, and no settings."""
     (folder / "test_it.py").write_text(textwrap.dedent(code))
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "pytest_kohort", "-q", *options, str(folder)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": PATH, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=55,
     )
+
+
+def passed(done: subprocess.CompletedProcess[str], count: int) -> None:
+    """So many passed, and nothing else was to be told."""
+    shown = done.stdout + done.stderr
+    assert done.returncode == 0, shown
+    assert re.search(rf"^{count} passed in", done.stdout, re.MULTILINE), shown
 
 
 def test_a_test_gets_a_cluster_as_its_markers_say(tmp_path: Path) -> None:
@@ -47,22 +60,96 @@ def test_a_test_gets_a_cluster_as_its_markers_say(tmp_path: Path) -> None:
             assert kafka_cluster.live_brokers == [1, 2]
             assert kafka_cluster.topics == {"own": 1}
 
-        @pytest.mark.anyio
-        async def test_in_a_loop(kafka_cluster):
-            host, port = kafka_cluster.bootstrap_servers.split(",")[0].split(":")
-            async with await anyio.connect_tcp(host, int(port)):
+        class TestOfAClass:
+            def test_module(self, kafka_cluster):
                 assert kafka_cluster.records("t") == [], "it is a fresh one"
-
-        @pytest.fixture
-        def anyio_backend():
-            return "asyncio"
         """,
     )
-    assert re.search(r"^3 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    passed(done, 3)
+
+
+ASYNC_TESTS = """
+    import anyio
+    import pytest
+
+    from kohort import AsyncKafkaConsumer
+
+    pytestmark = [pytest.mark.{marker}, pytest.mark.kafka_cluster(topics={{"t": 1}})]
+
+    @pytest.fixture
+    def anyio_backend():
+        return "{loop}"
+
+    async def test_a_consumer(kafka_cluster):
+        kafka_cluster.produce("t", ["x"])
+        async with AsyncKafkaConsumer(
+            "t", bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer:
+            assert (await consumer.getone()).value == b"x"
+
+    async def test_an_async_view(kafka_cluster):
+        assert kafka_cluster.records("t") == [], "it is a fresh one"
+        assert await kafka_cluster.wait_until_async(lambda: kafka_cluster.topics) == {{"t": 1}}
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_beside_anyios_plugin(tmp_path: Path, loop: str) -> None:
+    code = ASYNC_TESTS.format(marker="anyio", loop=loop)
+    passed(run(tmp_path, code, "-p", "anyio.pytest_plugin"), 2)
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_beside_pytest_asyncio(tmp_path: Path, mode: str) -> None:
+    pytest.importorskip("pytest_asyncio")
+    code = ASYNC_TESTS.format(marker="asyncio", loop="asyncio")
+    passed(run(tmp_path, code, *PYTEST_ASYNCIO, "--asyncio-mode", mode, "-W", "error"), 2)
+
+
+def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
+    for plugin in ("pytest_asyncio", "xdist"):
+        pytest.importorskip(plugin)
+    code = """
+        import os
+
+        import pytest
+
+        pytestmark = pytest.mark.kafka_cluster(topics={"t": 1})
+
+        def cluster_is_mine(cluster):
+            assert cluster.records("t") == []
+            cluster.produce("t", [os.environ["PYTEST_XDIST_WORKER"]])
+            assert len(cluster.records("t")) == 1
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_plain(kafka_cluster, number):
+            cluster_is_mine(kafka_cluster)
+
+        @pytest.mark.asyncio
+        async def test_in_asyncio(kafka_cluster):
+            cluster_is_mine(kafka_cluster)
+
+        @pytest.mark.anyio
+        @pytest.mark.parametrize("anyio_backend", ["trio"])
+        async def test_in_trio(kafka_cluster, anyio_backend):
+            cluster_is_mine(kafka_cluster)
+        """
+    xdist = ("-p", "xdist.plugin", "-n", "2")
+    passed(run(tmp_path, code, *xdist, "-p", "anyio.pytest_plugin", *PYTEST_ASYNCIO), 6)
 
 
 @pytest.mark.parametrize(
-    ("marker", "told"), [("{'t': 1}", "takes names only"), ("topix={}", "topix")]
+    ("marker", "told"),
+    [
+        ("{'t': 1}", "takes names only"),
+        ("topix={}", "has no argument 'topix': did you mean topics?"),
+        ("brokers='two'", "brokers='two': a whole number of at least 1"),
+        ("brokers=0", "brokers=0: a whole number of at least 1"),
+        ("topics=['t']", "topics=['t']: names and how many partitions each, {'orders': 3}"),
+        ("topics={'t': None}", "topics={'t': None}: names and how many partitions each"),
+        ("topics={'my orders': 1}", "topics: 'my orders' is not a legal name"),
+        ("topics={'t': 0}", "topics: 't': 0 partitions, must be 1 to"),
+    ],
 )
 def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, told: str) -> None:
     code = f"""
@@ -74,20 +161,31 @@ def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, told: str) 
         """
     done = run(tmp_path, code)
     assert done.returncode != 0
-    assert told in done.stdout
+    assert f"@pytest.mark.kafka_cluster: {told}" in done.stdout, done.stdout
+    assert "pytest_kohort" not in done.stdout, "where it was noticed is of no interest"
 
 
-def test_a_run_without_the_fixture_does_not_import_kohort(tmp_path: Path) -> None:
+def test_a_run_without_the_fixture_imports_nothing_of_kohort(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         """
         import sys
 
+        HEAVY = {"kohort", "anyio", "asyncio", "trio", "cramjam", "crc32c", "lz4", "ssl"}
+
         def test_it():
             assert "pytest_kohort" in sys.modules
-            assert not [name for name in sys.modules if name.split(".")[0] == "kohort"]
+            assert not HEAVY & {name.split(".")[0] for name in sys.modules}
+
+        def test_and_then_it_is(kafka_cluster):
+            assert "kohort.testing" in sys.modules
         """,
+        "-p",
+        "no:faulthandler",
     )
-    assert done.returncode == 0, done.stdout
+    passed(done, 2)
+
+
+def test_the_marker_is_listed_with_what_it_takes(tmp_path: Path) -> None:
     listed = run(tmp_path, "", "--markers").stdout
     assert "kafka_cluster(brokers=1, topics={}, ...)" in listed
