@@ -194,7 +194,8 @@ class Assignors(Kind):
         self.expected = f"a list of {known}, or of assignor classes or instances (name, assign)"
 
     def check(self, value: Any) -> tuple[Any, ...]:
-        entries = (value,) if isinstance(value, (str, type)) else _items(value)
+        single = isinstance(value, (str, type)) or hasattr(value, "assign")
+        entries = (value,) if single else _items(value)
         if not entries:
             raise ValueError("empty")
         return tuple(self._entry(entry) for entry in entries)
