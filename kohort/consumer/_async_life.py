@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -24,7 +23,7 @@ from kohort.errors import (
     NoBrokersAvailable,
     ReentrantCallError,
 )
-from kohort.listeners import CallbackName, acall_listener, call_listener
+from kohort.listeners import CallbackName, acall_listener, call_listener, is_awaited
 from kohort.types import TopicPartition
 
 T = TypeVar("T")
@@ -365,9 +364,8 @@ class AsyncLife(ConsumerBase):
             raise error
 
     def _must_await_listener(self) -> bool:
-        methods = [getattr(self._performer.listener, name, None) for name in (REVOKED, LOST)]
         owned = self._engine.subscribed and self._engine.subscription.assigned()
-        return bool(owned) and any(inspect.iscoroutinefunction(method) for method in methods)
+        return bool(owned) and is_awaited(self._performer.listener)
 
     def _call_plain_listener(self) -> None:
         """Call what the group is waiting for, and then what unsubscribing asks for."""

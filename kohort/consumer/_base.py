@@ -193,6 +193,11 @@ class ConsumerBase:
             if tp not in assigned:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Of the assigned partitions the offsets of the next records, where known; no I/O."""
+        found = self._engine.subscription.snapshot().partitions
+        return {tp: at.position for tp, at in found.items() if at.position is not None}
+
     # -- what is known ------------------------------------------------------------------------
 
     def highwater(self, partition: TopicPartition) -> int | None:

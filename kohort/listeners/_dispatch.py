@@ -33,6 +33,8 @@ def check_listener(listener: Any, *, asynchronous: bool = False) -> None:
     for name in (*_REQUIRED, "on_partitions_lost"):
         if inspect.iscoroutinefunction(getattr(listener, name, None)):
             raise TypeError(f"{type(listener).__name__}.{name} {_COROUTINE}")
+    if is_awaited(listener):
+        raise TypeError(f"{type(listener).__name__} needs AsyncKafkaConsumer: it awaits something")
 
 
 def call_listener(
@@ -44,7 +46,7 @@ def call_listener(
     """
     affected = frozenset(partitions)
     try:
-        result = _method(listener, callback)(affected)
+        result = method_of(listener, callback)(affected)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()  # or it would warn that nobody has awaited it
@@ -63,7 +65,7 @@ async def acall_listener(
     """
     affected = frozenset(partitions)
     try:
-        result = _method(listener, callback)(affected)
+        result = method_of(listener, callback)(affected)
         if inspect.isawaitable(result):
             await result
     except Exception as error:
@@ -76,7 +78,16 @@ def describe(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"
 
 
-def _method(listener: Any, callback: CallbackName) -> Callable[[frozenset[TopicPartition]], Any]:
+def is_awaited(listener: Any) -> bool:
+    """A method of the listener's is a coroutine function, or it says so (``awaits``)."""
+    methods = [getattr(listener, name, None) for name in (*_REQUIRED, "on_partitions_lost")]
+    return bool(getattr(listener, "awaits", False)) or any(
+        inspect.iscoroutinefunction(method) for method in methods
+    )
+
+
+def method_of(listener: Any, callback: CallbackName) -> Callable[[frozenset[TopicPartition]], Any]:
+    """The method for a callback; AttributeError if there is none."""
     method = getattr(listener, callback, None)
     if method is None and callback == "on_partitions_lost":
         # Listeners written for aiokafka, or before KIP-429, know only "revoked".
