@@ -80,7 +80,7 @@ def test_offsets_from_elsewhere_decide_where_to_start(
             consumer, load=lambda asked: {tp: store.get(tp) for tp in asked}, save=store.update
         )
         consumer.subscribe([topic], listener=listener)
-        assert sorted(r.value for r in read(consumer, len(expected))) == expected
+        assert {r.value for r in read(consumer, len(expected))} == set(expected)
         consumer.close()
         cluster.produce(topic, [b"d"], partition=0)
     assert store == {tp: 4, other: 1}
