@@ -34,8 +34,10 @@ class Cluster(ClusterFace):
     another one, and serves from a daemon thread of its own.
 
     ``topics``: name -> partitions. ``ports``: one for each broker, or the first one's, with the
-    others' behind it; free ones if not given. ``group_initial_rebalance_delay_ms`` and the names in
-    ``group_settings`` are Kafka's without the ``group.``; Kafka's own delay is 3,000.
+    others' behind it; free ones if not given. ``racks``: one for each broker; clients that say
+    where they are then read from a replica of their rack (KIP-392).
+    ``group_initial_rebalance_delay_ms`` and the names in ``group_settings`` are Kafka's without
+    the ``group.``; Kafka's own delay is 3,000.
     ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
     they take over what it led; Kafka's own is 9,000. ``log_retention_check_interval_ms`` is how
     often records are deleted that ``retention.ms`` or ``retention.bytes`` of their topics do not
@@ -54,6 +56,7 @@ class Cluster(ClusterFace):
         ports: Sequence[int] | int | None = None,
         advertised_host: str | None = None,
         replication_factor: int | None = None,
+        racks: Sequence[str] | None = None,
         group_initial_rebalance_delay_ms: int = 0,
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
@@ -72,6 +75,7 @@ class Cluster(ClusterFace):
             ports=ports,
             advertised_host=advertised_host,
             replication_factor=replication_factor,
+            racks=racks,
             max_request_bytes=max_request_bytes,
             broker_session_timeout_ms=broker_session_timeout_ms,
             log_retention_check_interval_ms=log_retention_check_interval_ms,

@@ -33,6 +33,7 @@ class ClusterConfig:
     max_request_bytes: int = MAX_REQUEST_BYTES
     broker_session_timeout_ms: int = 0
     log_retention_check_interval_ms: int = 300_000
+    racks: Sequence[str] | None = None
     seed: int = 0
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
@@ -52,6 +53,10 @@ class ClusterConfig:
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
                 f"ports={self.ports!r}: {self.brokers} broker(s) need one port each"
+            )
+        if self.racks is not None and len(self.racks) != self.brokers:
+            raise InvalidOptionError(
+                f"racks={self.racks!r}: {self.brokers} broker(s) need one rack each"
             )
         if not 1 <= self.default_replication_factor <= self.brokers:
             raise InvalidOptionError(

@@ -74,11 +74,12 @@ class ClusterCore:
         self._producer_ids = itertools.count()
         self.transacting = Transacting(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
-        self.all_nodes = [Node(index + 1, host) for index in range(config.brokers)]
+        racks: Sequence[str | None] = config.racks or [None] * config.brokers
+        self.all_nodes = [Node(index + 1, host, rack=rack) for index, rack in enumerate(racks)]
         self.registry = BrokerRegistry(config.broker_session_timeout_ms)
         self.brokers: dict[int, Broker] = {}
         """Those that run."""
-        ids = [node.id for node in self.all_nodes]
+        ids = {node.id: node.rack for node in self.all_nodes}
         self.topics = Topics(ids, self.rng, self._elected, self.is_live)
         self.controller = Controller(self.topics.partitions, self.is_live)
         interval_ms = config.log_retention_check_interval_ms

@@ -44,6 +44,7 @@ class Wanted:
             bool(data.records)
             or data.error_code != ErrorCode.NONE
             or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -41,6 +41,7 @@ class MemoryCluster(ClusterFace):
         default_partitions: int = 1,
         auto_create_topics: bool = True,
         replication_factor: int | None = None,
+        racks: Sequence[str] | None = None,
         group_initial_rebalance_delay_ms: int = 0,
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
@@ -57,6 +58,7 @@ class MemoryCluster(ClusterFace):
             auto_create_topics=auto_create_topics,
             host=HOST,
             replication_factor=replication_factor,
+            racks=racks,
             max_request_bytes=max_request_bytes,
             broker_session_timeout_ms=broker_session_timeout_ms,
             log_retention_check_interval_ms=log_retention_check_interval_ms,

@@ -141,18 +141,18 @@ class Topic:
 class Topics:
     """All topics of the cluster.
 
-    ``elected`` is called with each partition whose leader changes; ``is_live(node id)`` says who
-    may lead.
+    ``nodes``: id -> rack. ``elected`` is called with each partition whose leader changes;
+    ``is_live(node id)`` says who may lead.
     """
 
     def __init__(
         self,
-        nodes: Sequence[int],
+        nodes: Mapping[int, str | None],
         rng: random.Random,
         elected: Callable[[Partition], None],
         is_live: Callable[[int], bool],
     ) -> None:
-        self._nodes = list(nodes)
+        self._racks = dict(nodes)
         self._is_live = is_live
         self._rng = rng
         self._elected = elected
@@ -218,13 +218,21 @@ class Topics:
             partition.log.notify()
 
     def _place(self, partitions: int, replication_factor: int) -> list[list[int]]:
-        """Leaders in turn, over all topics, so that brokers lead about equally many."""
-        nodes = sorted(self._nodes, key=lambda node: not self._is_live(node))
+        """Leaders in turn, over all topics, so that brokers lead about equally many.
+
+        The replicas of a partition are spread over as many racks as there are.
+        """
+        nodes = sorted(self._racks, key=lambda node: not self._is_live(node))
         placed = []
         for _ in range(partitions):
-            first = self._placed
+            first = self._placed % len(nodes)
             self._placed += 1
-            placed.append([nodes[(first + i) % len(nodes)] for i in range(replication_factor)])
+            left, replicas = nodes[first:] + nodes[:first], list[int]()
+            for _ in range(replication_factor):
+                used = [self._racks[node] for node in replicas]
+                replicas.append(min(left, key=lambda node: used.count(self._racks[node])))
+                left.remove(replicas[-1])
+            placed.append(replicas)
         return placed
 
     def _add(self, topic: Topic, assignments: Sequence[Sequence[int]]) -> None:

@@ -72,6 +72,8 @@ def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
             return True
         if _check(replica, wanted) is not ErrorCode.NONE or _diverged(replica, wanted):
             return True
+        if _preferred(ctx, request, replica, wanted) >= 0:
+            return True
         end, limit = _visible_end(replica, request), max(wanted.max_bytes, 1)
         total += replica.partition.log.bytes_before(end, wanted.offset, limit)
         if total and total >= request.min_bytes:
@@ -114,6 +116,16 @@ def _check(replica: Replica, wanted: Wanted) -> ErrorCode:
     return ErrorCode.NONE
 
 
+def _preferred(ctx: Context, request: FetchRequest, replica: Replica, wanted: Wanted) -> int:
+    """The follower in the client's rack to read from instead of this leader, -1 if none is."""
+    cluster, partition, rack = ctx.broker.cluster, replica.partition, request.rack_id
+    if not rack or cluster.config.racks is None or partition.leader != ctx.broker.node.id:
+        return -1
+    there = [node.id for node in cluster.nodes if node.rack == rack and node.id in partition.isr]
+    has_it = partition.log.start_offset <= wanted.offset <= replica.end_offset
+    return max(there) if there and has_it and partition.leader not in there else -1
+
+
 def _diverged(replica: Replica, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
     """Where the client's log and this one part, if they do (KIP-595)."""
     if wanted.last_fetched_epoch < 0:
@@ -148,7 +160,10 @@ def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
             aborted_transactions=_aborted(log, wanted) if committed else None,
             records=_NO_RECORDS,
         )
-        if (diverged := _diverged(replica, wanted)) is not None:
+        if (preferred := _preferred(ctx, request, replica, wanted)) >= 0:
+            data.preferred_read_replica = preferred
+            data.aborted_transactions = None
+        elif (diverged := _diverged(replica, wanted)) is not None:
             data.diverging_epoch = diverged
         else:
             limit = min(wanted.max_bytes, left)
