@@ -1,0 +1,237 @@
+"""One script for both faces: the synchronous one on real time, the other one on virtual time.
+
+A script is a coroutine function. On the synchronous face nothing in it ever suspends.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+
+from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kohort.consumer._performer import run_inline
+from kohort.errors import KafkaError
+from kohort.testing import Cluster, MemoryCluster
+from tests.consumer.virtual import MemoryConsumer
+from tests.support.virtual import run_virtual
+
+Partitions = frozenset[TopicPartition]
+Callback = Callable[["Driven", Partitions], Awaitable[None]]
+
+POLL_MS = 20
+PATIENCE = 30.0
+CLUSTER: dict[str, Any] = {
+    "group_settings": {"min_session_timeout_ms": 50},
+    "auto_create_topics": False,
+}
+QUICK: dict[str, Any] = {
+    "group_id": "g",
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": 100,
+    "heartbeat_interval_ms": 50,
+    "retry_backoff_ms": 10,
+    "retry_backoff_max_ms": 50,
+}
+
+
+class Driven(ABC):
+    """A consumer of either face, under one set of names."""
+
+    consumer: Any
+    listener: ConsumerRebalanceListener
+
+    def __init__(self, callbacks: dict[str, Callback]) -> None:
+        self.calls: list[tuple[str, Partitions]] = []
+        """What its listener was called with."""
+        self._callbacks = callbacks
+
+    async def called(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        """Note a call of the listener and do what the script wants done in it."""
+        self.calls.append((name, frozenset(partitions)))
+        if name in self._callbacks:
+            await self._callbacks[name](self, frozenset(partitions))
+
+    def want(self, *topics: str) -> None:
+        """Subscribe anew, with the same listener."""
+        self.consumer.subscribe(topics, listener=self.listener)
+
+    @abstractmethod
+    async def poll(self) -> list[bytes]:
+        """The values of what came."""
+
+    @abstractmethod
+    async def commit(self) -> None: ...
+
+    @abstractmethod
+    async def position(self, tp: TopicPartition) -> int: ...
+
+    @abstractmethod
+    async def unsubscribe(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+class _SyncListener(ConsumerRebalanceListener):
+    def __init__(self, driven: Driven) -> None:
+        self._driven = driven
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        run_inline(self._driven.called("revoked", revoked))
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        run_inline(self._driven.called("assigned", assigned))
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        run_inline(self._driven.called("lost", lost))
+
+
+class _AsyncListener(ConsumerRebalanceListener):
+    def __init__(self, driven: Driven) -> None:
+        self._driven = driven
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._driven.called("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        await self._driven.called("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        await self._driven.called("lost", lost)
+
+
+class _Sync(Driven):
+    def __init__(
+        self, topics: Iterable[str], options: dict[str, Any], callbacks: dict[str, Callback]
+    ) -> None:
+        super().__init__(callbacks)
+        self.consumer = KafkaConsumer(**options)
+        self.listener = _SyncListener(self)
+        self.want(*topics)
+
+    async def poll(self) -> list[bytes]:
+        return _values(self.consumer.poll(timeout_ms=POLL_MS))
+
+    async def commit(self) -> None:
+        self.consumer.commit()
+
+    async def position(self, tp: TopicPartition) -> int:
+        return int(self.consumer.position(tp))
+
+    async def unsubscribe(self) -> None:
+        self.consumer.unsubscribe()
+
+    async def close(self) -> None:
+        self.consumer.close()
+
+
+class _Async(Driven):
+    def __init__(
+        self,
+        cluster: MemoryCluster,
+        options: dict[str, Any],
+        callbacks: dict[str, Callback],
+    ) -> None:
+        super().__init__(callbacks)
+        self.consumer = MemoryConsumer(cluster, **options)
+        self.listener = _AsyncListener(self)
+
+    async def poll(self) -> list[bytes]:
+        return _values(await self.consumer.getmany(timeout_ms=POLL_MS))
+
+    async def commit(self) -> None:
+        await self.consumer.commit()
+
+    async def position(self, tp: TopicPartition) -> int:
+        return int(await self.consumer.position(tp))
+
+    async def unsubscribe(self) -> None:
+        self.consumer.unsubscribe()
+        await self.poll()  # a listener that is awaited is called in here
+
+    async def close(self) -> None:
+        await self.consumer.stop()
+
+
+def _values(polled: dict[TopicPartition, list[Any]]) -> list[bytes]:
+    return [record.value or b"" for records in polled.values() for record in records]
+
+
+class Stage:
+    """What a script works with."""
+
+    def __init__(self, cluster: Cluster | MemoryCluster, clock: Callable[[], float]) -> None:
+        self.cluster = cluster
+        self._clock = clock
+        self._stack = AsyncExitStack()
+
+    async def join(
+        self,
+        *topics: str,
+        revoked: Callback | None = None,
+        assigned: Callback | None = None,
+        lost: Callback | None = None,
+        **options: Any,
+    ) -> Driven:
+        """A new consumer that is subscribed; the first poll has it join."""
+        given = {"revoked": revoked, "assigned": assigned, "lost": lost}
+        callbacks = {name: call for name, call in given.items() if call is not None}
+        every = {**QUICK, "bootstrap_servers": self.cluster.bootstrap_servers, **options}
+        if isinstance(self.cluster, MemoryCluster):
+            made = _Async(self.cluster, every, callbacks)
+            await self._stack.enter_async_context(made.consumer)
+            made.want(*topics)  # only now: a start waits for its share, and nobody polls meanwhile
+            return made
+        driven = _Sync(topics, every, callbacks)
+        self._stack.callback(driven.consumer.close)
+        return driven
+
+    async def until(self, holds: Callable[[], object], *members: Driven) -> list[bytes]:
+        """Poll the members in turn until something holds; the values that came."""
+        values: list[bytes] = []
+        deadline = self._clock() + PATIENCE
+        while not holds():
+            assert self._clock() < deadline, [member.calls for member in members]
+            for member in members:
+                values += await member.poll()
+        return values
+
+    async def error(self, kind: type[KafkaError], member: Driven) -> Any:
+        """Poll until it raises such an error; returns that."""
+        deadline = self._clock() + PATIENCE
+        while self._clock() < deadline:
+            try:
+                await member.poll()
+            except kind as error:
+                return error
+        raise AssertionError(f"no {kind.__name__}")
+
+    async def close(self) -> None:
+        """Close all consumers."""
+        await self._stack.aclose()
+
+
+def perform(face: str, script: Callable[[Stage], Awaitable[None]], topics: dict[str, int]) -> None:
+    """Run a script on a cluster of its own."""
+
+    async def on(cluster: Cluster | MemoryCluster, clock: Callable[[], float]) -> None:
+        stage = Stage(cluster, clock)
+        try:
+            await script(stage)
+        finally:
+            await stage.close()
+
+    async def on_virtual_time() -> None:
+        async with MemoryCluster(topics=topics, **CLUSTER) as cluster:
+            await on(cluster, anyio.current_time)
+
+    if face == "async":
+        run_virtual(on_virtual_time)
+    else:
+        with Cluster(topics=topics, **CLUSTER) as cluster:
+            run_inline(on(cluster, time.monotonic))
