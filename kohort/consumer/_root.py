@@ -10,6 +10,7 @@ from typing import Protocol, cast
 import anyio
 import anyio.lowlevel
 
+from kohort.consumer._interrupts import protect_core
 from kohort.errors import IllegalStateError
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
@@ -150,5 +151,6 @@ def make_root(*, in_block: bool) -> Root:
                 "on trio use 'async with AsyncKafkaConsumer(...) as consumer': a task of trio's "
                 "lives in a block, so start() and stop() cannot stand alone"
             ) from None
+        protect_core()
         return _BlockRoot()
     return _TaskRoot()

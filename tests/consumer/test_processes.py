@@ -1,0 +1,159 @@
+"""A process that has a consumer ends when its program does, closed or not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.testing import Cluster
+
+PROMPT = 15.0
+"""Seconds that a process may take to be gone; one that waits for a thread never is."""
+
+SYNC = """
+import sys
+from kohort import KafkaConsumer
+
+def member():
+    return KafkaConsumer({topic!r}, bootstrap_servers={servers!r}, group_id={group!r})
+
+def joined(consumer):
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=100)
+    print("ready", flush=True)
+    return consumer
+"""
+
+ASYNC = """
+import sys
+import {loop} as loop
+from kohort import AsyncKafkaConsumer
+
+def member():
+    return AsyncKafkaConsumer({topic!r}, bootstrap_servers={servers!r}, group_id={group!r})
+"""
+
+IN_BLOCK = """
+async def main():
+    async with member() as consumer:
+        print("ready", flush=True)
+        {body}
+
+loop.run({main})
+"""
+
+
+class Script:
+    """A program in a process of its own, up to the moment that its consumer is in its group."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        path = folder / "program.py"
+        path.write_text(code)
+        self.process = subprocess.Popen(
+            [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        if self.process.stdout.readline() != "ready\n":
+            raise AssertionError(self.process.communicate()[1])
+
+    def ended(self) -> tuple[int, str]:
+        """The status and what it said on standard error; AssertionError if it does not end."""
+        begun = time.monotonic()
+        try:
+            _, told = self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"it did not end: {self.process.communicate()[1]}") from None
+        assert time.monotonic() - begun < PROMPT
+        return self.process.returncode, told
+
+
+@pytest.fixture
+def names(cluster: Cluster, topic: str, group: str) -> dict[str, Any]:
+    return {"topic": topic, "group": group, "servers": cluster.bootstrap_servers}
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        ("", 0, ""),
+        ("raise ZeroDivisionError", 1, "ZeroDivisionError"),
+        ("sys.exit(3)", 3, ""),
+        ("raise SystemExit('over')", 1, "over"),
+        ("del consumer", 0, ""),
+    ],
+)
+def test_a_program_that_never_closes_its_consumer_ends(
+    tmp_path: Path, names: dict[str, Any], end: str, status: int, told: str
+) -> None:
+    script = Script(tmp_path, SYNC.format(**names) + f"consumer = joined(member())\n{end}\n")
+    code, said = script.ended()
+    assert (code, told in said) == (status, True), said
+    assert "Fatal Python error" not in said
+
+
+@pytest.mark.parametrize("wait", ["consumer.poll(timeout_ms=600_000)", "next(consumer)"])
+@pytest.mark.parametrize("block", [False, True])
+def test_an_interrupt_ends_a_program_that_waits_for_records(
+    cluster: Cluster, tmp_path: Path, names: dict[str, Any], wait: str, block: bool
+) -> None:
+    body = f"with member() as consumer:\n    joined(consumer)\n    {wait}\n"
+    if not block:
+        body = f"consumer = joined(member())\n{wait}\n"
+    script = Script(tmp_path, SYNC.format(**names) + body)
+    script.process.send_signal(signal.SIGINT)
+    code, said = script.ended()
+    assert code in (-signal.SIGINT, 1) and "KeyboardInterrupt" in said
+    if block:
+        assert not cluster.group(names["group"]).members
+
+
+@pytest.mark.parametrize(
+    ("loop", "main"), [("asyncio", "main()"), ("trio", "main"), ("anyio", "main")]
+)
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ("raise ZeroDivisionError", 1, "ZeroDivisionError"),
+        ("sys.exit(3)", 3, ""),
+        ("await consumer.getone()", 1, "KeyboardInterrupt"),
+    ],
+)
+def test_an_asynchronous_program_ends_and_leaves_its_group(
+    cluster: Cluster,
+    tmp_path: Path,
+    names: dict[str, Any],
+    loop: str,
+    main: str,
+    body: str,
+    status: int,
+    told: str,
+) -> None:
+    code = ASYNC.format(loop=loop, **names) + IN_BLOCK.format(body=body, main=main)
+    script = Script(tmp_path, code)
+    if told == "KeyboardInterrupt":
+        script.process.send_signal(signal.SIGINT)
+    ended, said = script.ended()
+    assert ended == status or (told == "KeyboardInterrupt" and ended == -signal.SIGINT), said
+    assert told in said
+    assert not cluster.group(names["group"]).members
+
+
+def test_an_event_loop_that_ends_without_a_stop_ends(tmp_path: Path, names: dict[str, Any]) -> None:
+    body = """
+    async def main():
+        consumer = member()
+        await consumer.start()
+        print("ready", flush=True)
+
+    loop.run(main())
+    """
+    code = ASYNC.format(loop="asyncio", **names) + textwrap.dedent(body)
+    assert Script(tmp_path, code).ended()[0] == 0
