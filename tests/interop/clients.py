@@ -182,6 +182,9 @@ TOGETHER: Rows = {
         "shared_groups::every_pair_shares_by_every_strategy",
         "java_groups::java_and_kohort_share_a_group",
     ],
+    "two of kohort and two of another, on Apache Kafka; they come, go and are killed": [
+        "mixed_groups::members_of_two_clients_join_leave_and_are_killed",
+    ],
 }
 
 

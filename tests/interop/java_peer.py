@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.interop.peers import HEARTBEAT_MS, POLL_MS, SESSION_MS, Read, Settings
+from tests.interop.peers import HEARTBEAT_MS, POLL_MS, Read, Settings
 from tests.interop.waiting import look_again_soon, wait_until
 from tests.support.java_tools import RunningTool, java_command
 
@@ -38,7 +38,7 @@ class Java:
             "--bootstrap-server": settings.bootstrap_servers,
             "--topic": settings.topic,
             "--group-id": settings.group,
-            "--session-timeout": SESSION_MS,
+            "--session-timeout": settings.session_ms,
             "--assignment-strategy": ASSIGNORS[settings.strategy or "range"],
         }
         if settings.instance is not None:
@@ -88,3 +88,9 @@ class Java:
         self._closed = True
         self._folder.cleanup()
         assert status == STOPPED, (status, self._tool.errors[-20:])
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._closed = True
+        self._tool.kill()
+        self._folder.cleanup()

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tests.interop.java_peer import Java
+from tests.interop.peer_process import PeerProcess
 from tests.interop.peers import Make, Peer, Read, Settings
 from tests.interop.waiting import DEADLINE_S, look_again_soon, wait_until
 
@@ -27,6 +28,7 @@ class Member:
         self._calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]]
         self._calls = queue.SimpleQueue()
         self._leaving = threading.Event()
+        self._killed = False
         self._thread = threading.Thread(
             target=self._run, args=(make, settings), name=self.name, daemon=True
         )
@@ -46,6 +48,11 @@ class Member:
         if self.failure is not None:
             raise self.failure
 
+    def kill(self) -> None:
+        """Have it end as by a crash, which only a process of its own can."""
+        self._killed = True
+        self.leave()
+
     def _run(self, make: Make, settings: Settings) -> None:
         try:
             peer = make(settings)
@@ -55,9 +62,13 @@ class Member:
                     self.reads += peer.poll_once()
                     self.owned = peer.assignment()
             finally:
-                peer.close()
+                if self._killed:
+                    assert isinstance(peer, Java | PeerProcess)
+                    peer.kill()
+                else:
+                    peer.close()
                 self.owned = frozenset()
-            if isinstance(peer, Java):  # a process of its own, which read on until it ended
+            if isinstance(peer, Java | PeerProcess):  # which read on until it ended
                 self.reads += peer.poll_once()
         except BaseException as error:
             self.failure = error
@@ -132,6 +143,19 @@ def shares(members: Iterable[Member], sizes: Iterable[int]) -> Callable[[], bool
         owned = [member.owned for member in members]
         union = frozenset[int]().union(*owned)
         return [len(some) for some in owned] == sizes and len(union) == sum(sizes)
+
+    return look
+
+
+def fair(members: Iterable[Member], partitions: int) -> Callable[[], bool]:
+    """Whether the members own each partition once, and none of them two more than another."""
+    members = list(members)
+
+    def look() -> bool:
+        owned = [member.owned for member in members]
+        sizes = sorted(map(len, owned))
+        union = frozenset[int]().union(*owned)
+        return sum(sizes) == len(union) == partitions and sizes[-1] - sizes[0] <= 1
 
     return look
 

@@ -50,6 +50,7 @@ class Settings:
     client_id: str
     strategy: str | None = None
     instance: str | None = None
+    session_ms: int = SESSION_MS
     more: dict[str, Any] = field(default_factory=dict)
 
     def keywords(self, strategies: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Settings:
             "client_id": self.client_id,
             "auto_offset_reset": "earliest",
             "heartbeat_interval_ms": HEARTBEAT_MS,
-            "session_timeout_ms": SESSION_MS,
+            "session_timeout_ms": self.session_ms,
         }
         if self.strategy is not None:
             keywords["partition_assignment_strategy"] = [strategies[self.strategy]]
@@ -198,7 +199,7 @@ class Confluent:
             "client.id": settings.client_id,
             "auto.offset.reset": "earliest",
             "heartbeat.interval.ms": HEARTBEAT_MS,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": settings.session_ms,
         }
         if settings.strategy is not None:
             options["partition.assignment.strategy"] = settings.strategy

@@ -32,8 +32,14 @@ def test_a_static_member_comes_back_to_what_it_had(
     feed = ours.feed(topic, PARTITIONS)
 
     def join(name: str) -> Member:
-        instance = f"instance-{name}"
-        settings = Settings(cluster.bootstrap_servers, topic, group, name, instance=instance)
+        settings = Settings(
+            cluster.bootstrap_servers,
+            topic,
+            group,
+            name,
+            instance=f"instance-{name}",
+            session_ms=30_000,  # a JVM may take its time to come back
+        )
         return members.join(EVERYBODY[client], settings)
 
     stays = join("stays")

@@ -28,7 +28,7 @@ def test_two_java_members_share_a_group(ours: Broker, members: Members, unique: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("java_first", [True, False], ids=["leads", "follows"])
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @pytest.mark.parametrize("face", FACES)
 def test_java_and_kohort_share_a_group(
     broker: Broker, members: Members, unique: Unique, face: str, strategy: str, java_first: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from kohort.protocol.messages import ConsumerProtocolAssignment, SyncGroupReques
 from kohort.testing import Call, Cluster
 from tests.interop.brokers import Broker
 from tests.interop.java_peer import Java
-from tests.interop.members import Member, Members, shares
+from tests.interop.members import Member, Members, fair
 from tests.interop.peers import FACES, OTHERS, Make, Settings
 from tests.interop.waiting import look_again_soon
 
@@ -89,7 +89,7 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
         look_again_soon()
 
     present = {name: join(name) for name in CLIENTS}
-    members.wait_until(fair(present), meanwhile)
+    members.wait_until(fair(present.values(), PARTITIONS), meanwhile)
     for number, name in zip(range(rounds), itertools.cycle(CLIENTS), strict=False):
         coordinator = cluster.coordinator(GROUP)
         dies = coordinator if number % 2 == 0 else (coordinator + 1) % BROKERS
@@ -97,13 +97,13 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
         if number % 3 != 2:
             cluster.kill_broker(dies)
         present.pop(name).leave()
-        members.wait_until(fair(present), meanwhile)
+        members.wait_until(fair(present.values(), PARTITIONS), meanwhile)
         if number % 3 == 0:
             cluster.start_broker(dies)
         elif number % 3 == 2:
             cluster.kill_broker(dies)
         present[name] = join(name)
-        members.wait_until(fair(present), meanwhile)
+        members.wait_until(fair(present.values(), PARTITIONS), meanwhile)
         if number % 3 != 0:
             cluster.start_broker(dies)
         feed.write(3)
@@ -112,7 +112,7 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
     members.wait_until(lambda: everything <= read_by(members))
     while present:
         present.popitem()[1].leave()
-        members.wait_until(lambda: not present or fair(present)())
+        members.wait_until(lambda: not present or fair(present.values(), PARTITIONS)())
     written = feed.written
     wrong = [r for m in members.all for r in m.reads if written.get(r[:2], r.value) != r.value]
     assert wrong == []
@@ -120,20 +120,6 @@ def survive(cluster: Cluster, members: Members, rounds: int) -> None:
     witness.assert_one_owner_each()
     committed = {place.partition: at.offset for place, at in cluster.committed(GROUP).items()}
     assert committed == {p: len(cluster.records(TOPIC, p)) for p in range(PARTITIONS)}
-
-
-def fair(present: dict[str, Member]) -> Callable[[], bool]:
-    """Whether each of them has its share."""
-    each, more = divmod(PARTITIONS, len(present))
-    if not more:
-        return shares(present.values(), [each] * len(present))
-
-    def look() -> bool:
-        owned = sorted(len(member.owned) for member in present.values())
-        union = frozenset[int]().union(*(member.owned for member in present.values()))
-        return sum(owned) == len(union) == PARTITIONS and owned[-1] - owned[0] <= 1
-
-    return look
 
 
 def read_by(members: Members) -> set[tuple[int, int]]:

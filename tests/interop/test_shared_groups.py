@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -118,9 +119,15 @@ def test_a_leader_deals_topics_that_it_does_not_read_itself(
 
 @pytest.mark.long
 @first_kohort
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 @pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize(
+    "other, strategy",
+    [
+        pair
+        for pair in itertools.product(OTHERS, ["range", "roundrobin", "cooperative-sticky"])
+        if pair != ("aiokafka", "cooperative-sticky")  # it has none
+    ],
+)
 @pytest.mark.parametrize("first_leaves", [True, False], ids=["first-leaves", "second-leaves"])
 def test_every_pair_shares_by_every_strategy(
     broker: Broker,
