@@ -346,6 +346,7 @@ class AsyncLife(ConsumerBase):
         if self._root is None:
             self._engine.subscription.unsubscribe()
             return
+        self._check_loop()
         self._check_not_inside("unsubscribe()")
         if self._performing is not None or self._must_await_listener():
             self._unsubscribing = True

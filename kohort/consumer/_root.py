@@ -137,8 +137,11 @@ class _BlockRoot:
 
 
 def event_loop() -> object:
-    """What is one and the same within one run of an event loop."""
-    return anyio.lowlevel.current_token().native_token
+    """What is one and the same within one run of an event loop; None outside of any."""
+    try:
+        return anyio.lowlevel.current_token().native_token
+    except RuntimeError:
+        return None
 
 
 def make_root(*, in_block: bool) -> Root:

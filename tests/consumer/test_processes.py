@@ -14,7 +14,7 @@ import pytest
 
 from kohort.testing import Cluster
 
-PROMPT = 15.0
+PROMPT = 25.0
 """Seconds that a process may take to be gone; one that waits for a thread never is."""
 
 SYNC = """

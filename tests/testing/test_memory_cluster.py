@@ -93,7 +93,7 @@ async def test_a_client_of_another_event_loop_is_told_so() -> None:
             with KafkaConsumer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 connect=cluster.connect,
-                bootstrap_timeout_ms=100,
+                bootstrap_timeout_ms=2_000,
             ) as consumer:
                 consumer.bootstrap()
 
