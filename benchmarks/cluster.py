@@ -3,8 +3,9 @@
     python -m benchmarks.cluster [--rounds 5] [--size MB] [--records N] [--output FILE]
 
 Both run in processes of their own, and the clients in this one. The two take turns within each
-round, now one first and now the other, so that load on the machine falls on both. The first round
-warms up and is not counted. Without Java, kohort is measured alone.
+round, now one first and now the other, so that load on the machine falls on both; so a ratio is the
+median of the rounds' own ratios. The first round warms up and is not counted. What other processes
+took of the machine meanwhile is told beside each row. Without Java, kohort is measured alone.
 """
 
 from __future__ import annotations
@@ -13,16 +14,14 @@ import argparse
 import importlib.metadata
 import itertools
 import multiprocessing
-import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
@@ -30,11 +29,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import _workloads
+from benchmarks._machine import Others, cpu_of, hardware
 from tests.support.jars import KAFKA_VERSION, jars, missing_kafka
 from tests.support.kafka_server import KafkaServer
 from tests.support.needs import java
 
 KOHORT, KAFKA = "kohort", "Apache Kafka"
+BUSY = 10
+"""Percent of all cores that may be others' before a figure is not to be trusted."""
 FRESH = """
 import time
 start = time.perf_counter()
@@ -64,14 +66,24 @@ class FastKafka(KafkaServer):
 
 
 class Row(NamedTuple):
-    """``aim``: said of kohort's median, given Kafka's; None where Kafka is only beside it."""
+    """``reached``: of kohort's median and of its ratio to Kafka; None where that is not known.
+
+    ``others``: percent of the machine's cores that other processes took meanwhile.
+    """
 
     name: str
     unit: str
-    larger_is_better: bool
     values: dict[str, list[float]]
     aim: str
     reached: Callable[[float, float | None], bool | None]
+    others: float
+
+    def ratios(self) -> list[float]:
+        """kohort's value by Kafka's, of each round; empty if they did not take turns."""
+        ours, kafka = self.values[KOHORT], self.values.get(KAFKA, [])
+        if len(ours) != len(kafka):
+            return []
+        return [a / b for a, b in zip(ours, kafka, strict=True)]
 
 
 def serve(pipe: Connection, brokers: int) -> None:
@@ -103,19 +115,11 @@ class KohortServer:
         self._process.join()
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of what it has started."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return own + sum(cpu_of(int(child)) for child in children)
-
-
-def idle_cpu(cpu_s: Callable[[], float], seconds: float) -> float:
-    """Percent of one core."""
-    before = cpu_s()
+def idle_cpu(servers: dict[str, Callable[[], float]], seconds: float) -> dict[str, float]:
+    """Percent of one core, of all at the same time."""
+    before = {name: cpu_s() for name, cpu_s in servers.items()}
     time.sleep(seconds)
-    return (cpu_s() - before) / seconds * 100
+    return {name: (cpu_s() - before[name]) / seconds * 100 for name, cpu_s in servers.items()}
 
 
 def fresh(program: str, rounds: int) -> list[list[float]]:
@@ -129,7 +133,7 @@ def fresh(program: str, rounds: int) -> list[list[float]]:
 
 
 def interleaved(
-    rounds: int, ways: dict[str, Callable[[], float]], name: str
+    rounds: int, ways: Mapping[str, Callable[[], float]], name: str
 ) -> dict[str, list[float]]:
     """Each way once a round, in changing order; the first round is dropped."""
     values: dict[str, list[float]] = {way: [] for way in ways}
@@ -147,12 +151,12 @@ def below(limit: float) -> Callable[[float, float | None], bool | None]:
     return lambda ours, _: ours < limit
 
 
-def half(ours: float, kafka: float | None) -> bool | None:
+def half(_: float, ratio: float | None) -> bool | None:
     """Whether a rate is at least half of Kafka's; None without Kafka."""
-    return None if kafka is None else ours >= kafka / 2
+    return None if ratio is None else ratio >= 0.5
 
 
-def measure(args: argparse.Namespace, ports: dict[str, int]) -> list[Row]:
+def measure(args: argparse.Namespace, ports: dict[str, int], others: Others) -> list[Row]:
     """What is asked of running brokers, a row each."""
     numbers = itertools.count()
 
@@ -172,6 +176,7 @@ def measure(args: argparse.Namespace, ports: dict[str, int]) -> list[Row]:
         _workloads.create_topic(port, "stored")
         stored[name] = _workloads.load(port, "stored", args.size * 1_000_000)
     rows = []
+    others.share()
     for limit, text in ((1 << 20, "1 MiB"), (8 << 20, "8 MiB")):
         name = f"fetch of {args.size} MB, {text} a fetch"
         ways = {
@@ -179,59 +184,72 @@ def measure(args: argparse.Namespace, ports: dict[str, int]) -> list[Row]:
             for way, port in ports.items()
         }
         values = interleaved(args.rounds, ways, name)
-        rows.append(Row(name, "MB/s", True, values, "half of Kafka's", half))
+        rows.append(Row(name, "MB/s", values, "half of Kafka's", half, others.share()))
     for port in ports.values():
         _workloads.delete_topic(port, "stored")
     name = f"{args.records:,} records of confluent-kafka"
     values = interleaved(args.rounds, {w: partial(produce, p) for w, p in ports.items()}, name)
-    rows.append(Row(name, "records/s", True, values, "half of Kafka's", half))
+    rows.append(Row(name, "records/s", values, "half of Kafka's", half, others.share()))
     name = f"{args.members} members join a group"
     values = interleaved(args.rounds, {w: partial(join, p) for w, p in ports.items()}, name)
-    rows.append(Row(name, "s", False, values, "under 5 s", below(5)))
+    rows.append(Row(name, "s", values, "under 5 s", below(5), others.share()))
     return rows
 
 
-def start_up(args: argparse.Namespace) -> list[Row]:
+def start_up(args: argparse.Namespace, others: Others) -> list[Row]:
     """How long kohort takes to be there."""
     imported, first, second = ([1000 * v for v in column] for column in fresh(FRESH, args.rounds))
+    taken = others.share()
     (package,) = ([1000 * v for v in column] for column in fresh(IMPORT, args.rounds))
-    aim = "30 ms", below(30)
-    none = "", lambda *_: None
+    aim, none = ("30 ms", below(30)), ("", lambda *_: None)
     return [
-        Row("start of one broker, the first in its process", "ms", False, {KOHORT: first}, *aim),
-        Row("start of one broker, from then on", "ms", False, {KOHORT: second}, *aim),
-        Row("import kohort.testing", "ms", False, {KOHORT: imported}, *none),
-        Row("import kohort", "ms", False, {KOHORT: package}, *none),
+        Row("start of one broker, the first in its process", "ms", {KOHORT: first}, *aim, taken),
+        Row("start of one broker, from then on", "ms", {KOHORT: second}, *aim, taken),
+        Row("import kohort.testing", "ms", {KOHORT: imported}, *none, taken),
+        Row("import kohort", "ms", {KOHORT: package}, *none, others.share()),
     ]
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown; median, and the best in brackets."""
+    """Markdown: medians, with the least and the most in brackets."""
     lines = [
-        f"| | unit | {KOHORT} | {KAFKA} {KAFKA_VERSION} | aim | |",
-        "|---|---|---:|---:|---|---|",
+        f"| | unit | {KOHORT} | {KAFKA} {KAFKA_VERSION} | ratio | aim | | others |",
+        "|---|---|---:|---:|---:|---|---|---:|",
     ]
     for row in rows:
-        cells = []
-        for way in (KOHORT, KAFKA):
-            values = row.values.get(way)
-            best = max if row.larger_is_better else min
-            cells.append(
-                f"{_short(statistics.median(values))} ({_short(best(values))})" if values else ""
-            )
-        ours = statistics.median(row.values[KOHORT])
-        kafka = row.values.get(KAFKA)
-        reached = row.reached(ours, statistics.median(kafka) if kafka else None)
-        ratio = (
-            f"{ours / statistics.median(kafka):.2f} of Kafka's, "
-            if row.aim.startswith("half") and kafka
-            else ""
-        )
-        word = {True: "reached", False: "**not reached**", None: ""}[reached]
-        lines.append(
-            f"| {row.name} | {row.unit} | {' | '.join(cells)} | {row.aim} | {ratio}{word} |"
-        )
+        ratios = row.ratios()
+        ratio = statistics.median(ratios) if ratios else None
+        reached = row.reached(statistics.median(row.values[KOHORT]), ratio)
+        cells = [
+            row.name,
+            row.unit,
+            _spread(row.values[KOHORT]),
+            _spread(row.values.get(KAFKA, [])),
+            _spread(ratios),
+            row.aim,
+            {True: "reached", False: "**not reached**", None: ""}[reached],
+            f"{row.others:.0f} %",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def verdict(rows: list[Row]) -> str:
+    """Whether the machine was quiet enough for the figures to mean something."""
+    busy = [row for row in rows if row.others >= BUSY]
+    if not busy:
+        return f"The machine was quiet: others took at most {max(r.others for r in rows):.0f} %."
+    return (
+        f"**The machine was busy**: in {len(busy)} of {len(rows)} rows others took {BUSY} % or "
+        f"more of its cores, up to {max(row.others for row in busy):.0f} %. Of those rows trust "
+        "the ratios only, as both sides suffered."
+    )
+
+
+def _spread(values: list[float]) -> str:
+    if len(values) < 2:
+        return _short(values[0]) if values else ""
+    return f"{_short(statistics.median(values))} ({_short(min(values))} to {_short(max(values))})"
 
 
 def _short(value: float) -> str:
@@ -240,8 +258,6 @@ def _short(value: float) -> str:
 
 def setting(args: argparse.Namespace) -> str:
     """The machine, the versions and how it was measured."""
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     commit = _output("git", "rev-parse", "--short", "HEAD")
     runtime = _output(java() or "java", "-version").splitlines() if shutil.which("java") else []
     versions = [
@@ -251,13 +267,12 @@ def setting(args: argparse.Namespace) -> str:
         f"anyio {importlib.metadata.version('anyio')}",
         *runtime[:1],
     ]
-    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {cpu[1] if cpu else platform.processor()}, "
-        f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}; "
-        f"{'; '.join(versions)}. Load of the machine at the start: {load}.\n\n"
-        f"Median of {args.rounds} runs, the best one in brackets. Interleaved; one warm-up before. "
-        "Kafka's start is one run; its heap is 512 MB."
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {hardware()}; {'; '.join(versions)}.\n\n"
+        f"Medians of {args.rounds} rounds, the least and the most in brackets; both take turns "
+        "within a round, after one to warm up. A ratio is kohort's by Kafka's, of each round. "
+        "Others: what other processes took of all cores meanwhile. Kafka's start is one run; its "
+        "heap is 512 MB."
     )
 
 
@@ -276,36 +291,38 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=5.0, help="seconds of each look at idleness")
     parser.add_argument("--output", type=Path, help="where the table goes, besides the screen")
     args = parser.parse_args()
+    began = time.monotonic()
     head = setting(args)
-    rows = start_up(args)
+    others = Others()
+    rows = start_up(args, others)
     reason = missing_kafka()
     ours, three = KohortServer(1), KohortServer(3)
     ports = {KOHORT: ours.port}
-    idle: dict[str, Callable[[], float]] = {KOHORT: partial(idle_cpu, three.cpu_s, args.idle)}
+    servers: dict[str, Callable[[], float]] = {KOHORT: three.cpu_s}
     with tempfile.TemporaryDirectory() as folder:
         kafka = None if reason else FastKafka(jars(), Path(folder))
         try:
             if kafka is not None:
                 start = time.perf_counter()
                 kafka.start()
-                for row in rows[:2]:
-                    row.values[KAFKA] = [1000 * (time.perf_counter() - start)]
-                    break
+                rows[0].values[KAFKA] = [1000 * (time.perf_counter() - start)]
                 ports[KAFKA] = kafka.port
                 process = kafka._process
                 assert process is not None
-                idle[KAFKA] = partial(idle_cpu, partial(cpu_of, process.pid), args.idle)
-            rows += measure(args, ports)
+                servers[KAFKA] = partial(cpu_of, process.pid)
+            rows += measure(args, ports, others)
+            rounds = [idle_cpu(servers, args.idle) for _ in range(args.rounds)]
+            values = {name: [each[name] for each in rounds] for name in servers}
             name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"
-            values = interleaved(args.rounds, idle, name)
-            rows.append(Row(name, "% of a core", False, values, "under 1 %", below(1)))
+            rows.append(Row(name, "% of a core", values, "under 1 %", below(1), others.share()))
         finally:
             if kafka is not None:
                 kafka.kill()
             ours.stop()
             three.stop()
-    text = f"# The in-process cluster beside Apache Kafka\n\n{head}\n\n{table(rows)}\n"
-    print(f"\n{text}")
+    title = "# The in-process cluster beside Apache Kafka"
+    text = f"{title}\n\n{head}\n{verdict(rows)}\n\n{table(rows)}\n"
+    print(f"\n{text}\nmeasured in {time.monotonic() - began:.0f} s")
     if reason:
         print(f"Apache Kafka was not measured: {reason}")
     if args.output is not None:

@@ -1,0 +1,54 @@
+"""The machine that is measured on: who else uses it, and what it is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process and of what it has started, the ended ones included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    total = sum(int(field) for field in fields[11:15]) / TICK
+    for child in children:
+        try:
+            total += cpu_of(int(child))
+        except FileNotFoundError:
+            continue  # it ended meanwhile
+    return total
+
+
+class Others:
+    """What all other processes, and other machines on the same host, take of this one."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def share(self) -> float:
+        """Percent of all cores, since this was made or last asked."""
+        before, self._before = self._before, self._now()
+        total, busy, ours = (now - then for now, then in zip(self._before, before, strict=True))
+        return max(0.0, busy - ours) / total * 100 if total else 0.0
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        """CPU seconds: of all cores, those not idle, and our own."""
+        line = Path("/proc/stat").read_text().splitlines()[0]
+        fields = [int(field) / TICK for field in line.split()[1:9]]
+        idle = fields[3] + fields[4]
+        return sum(fields), sum(fields) - idle, cpu_of(os.getpid())
+
+
+def hardware() -> str:
+    """Processor, cores, memory and system."""
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{cpu[1] if cpu else platform.processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "
+        f"{platform.system()} {platform.release()}"
+    )
