@@ -66,6 +66,17 @@ class Leased(Generic[R]):
         self._frame.release()
 
 
+def _checked(link: ByteConnection) -> ByteConnection:
+    """The connect hook is the user's: TypeError for what cannot be used as a connection."""
+    for method in ("recv_into", "send", "aclose"):
+        if not hasattr(link, method):
+            raise TypeError(
+                f"the connect hook returned {link!r}, which has no {method}(): a stream of anyio's "
+                "has to be wrapped in kohort.transport.StreamConnection"
+            )
+    return link
+
+
 def _bound_throttle(response: Any) -> None:
     asked = getattr(response, "throttle_time_ms", 0)
     if not 0 <= asked <= MAX_THROTTLE_MS:
@@ -133,7 +144,7 @@ class BrokerConnection:
         link: ByteConnection | None = None
         with anyio.move_on_after(timeout):
             try:
-                link = await connect(host, port)
+                link = _checked(await connect(host, port))
             except KafkaError:
                 raise
             except Exception as error:

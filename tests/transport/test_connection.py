@@ -82,6 +82,18 @@ async def test_a_request_is_answered() -> None:
         assert connection.failure is None
 
 
+async def test_a_hook_that_makes_no_connection_is_told() -> None:
+    class Stream:
+        async def send(self, data: bytes) -> None:
+            raise AssertionError
+
+    async def connect(host: str, port: int) -> Any:
+        return Stream()
+
+    with pytest.raises(KafkaConnectionError, match=r"no recv_into\(\).*StreamConnection"):
+        await BrokerConnection.open(connect, "broker", 9092)
+
+
 @pytest.mark.parametrize(("asked", "kept"), [("2147483647", 60_000), ("-5", 0)])
 async def test_a_broker_that_asks_for_endless_silence_is_not_believed(
     asked: str, kept: int
