@@ -266,7 +266,7 @@ def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: floa
             since.pop(event.who, None)
         elif isinstance(event, begins):
             since[event.who] = event.at
-        elif isinstance(event, ends):
+        elif isinstance(event, ends | Stopped):  # stopping cuts everything else short
             took = event.at - since.pop(event.who, event.at)
             if took > limit:
                 found.append(f"{event}: after {took:.1f} s")

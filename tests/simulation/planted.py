@@ -1,0 +1,75 @@
+"""Bugs to be found: the client, made wrong on purpose, while a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from kohort import AsyncKafkaConsumer
+from kohort.coordinator_client._heartbeating import Heartbeats
+from kohort.coordinator_client._member import Member as GroupMember
+from kohort.subscription import SubscriptionState
+from kohort.types import TopicPartition
+
+
+@contextmanager
+def commit_before_processing() -> Iterator[None]:
+    """A poll counts what it returns as done with, so that it is committed meanwhile."""
+    poll: Callable[..., Any] = AsyncKafkaConsumer._poll
+
+    async def poll_and_count(consumer: AsyncKafkaConsumer, *args: Any) -> Any:
+        records = await poll(consumer, *args)
+        consumer._engine.note_consumed()
+        return records
+
+    with patch.object(AsyncKafkaConsumer, "_poll", poll_and_count):
+        yield
+
+
+@contextmanager
+def deliver_after_revoke() -> Iterator[None]:
+    """What is revoked stays, and is delivered, until the next assignment."""
+
+    def keep(
+        state: SubscriptionState, partitions: Iterable[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        return frozenset()
+
+    with (
+        patch.object(SubscriptionState, "revoke", keep),
+        patch.object(SubscriptionState, "mark_pending_revocation", keep),
+    ):
+        yield
+
+
+@contextmanager
+def heartbeat_with_an_old_generation() -> Iterator[None]:
+    """Heartbeats tell the generation before this one, where there was one."""
+    start: Callable[..., None] = Heartbeats.start
+    tick: Callable[..., bool] = Heartbeats.tick
+    seen: dict[Heartbeats, list[int]] = {}
+
+    def started(heartbeats: Heartbeats, now: float) -> None:
+        seen.setdefault(heartbeats, []).append(heartbeats._member.generation)
+        start(heartbeats, now)
+
+    def ticked(heartbeats: Heartbeats, now: float) -> bool:
+        member: GroupMember = heartbeats._member
+        right = member.generation
+        member.generation = seen.get(heartbeats, [right])[-2:][0]
+        try:
+            return tick(heartbeats, now)
+        finally:
+            member.generation = right
+
+    with patch.object(Heartbeats, "start", started), patch.object(Heartbeats, "tick", ticked):
+        yield
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "commit before processing": commit_before_processing,
+    "deliver after revoke": deliver_after_revoke,
+    "heartbeat with an old generation": heartbeat_with_an_old_generation,
+}

@@ -1,0 +1,20 @@
+"""The simulation finds bugs that are planted in the client, each within the first few seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import BUGS
+from tests.simulation.simulate import simulate
+
+SEEDS = range(2, 22)
+"""The first finds all of them; where members or cluster change, another may come first."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    with BUGS[name]():
+        found = next((seed for seed in SEEDS if simulate(seed).violations), None)
+    assert found is not None
+    assert simulate(found).violations == []
