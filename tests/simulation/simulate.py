@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
+import trio.abc
+import trio.lowlevel
+from trio.testing import MockClock
 
 from kohort.testing import MemoryCluster
 from tests.simulation.events import (
+    Broke,
     Delivered,
     EventLog,
     GenerationStored,
@@ -36,6 +41,30 @@ STRATEGIES = (
     ("range", "cooperative-sticky"),
 )
 LEAVE_LIMIT = 20.0
+STEPS = 100_000
+"""Of tasks, in one moment of the virtual clock: more than that, and somebody spins."""
+
+
+class _Watch(trio.abc.Instrument):
+    """Ends a simulation in which virtual time does not go on."""
+
+    def __init__(self, log: EventLog, scope: anyio.CancelScope, clock: MockClock) -> None:
+        self._log = log
+        self._scope = scope
+        self._clock = clock
+        self._at = -1.0
+        self._steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        at = self._clock.current_time()
+        if at != self._at:
+            self._at, self._steps = at, 0
+        self._steps += 1
+        if self._steps == STEPS:
+            self._log.add(Broke(at=at, error=f"time stands still: {task.name} and others spin"))
+            self._scope.cancel()
+        if self._steps >= STEPS:
+            self._clock.jump(1.0)  # what is shielded has its own time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +112,16 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
         most=rng.choice((5, 50)),
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
     )
-    with watching(log):
+    clock = cast(MockClock, trio.lowlevel.current_clock())
+    with anyio.CancelScope() as scope, watching(log):
+        trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(brokers=3, topics=TOPICS, seed=seed) as cluster:
             world = World(cluster, log, rng)
-            seconds = await _in_world(world, profile, habits, operations)
-    return profile, seconds
+            await _in_world(world, profile, habits, operations)
+    return profile, now()
 
 
-async def _in_world(world: World, profile: Profile, habits: Habits, operations: int) -> float:
+async def _in_world(world: World, profile: Profile, habits: Habits, operations: int) -> None:
     rng = world.rng
     async with anyio.create_task_group() as tasks:
         world.tasks = tasks
@@ -112,6 +143,4 @@ async def _in_world(world: World, profile: Profile, habits: Habits, operations: 
             for member in world.members.values():
                 if not member.crashed:
                     await member.ended.wait()
-        seconds = now()
         tasks.cancel_scope.cancel()
-    return seconds
