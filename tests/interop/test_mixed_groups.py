@@ -49,10 +49,15 @@ def test_members_of_two_clients_join_leave_and_are_killed(
     topic, group = apache.create_topic(unique("mixed"), PARTITIONS), unique("mixed")
     feed = apache.feed(topic, PARTITIONS)
     present: dict[str, Member] = {}
+    # What a member that is killed has not committed is read again, and what Java's tool reads in
+    # a cooperative rebalance and fails to commit.
+    excused: list[Member] = []
 
     def join(name: str, client: str) -> None:
         settings = Settings(apache.bootstrap_servers, topic, group, name, strategy)
         present[name] = members.join(EVERYBODY[client], settings)
+        if (client, strategy) == ("java", "cooperative-sticky"):
+            excused.append(present[name])
 
     def meanwhile() -> None:
         feed.start()
@@ -78,9 +83,9 @@ def test_members_of_two_clients_join_leave_and_are_killed(
     for name, client in (("third", first), ("fourth", second)):
         join(name, client)
     settle()
-    killed = [present.pop(name) for name in ("third", "fourth")]
-    for member in killed:
-        member.kill()
+    for name in ("third", "fourth"):
+        excused.append(present.pop(name))
+        excused[-1].kill()
     settle()
     present.pop("first").leave()
     settle()
@@ -91,9 +96,8 @@ def test_members_of_two_clients_join_leave_and_are_killed(
     members.leave()
 
     assert feed.written.items() <= {(p, o): v for m in members.all for p, o, v in m.reads}.items()
-    # What a killed member had read and not committed is read again, and nothing else.
     twice = {place for place, times in reads(members).items() if times > 1}
-    assert twice <= {(p, o) for member in killed for p, o, _ in member.reads}
+    assert twice <= {(p, o) for member in excused for p, o, _ in member.reads}
     assert apache.committed(group) == feed.ends()
 
 
