@@ -33,6 +33,7 @@ MODULES = (
     "offsets",
     "list_offsets",
     "fetching",
+    "epochs",
     "sessions",
     "producing",
     "idempotence",

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.conformance.aged import after_the_restart, before_the_restart
 from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster
 from tests.conformance.probe import PROBES, Probe
 from tests.conformance.runner import Runner
@@ -28,6 +29,12 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
             Target("kohort.testing", "127.0.0.1", port_of(cluster.bootstrap_servers), token),
         )
         for target in both:
+            before_the_restart(target)
+        kafka.restart()
+        cluster.kill_broker(1)
+        cluster.start_broker(1)
+        for target in both:
+            after_the_restart(target)
             session = Session(target, "warm-up")
             session.warm_up()
             session.close()

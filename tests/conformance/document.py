@@ -34,6 +34,8 @@ python -m pytest tests/conformance -k the_barrier
 - Both clusters have one broker and the same settings: short sessions, an initial rebalance delay
   of {delay} ms, groups of at most {size} members, topics made on demand, no retention by time, and
   no bound for timestamps in the future.
+- A few topics are there before both brokers are stopped and started again, so that their leader
+  has a later epoch; the other probes run after that.
 - Topics and groups have the same names in both. Ids (members, topics, producers, fetch sessions),
   ports and the present time are replaced by numbered names in the order in which they are seen, so
   an id that comes again has to be the same one.

@@ -101,7 +101,7 @@ ROWS = (
     ),
     Row("2.10c", "ListOffsets with a later epoch: 75"),
     Row("2.10d", "ListOffsets of what is not there, and twice"),
-    Row("2.10e", "ListOffsets, Fetch and OffsetForLeaderEpoch with an older epoch: 74", ONE_BROKER),
+    Row("2.10e", "ListOffsets, Fetch and OffsetForLeaderEpoch with an older epoch: 74"),
     Row(
         "2.11a",
         "Fetch out of range: error 1, all offsets -1, no records, and not null; every version",
