@@ -9,12 +9,16 @@ from kohort.testing import Cluster
 MAX_GROUP_SIZE = 5
 INITIAL_DELAY_MS = 100
 MIN_SESSION_MS = 500
+RETENTION_CHECK_MS = 300
 
 KAFKA_PROPERTIES = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_GROUP_SIZE),
     "group.min.session.timeout.ms": str(MIN_SESSION_MS),
+    "log.cleaner.backoff.ms": "100",
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
@@ -34,6 +38,7 @@ MODULES = (
     "list_offsets",
     "fetching",
     "epochs",
+    "compaction",
     "sessions",
     "producing",
     "idempotence",
@@ -48,6 +53,7 @@ MODULES = (
 def start_cluster() -> Cluster:
     """The in-process cluster with the settings of the Apache Kafka beside it; not started yet."""
     return Cluster(
+        log_retention_check_interval_ms=RETENTION_CHECK_MS,
         group_initial_rebalance_delay_ms=INITIAL_DELAY_MS,
         group_settings={
             "max_size": MAX_GROUP_SIZE,

@@ -26,7 +26,13 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
     with start_cluster() as cluster:
         both = (
             Target("Apache Kafka", "127.0.0.1", kafka.port, token),
-            Target("kohort.testing", "127.0.0.1", port_of(cluster.bootstrap_servers), token),
+            Target(
+                "kohort.testing",
+                "127.0.0.1",
+                port_of(cluster.bootstrap_servers),
+                token,
+                compact=cluster.compact,
+            ),
         )
         for target in both:
             before_the_restart(target)

@@ -131,13 +131,10 @@ ROWS = (
     Row(
         "2.14a",
         "compaction keeps base and last offset of a batch and each record's delta",
-        "The cluster does not compact yet; reading what Kafka has compacted is held by "
-        "`tests/records/test_vectors.py`.",
     ),
     Row(
         "2.14b",
         "retention by time",
-        NOT_HERE + "nothing is deleted for its age, and Kafka takes five minutes to do it.",
     ),
     Row("2.15a", "control records of transactions"),
     Row("3", "every version that the cluster advertises is asked for"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,12 +33,16 @@ T0 = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster of one broker. ``token`` is in all names, and the same for both clusters."""
+    """A cluster of one broker. ``token`` is in all names, and the same for both clusters.
+
+    ``compact`` has a topic compacted now, where that does not come by itself.
+    """
 
     name: str
     host: str
     port: int
     token: str
+    compact: Callable[[str], None] | None = None
 
 
 class Session:

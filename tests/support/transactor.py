@@ -99,12 +99,13 @@ class Transactor:
         version: int | None = None,
         transactional: bool = True,
         named: bool = True,
+        key: bytes | None = None,
     ) -> ProduceResponse:
         """Produce in the transaction; ``named`` says whose it is in the request."""
         place = topic, partition
         first = self.sequences.get(place, 0) if sequence is None else sequence
         batch = encode_batch(
-            [NewRecord(TIMESTAMP, None, value) for value in values],
+            [NewRecord(TIMESTAMP, key, value) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=first,
