@@ -95,7 +95,7 @@ class Partition:
 
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare with the leader epoch that a client has from its metadata; -1 is not compared."""
-        if epoch < 0 or epoch == self.leader_epoch:
+        if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         if epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH

@@ -13,6 +13,8 @@ RETENTION_CHECK_MS = 300
 
 KAFKA_PROPERTIES = {
     "auto.create.topics.enable": "true",
+    # A machine that is held up for a while must not cost the broker its leaders.
+    "broker.session.timeout.ms": "60000",
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": str(MAX_GROUP_SIZE),
     "group.min.session.timeout.ms": str(MIN_SESSION_MS),

@@ -24,6 +24,7 @@ _UNORDERED = {
     ("DeleteGroupsResponse", "results"),
     ("ListGroupsResponse", "groups"),
     ("ListOffsetsResponse", "topics"),
+    ("ListOffsetsTopicResponse", "partitions"),
     ("OffsetFetchResponse", "topics"),
     ("OffsetFetchResponse", "groups"),
     ("OffsetFetchResponseTopic", "partitions"),

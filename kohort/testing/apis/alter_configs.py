@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from kohort.testing._topic_settings import config_error
-from kohort.testing._topics import Topic
+from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.apis.describe_configs import BROKER, TOPIC
 
@@ -40,10 +40,12 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
     )
     try:
         topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
-        configs = {}
+        configs: dict[str, str] = {}
         for entry in asked.configs:
             if entry.value is None:
                 raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
+            if entry.name in configs:
+                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is there twice.")
             configs[entry.name] = entry.value
         change(ctx, topic, configs, validate_only=validate_only)
     except ChangeRefusedError as error:
@@ -60,6 +62,12 @@ def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
     if kind != TOPIC:
         raise ChangeRefusedError(
             ErrorCode.INVALID_REQUEST, f"Nothing of type {kind} has settings here."
+        )
+    if not name:
+        raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "A topic has a name.")
+    if not is_legal_name(name):
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name."
         )
     topic = ctx.broker.cluster.topics.get(name)
     if topic is None:

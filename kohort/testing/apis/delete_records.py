@@ -12,13 +12,17 @@ _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @serves(DeleteRecordsRequest, (0, 2))
 async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    # Of what is named twice the last one counts.
+    topics: dict[str, dict[int, _Asked]] = {}
+    for topic in request.topics:
+        named = topics.setdefault(topic.name, {})
+        named.update((asked.partition_index, asked) for asked in topic.partitions)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete(ctx, topic.name, asked) for asked in topic.partitions],
+                name=name, partitions=[_delete(ctx, name, asked) for asked in named.values()]
             )
-            for topic in request.topics
+            for name, named in topics.items()
         ]
     )
 

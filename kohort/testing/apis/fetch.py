@@ -23,6 +23,7 @@ _Data = FetchResponse.PartitionData
 _Results = list[tuple[Wanted, _Data]]
 _NO_RECORDS = b""
 _READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
 _FOLLOWERS = 11
 """The version since which followers answer."""
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -31,6 +32,8 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 @serves(FetchRequest, (4, 18))
 async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return _not_understood(ctx, request)
     sessions = ctx.broker.fetch_sessions
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
@@ -40,6 +43,30 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     results = sessions.answered(plan, _read(ctx, request, plan))
     response = FetchResponse(session_id=plan.session.id if plan.session else 0)
     _fill(ctx, response, results)
+    return response
+
+
+def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:
+    """What Kafka says when it fails on a request: to each partition, as long as they have names."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    response = FetchResponse(error_code=error if ctx.version >= 7 else ErrorCode.NONE)
+    if ctx.version < 13:
+        response.responses = [
+            FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    _Data(
+                        partition_index=asked.partition,
+                        error_code=error,
+                        high_watermark=-1,
+                        aborted_transactions=[],
+                        records=_NO_RECORDS,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
     return response
 
 
@@ -93,7 +120,9 @@ def _locate(ctx: Context, wanted: Wanted) -> Replica | ErrorCode:
     topic = topics.find(wanted.key.topic, wanted.key.topic_id)
     if topic is None and ctx.version >= 13:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    replica = ctx.broker.replica(topic, wanted.key.partition, wanted.leader_epoch)
+    # Here, and only here, every negative epoch stands for none.
+    epoch = max(wanted.leader_epoch, -1)
+    replica = ctx.broker.replica(topic, wanted.key.partition, epoch)
     if isinstance(replica, ErrorCode) or replica.partition.leader == ctx.broker.node.id:
         return replica
     return replica if ctx.version >= _FOLLOWERS else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -28,16 +28,27 @@ _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 async def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
+    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     return IncrementalAlterConfigsResponse(
-        responses=[_alter(ctx, asked, request.validate_only) for asked in request.resources]
+        responses=[
+            _alter(
+                ctx,
+                asked,
+                request.validate_only,
+                once=times[asked.resource_type, asked.resource_name] == 1,
+            )
+            for asked in request.resources
+        ]
     )
 
 
-def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
+def _alter(ctx: Context, asked: _Asked, validate_only: bool, *, once: bool) -> _Result:
     result = _Result(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
+        if not once:
+            raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "It is named twice.")
         _check(asked)
         topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
         configs = dict(topic.configs)

@@ -16,10 +16,10 @@ from kohort.testing.transactions import ProducerEpoch
 @serves(InitProducerIdRequest, (0, 5))
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     brought = ProducerEpoch(request.producer_id, request.producer_epoch)
+    if request.transactional_id == "" or (brought.producer_id == -1) != (brought.epoch == -1):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())
-    if not request.transactional_id or (brought.producer_id == -1) != (brought.epoch == -1):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     error, given = ctx.broker.transactions.init_producer(
         request.transactional_id,
         request.transaction_timeout_ms,

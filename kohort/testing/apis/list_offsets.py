@@ -9,6 +9,7 @@ here. A timestamp beyond all records is offset -1, no error.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -19,40 +20,47 @@ from kohort.testing.log import TimestampedOffset
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING = range(-1, -7, -1)
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING: 11}
 
+_READ_COMMITTED = 1
+_ISOLATION_LEVELS = (0, _READ_COMMITTED)
+
+_Asked = ListOffsetsRequest.ListOffsetsPartition
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 @serves(ListOffsetsRequest, (1, 11))
 async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    committed = request.isolation_level == 1
+    topics: dict[str, list[_Asked]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, []).extend(topic.partitions)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=_topic(ctx, topic, committed),
+                name=name, partitions=_topic(ctx, name, partitions, request.isolation_level)
             )
-            for topic in request.topics
+            for name, partitions in topics.items()
         ]
     )
 
 
 def _topic(
-    ctx: Context, topic: ListOffsetsRequest.ListOffsetsTopic, committed: bool
+    ctx: Context, name: str, partitions: Sequence[_Asked], isolation_level: int
 ) -> list[_Answer]:
     """One answer for each partition; one that is asked for twice is refused."""
-    times = Counter(asked.partition_index for asked in topic.partitions)
-    once = {asked.partition_index: asked for asked in topic.partitions}
+    times = Counter(asked.partition_index for asked in partitions)
+    once = {asked.partition_index: asked for asked in partitions}
+    if isolation_level not in _ISOLATION_LEVELS:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        return [_Answer(partition_index=index, error_code=error) for index in once]
+    committed = isolation_level == _READ_COMMITTED
     return [
-        _partition(ctx, topic.name, asked, committed)
+        _partition(ctx, name, asked, committed)
         if times[index] == 1
         else _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
         for index, asked in once.items()
     ]
 
 
-def _partition(
-    ctx: Context, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, committed: bool
-) -> _Answer:
+def _partition(ctx: Context, name: str, asked: _Asked, committed: bool) -> _Answer:
     topic = ctx.broker.cluster.topics.get(name)
     found = ctx.broker.led_partition(topic, asked.partition_index, asked.current_leader_epoch)
     if isinstance(found, ErrorCode):

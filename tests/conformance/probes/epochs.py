@@ -9,7 +9,7 @@ from tests.conformance.probes.fetching import fetch, partition
 from tests.conformance.probes.list_offsets import list_offsets, offset_for_epoch
 from tests.conformance.session import T0, Session
 
-EPOCHS = (-1, FIRST, 1, PRESENT, 3)
+EPOCHS = (-5, -1, FIRST, 1, PRESENT, 3)
 KINDS = (WRITTEN, QUIET, EMPTY)
 
 

@@ -345,6 +345,25 @@ def fetches_of_another_cluster(session: Session) -> Observations:
     yield "version 12", session.ask(request, 12)
 
 
+@probe("2.11f")
+def unknown_isolation_levels_of_fetches(session: Session) -> Observations:
+    """Neither read_uncommitted nor read_committed."""
+    topic = _filled(session)
+    topic_id = session.topic_id(topic)
+    for version in (4, 6, 7, 12, 13, 18):
+        named: str | bytes = topic if version < 13 else topic_id
+        for isolation in (2, -1):
+            answer = fetch(
+                session,
+                named,
+                partition(0, 3),
+                version=version,
+                isolation_level=isolation,
+                session_epoch=-1,
+            )
+            yield f"version {version} {isolation}", answer
+
+
 @probe("2.11e", "6.6f")
 def fetches_of_a_deleted_topic(session: Session) -> Observations:
     """After its topic is gone, and while it goes."""

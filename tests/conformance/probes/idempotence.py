@@ -53,6 +53,24 @@ def producer_ids_with_an_epoch(session: Session) -> Observations:
 
 
 @probe("6.8a")
+def producer_ids_that_are_half_told(session: Session) -> Observations:
+    """An id without an epoch, or an epoch without an id."""
+    for version in (3, 4, 5):
+        for producer_id, epoch in ((5, -1), (-1, 5), (-1, -1), (0, 0), (-2, -1)):
+            request = InitProducerIdRequest(
+                transactional_id=None,
+                transaction_timeout_ms=60_000,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+            )
+            answer = session.ask(request, version)
+            yield (
+                f"version {version} {producer_id} {epoch}",
+                [answer.error_code, answer.producer_epoch],
+            )
+
+
+@probe("6.8a")
 def empty_transactional_ids(session: Session) -> Observations:
     """An empty transactional id is none, and is refused."""
     for version in range(6):

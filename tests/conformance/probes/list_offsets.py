@@ -151,6 +151,36 @@ def offsets_of_unknown_partitions(session: Session) -> Observations:
 
 
 @probe("2.10d")
+def offsets_of_a_topic_twice(session: Session) -> Observations:
+    """With the same partition, and with another one."""
+    topic, other = session.topic(partitions=2), session.topic("other")
+    cls = ListOffsetsRequest
+    for label, asked in (
+        ("same", [(topic, 0), (topic, 0)]),
+        ("different", [(topic, 0), (topic, 1)]),
+        ("apart", [(topic, 0), (other, 0), (topic, 0), (topic, 1)]),
+    ):
+        topics = [
+            cls.ListOffsetsTopic(
+                name=name,
+                partitions=[cls.ListOffsetsPartition(partition_index=index, timestamp=-1)],
+            )
+            for name, index in asked
+        ]
+        yield label, session.ask(cls(replica_id=-1, topics=topics), 6)
+
+
+@probe("2.10a")
+def unknown_isolation_levels_of_list_offsets(session: Session) -> Observations:
+    """Neither read_uncommitted nor read_committed."""
+    topic = session.topic()
+    for version in (2, 5, 11):
+        for isolation in (2, -1, 127):
+            answer = list_offsets(session, topic, -1, version, isolation=isolation)
+            yield f"version {version} {isolation}", answer
+
+
+@probe("2.10d")
 def offsets_of_several_topics(session: Session) -> Observations:
     """Known and unknown ones together."""
     topics = [session.topic("b"), session.name("none"), session.topic("a")]

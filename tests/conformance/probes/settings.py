@@ -212,6 +212,38 @@ def alter_settings_that_cannot_be(session: Session) -> Observations:
 
 
 @probe("3")
+def settings_that_are_named_twice(session: Session) -> Observations:
+    """A setting twice for a topic, and a topic twice in a request."""
+    name, other = session.topic(), session.topic("other")
+    full, part = AlterConfigsRequest, IncrementalAlterConfigsRequest
+    old = full.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=name,
+        configs=[full.AlterableConfig(name="flush.ms", value="5")],
+    )
+    new = part.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=name,
+        configs=[part.AlterableConfig(name="flush.ms", config_operation=SET, value="5")],
+    )
+    yield "topic", session.ask(part(resources=[new, new]), 1)
+    yield "left", _own(session, name)
+    old.configs, new.configs = old.configs * 2, new.configs * 2
+    yield "setting", session.ask(full(resources=[old]), 2)
+    yield "setting, one setting", session.ask(part(resources=[new]), 1)
+    yield "left in the end", [_own(session, name), _own(session, other)]
+
+
+@probe("3")
+def settings_of_topics_that_cannot_be(session: Session) -> Observations:
+    """Names that no topic has."""
+    for topic in ("", ".", "..", "bad topic!", "x" * 250):
+        label = topic[:10]
+        yield f"all {label!r}", _alter(session, topic, {"flush.ms": "5"})
+        yield f"one {label!r}", _change(session, topic, (SET, "flush.ms", "5"))
+
+
+@probe("3")
 def change_settings(session: Session) -> Observations:
     """IncrementalAlterConfigs sets, deletes, appends to lists and takes away from them."""
     name = session.topic(configs={"retention.ms": "1000"})

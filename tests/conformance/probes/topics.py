@@ -320,6 +320,18 @@ def delete_records(session: Session) -> Observations:
 
 
 @probe("3")
+def delete_records_twice(session: Session) -> Observations:
+    """A partition, and a topic, that is named twice in one request."""
+    topic = session.topic(partitions=2)
+    session.produce(topic, batch(b"0"), batch(b"1"), batch(b"2"))
+    cls = DeleteRecordsRequest
+    asked = [cls.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (1, 2)]
+    for label, groups in (("partition", [asked]), ("topic", [asked[:1], asked[1:]])):
+        topics = [cls.DeleteRecordsTopic(name=topic, partitions=group) for group in groups]
+        yield label, session.ask(cls(topics=topics, timeout_ms=10_000), 2)
+
+
+@probe("3")
 def delete_records_that_are_not_there(session: Session) -> Observations:
     """Beyond the end, negative, of unknown topics and partitions."""
     name = session.topic()
