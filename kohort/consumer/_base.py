@@ -133,6 +133,7 @@ class ConsumerBase:
             subscription.subscribe(names)
         self._performer.listener = listener
         self._engine.has_listener = listener is not None
+        self._engine.subscribed_anew = True
         self._tell_core(self._engine.subscription_changed)
 
     def _enforce_rebalance(self, reason: str | None) -> None:

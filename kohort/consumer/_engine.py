@@ -95,6 +95,8 @@ class Engine:
         self.ended = False
         """Nothing runs any more: the consumer was closed, or something went wrong."""
         self.activity = Activity()
+        self.subscribed_anew = False
+        """The caller called subscribe(), perhaps for the same topics: a new try, if fenced."""
         self.rejoin_reason: str | None = None
         """The caller asks for a rebalance, and this is why."""
         self._leaving = 0

@@ -102,8 +102,8 @@ class TopicWatch:
         topics = subscription.topics()
         if engine.coordinator is None:
             self._assign_all(topics)
-        elif topics != self._subscribed:
-            self._subscribed = topics
+        elif topics != self._subscribed or engine.subscribed_anew:
+            self._subscribed, engine.subscribed_anew = topics, False
             engine.coordinator.subscribe(topics)
         reason, engine.rejoin_reason = engine.rejoin_reason, None
         if engine.coordinator is not None and reason is not None:

@@ -76,7 +76,6 @@ class Heartbeats:
 
     def answered(self) -> None:
         """The coordinator is there, whatever it said."""
-        self._failures = 0
         self.count += 1
         self.last = self._asked
         self._session_end = self._sent + self._member.settings.session_timeout
@@ -85,6 +84,7 @@ class Heartbeats:
 
     def confirmed(self) -> None:
         """The coordinator counted this member among the group when it got the last heartbeat."""
+        self._failures = 0
         self._confirmed_until = self._asked + self._member.settings.session_timeout
 
     def retry(self, now: float, *, at_once: bool = False) -> None:

@@ -299,6 +299,7 @@ class FetchBuffer:
     def _is_reset(self, item: FailedFetch) -> bool:
         return (
             isinstance(item.error, OffsetOutOfRangeError)
+            and not item.passing  # said of a fetch, not of the look-up that a reset is
             and self._subscription.default_reset is not OffsetReset.NONE
         )
 

@@ -73,3 +73,17 @@ def _typed(errors: list[KafkaError], code: ErrorCode) -> None:
     assert isinstance(error, BrokerResponseError)
     assert type(error) is error_class(code)
     assert error.code == code
+
+
+def test_a_look_up_that_is_out_of_range_is_told_and_not_tried_again_at_once() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster) as consumer:
+                with cluster.fail("ListOffsets", ErrorCode.OFFSET_OUT_OF_RANGE, times=50) as fault:
+                    consumer.subscribe(["t"])
+                    began = anyio.current_time()
+                    errors = await poll_for(consumer, lambda: fault.hits == 50, timeout=100)
+                    assert anyio.current_time() - began > 10
+                _typed(errors[:1], ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    run_virtual(main)

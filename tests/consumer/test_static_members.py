@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.errors import FencedInstanceIdError, NotAssignedError
+from kohort.errors import ErrorCode, FencedInstanceIdError, NotAssignedError
 from kohort.testing import MemoryCluster
 from tests.consumer.kit import Recorder
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
@@ -123,3 +123,17 @@ def _settled(cluster: MemoryCluster, members: int) -> bool:
     group = cluster.group("g")
     shares = [len(member.assignment) for member in group.members]
     return group.is_stable and len(shares) == members and min(shares) == max(shares) > 0
+
+
+def test_a_fenced_member_comes_back_when_it_subscribes_again_to_the_same_topics() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 2}) as cluster:
+            async with _member(cluster, "one") as consumer:
+                with cluster.fail("Heartbeat", ErrorCode.FENCED_INSTANCE_ID):
+                    errors = await poll_for(consumer, lambda: not consumer.assignment())
+                    errors += await poll_for(consumer, lambda: errors)
+                assert isinstance(errors[0], FencedInstanceIdError)
+                consumer.subscribe(["t"])
+                await poll_for(consumer, lambda: len(consumer.assignment()) == 2)
+
+    run_virtual(main)

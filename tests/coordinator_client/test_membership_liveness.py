@@ -224,3 +224,18 @@ def test_a_cooperative_member_listens_closely_after_a_rebalance_for_one_that_fol
         pauses.append(round(script.now - before, 6))
         script.heartbeat_answer()
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3, 3, 3]
+
+
+def test_a_broker_that_is_never_the_coordinator_is_not_flooded() -> None:
+    script = Script()
+    script.to_stable()
+    sent = 0
+    end = script.now + 10
+    while script.now < end:
+        if script.has(Heartbeat):
+            sent += 1
+            script.heartbeat_answer(16)
+            script.feed(CoordinatorFound())
+        else:
+            script.wait(0.05)
+    assert sent <= 20
