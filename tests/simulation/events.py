@@ -177,10 +177,14 @@ class CommitAccepted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Event):
-    """Something was done to members or cluster. ``fault``: it may cost duplicates or rebalances."""
+    """Something was done to members or cluster.
+
+    ``fault``: it may cost duplicates or rebalances. ``takes_time``: brokers hold answers back.
+    """
 
     what: str
     fault: bool
+    takes_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

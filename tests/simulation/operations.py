@@ -137,7 +137,7 @@ async def slow_down(world: World, rng: random.Random, habits: Habits) -> None:
 
 async def fragment(world: World, rng: random.Random, habits: Habits) -> None:
     node = rng.choice(BROKERS)
-    world.note(f"broker {node} answers in pieces", fault=True)
+    world.note(f"broker {node} answers in pieces", fault=True, takes_time=True)
     world.until(rng.uniform(1, 5), world.cluster.slow(piece=rng.choice((7, 100)), node=node).stop)
 
 
@@ -198,19 +198,23 @@ async def hang(world: World, rng: random.Random, habits: Habits) -> None:
     seconds = rng.uniform(1, 12)
     if rng.random() < 0.3:
         node = rng.choice(BROKERS)
-        world.note(f"broker {node} answers nothing for {seconds:.1f} s", fault=True)
+        world.note(
+            f"broker {node} answers nothing for {seconds:.1f} s", fault=True, takes_time=True
+        )
         hanging = world.cluster.hang(node=node)
     else:
         api = rng.choice(APIS)
-        world.note(f"one {api} hangs for {seconds:.1f} s", fault=True)
+        what = f"one {api} hangs for {seconds:.1f} s"
         hanging = world.cluster.hang(api, times=1)
+    world.note(what, fault=True, takes_time=True)
     world.until(seconds, hanging.stop)
 
 
 async def answer_late(world: World, rng: random.Random, habits: Habits) -> None:
     """The request is carried out, the answer comes later."""
     api, seconds, times = rng.choice(APIS), rng.uniform(0, 10), rng.randint(1, 3)
-    world.note(f"the answer to {api} comes {seconds:.1f} s late, {times} times", fault=True)
+    what = f"the answer to {api} comes {seconds:.1f} s late, {times} times"
+    world.note(what, fault=True, takes_time=True)
 
     async def late(call: Call) -> Response | None:
         response = await call.proceed()

@@ -24,6 +24,7 @@ def test_no_seed_violates_anything() -> None:
     assert min(report.tally[name] for name in ("operations", "faults", "rebalances")) > SEEDS
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [3, 5])
 def test_a_seed_is_the_same_to_the_last_byte_in_another_process(seed: int) -> None:
     first = simulate(seed)

@@ -50,8 +50,8 @@ class World:
         self._produced: Counter[TopicPartition] = Counter()
         self._ends: list[Callable[[], None]] = []
 
-    def note(self, what: str, *, fault: bool = False) -> None:
-        self.log.add(Operation(at=now(), what=what, fault=fault))
+    def note(self, what: str, *, fault: bool = False, takes_time: bool = False) -> None:
+        self.log.add(Operation(at=now(), what=what, fault=fault, takes_time=takes_time))
 
     # --- members --------------------------------------------------------------------------------
 
