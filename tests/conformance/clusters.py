@@ -41,6 +41,7 @@ MODULES = (
     "fetching",
     "epochs",
     "compaction",
+    "cleaning",
     "sessions",
     "producing",
     "idempotence",

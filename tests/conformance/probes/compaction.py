@@ -40,7 +40,7 @@ def _offsets(session: Session, topic: str) -> list[int]:
     return [record.offset for found in split_batches(records) for record in found.records()]
 
 
-def _set(session: Session, topic: str, name: str, value: str) -> None:
+def set_config(session: Session, topic: str, name: str, value: str) -> None:
     cls = IncrementalAlterConfigsRequest
     config = cls.AlterableConfig(name=name, config_operation=0, value=value)
     asked = cls.AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=[config])
@@ -54,7 +54,7 @@ def _compact(session: Session, topic: str, gone: int) -> None:
     What is written last, here, is in a segment that is not compacted.
     """
     session.produce(topic, _batch((b"last", b""), at=LATER))
-    _set(session, topic, "cleanup.policy", "compact")
+    set_config(session, topic, "cleanup.policy", "compact")
     if session.target.compact is not None:
         session.target.compact(topic)
     deadline = time.monotonic() + READY_S
@@ -157,7 +157,7 @@ def retention_deletes_from_the_beginning(session: Session) -> Observations:
         for number in range(3):
             session.produce(topic, _batch((b"k", b"x" * 20), at=T0 + 1000 * number))
         session.produce(topic, _batch((b"last", b"y" * 20), at=newest))
-        _set(session, topic, name, value)
+        set_config(session, topic, name, value)
         deadline = time.monotonic() + READY_S
         while list_offsets(session, topic, -2).topics[0].partitions[0].offset < 2:
             assert time.monotonic() < deadline, f"{topic} keeps everything"
