@@ -60,6 +60,12 @@ class Partition:
         self.lags: dict[int, Lag] = {}
         """By node id, of followers only."""
 
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all asks for."""
+        wanted = int(self.topic.config("min.insync.replicas"))
+        return len(self.isr) < min(wanted, len(self.replicas))
+
     def lacks_records(self, node_id: int) -> bool:
         """Whether a replica is so far behind that it is not in sync."""
         lag = self.lags.get(node_id)

@@ -202,6 +202,16 @@ def test_a_follower_in_sync_may_believe_less_committed_than_is() -> None:
         assert values(fetch(cluster, 2, 0)) == [b"a", b"b"], "nothing is lost"
 
 
+def test_all_acknowledgements_need_replicas_enough() -> None:
+    with Cluster(brokers=2) as cluster:
+        cluster.create_topic("t", 1, {"min.insync.replicas": "2"})
+        lag = cluster.lag(PLACE, 2)
+        assert produce(cluster, 1, 0) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert cluster.records("t") == []
+        lag.stop()
+        assert produce(cluster, 1, 0) == ErrorCode.NONE
+
+
 def test_what_cannot_lag_is_said() -> None:
     with Cluster(brokers=3, topics={"t": 1}, replication_factor=2) as cluster:
         with pytest.raises(IllegalStateError, match="does not follow"):

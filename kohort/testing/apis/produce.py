@@ -87,6 +87,8 @@ def _partition(
         answer.error_message = _NOT_JOINED.get(refused)
         return answer
     try:
+        if request.acks == -1 and partition.is_under_min_isr:
+            raise AppendError(ErrorCode.NOT_ENOUGH_REPLICAS, f"only {partition.isr} are in sync")
         result = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
         return _not_appended(index, error, start)
