@@ -118,7 +118,8 @@ async def _cancelled_at(n: int, use: Use, listener: Any, living: Callable[[], in
             assert len(heir.assignment()) == 2
             assert anyio.current_time() - begun < 10, f"at {n}: the group waited for a ghost"
     await anyio.wait_all_tasks_blocked()
-    assert (living(), threading.active_count()) == (tasks, threads), f"at {n}"
+    assert living() == tasks, f"at {n}"
+    assert threading.active_count() <= threads, f"at {n}"  # one of before may have ended
     return cut.left <= 0
 
 

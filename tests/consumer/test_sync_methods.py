@@ -203,7 +203,8 @@ def test_metrics_are_figures_by_group_and_name(
     figures = consumer.metrics()
     assert figures is not None
     assert figures["consumer-fetch-manager-metrics"]["records-consumed-total"] == 2
-    assert figures[f"consumer-fetch-manager-metrics.{topic}-0"] == {"records-lag": 0}
+    of_partition = figures[f"consumer-fetch-manager-metrics.{topic}-0"]
+    assert of_partition == {"records-lag": 0, "records-lead": 2}
     assert make(metrics_enabled=False).metrics() is None
 
 
