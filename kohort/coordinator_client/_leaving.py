@@ -13,7 +13,7 @@ from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._syncing import Syncing
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
-from kohort.protocol.messages import LeaveGroupResponse
+from kohort.protocol.messages import LeaveGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,10 @@ LEAVE_GRACE = 0.5
 MEMBER_ID_GRACE = 0.5
 """Seconds to wait for the member id that a first JoinGroup has asked for. Until it has left or its
 session has expired, the coordinator holds up everybody's rebalance for whom it gave an id to."""
+
+SYNC_GRACE = 1.0
+"""Seconds to wait for SyncGroup's answer with what is owned meanwhile (cooperative), as the last
+commit would be refused before it."""
 
 
 class Leaving(Syncing):
@@ -35,17 +39,37 @@ class Leaving(Syncing):
         self._leave_retry: float | None = None
         self._leave_attempts = 0
         self._member_id_until = 0.0
+        self._sync_until = 0.0
 
     def leave_requested(self, event: LeaveRequested, now: float) -> None:
         self.topics = None
         if self.state in (MemberState.UNSUBSCRIBED, MemberState.LEAVING):
             return
-        if self.state is MemberState.FAILED and not (self.member_id and event.leave_group):
-            self.move(MemberState.UNSUBSCRIBED, event.reason)
-            return
         self.leave = event
-        if not self.waits_for(Role.CALLBACK):
-            self.start_leaving(now)
+        self._sync_until = min(now + SYNC_GRACE, event.deadline)
+
+    def go_on_leaving(self, now: float) -> None:
+        """After each event: begin to leave, unless something has to come first."""
+        if self.leave is None or self.state is MemberState.LEAVING or self.waits_for(Role.CALLBACK):
+            return
+        if self._between_commits() and now < self._sync_until:
+            return
+        known = self.member_id and self.leave.leave_group
+        if self.state is MemberState.FAILED and not known:
+            self.move(MemberState.UNSUBSCRIBED, self.leave.reason)
+            self.leave = None
+            return
+        self.start_leaving(now)
+
+    def _between_commits(self) -> bool:
+        """The coordinator takes no commit until SyncGroup is answered, and there is one to make."""
+        return self.state in (MemberState.ASSIGNING, MemberState.SYNCING) and bool(self.owned)
+
+    def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
+        if self.leave is not None and response.error_code == 0:
+            self._sync_until = now  # what it assigns is of no interest any more
+        else:
+            super().sync_answered(response, now)
 
     def start_leaving(self, now: float) -> None:
         """The last callback, while heartbeats go on; then LeaveGroup."""
@@ -124,6 +148,8 @@ class Leaving(Syncing):
             self._leave_retry = now + self.backoff(self._leave_attempts - 1)
 
     def leaving_deadline(self) -> float | None:
+        if self.leave is not None and self._between_commits():
+            return self._sync_until
         if self.leave is None or not self._sending():
             return None
         if self.waits_for(Role.JOIN):

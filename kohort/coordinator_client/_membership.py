@@ -112,6 +112,7 @@ class ClassicMembership(Leaving):
                 role = self.finish(event.token)
                 if role is not None:
                     self._done(role, event, now)
+        self.go_on_leaving(now)
         return self.take_commands()
 
     @property

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kohort.coordinator_client._commands import CallAssigned, CallLost, CallRevoked, JoinGroup
+from kohort.coordinator_client._commands import (
+    CallAssigned,
+    CallLost,
+    CallRevoked,
+    JoinGroup,
+    LeaveGroup,
+)
+from kohort.coordinator_client._leaving import SYNC_GRACE
 from kohort.coordinator_client._state import MemberState
 from tests.coordinator_client.scripts import Script, parts
 
@@ -108,6 +115,44 @@ def test_heartbeats_show_a_joining_member_that_its_coordinator_is_there() -> Non
         script.beat(code)
         assert script.at(MemberState.JOINING)
     assert script.machine.generation == 1
+
+
+def _syncing_again() -> Script:
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.join_answer(generation=2, protocol="cooperative-sticky")
+    script.leave()
+    assert not script.has(CallRevoked), "its commit would be refused now"
+    return script
+
+
+def test_leaving_between_join_and_sync_waits_for_sync_so_that_the_last_commit_counts() -> None:
+    script = _syncing_again()
+    script.sync_answer(parts(0))
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert script.machine.next_deadline() is None
+
+
+def test_leaving_does_not_wait_long_for_sync() -> None:
+    script = _syncing_again()
+    assert script.machine.next_deadline() is not None
+    script.wait(SYNC_GRACE)
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_a_membership_that_is_over_when_leaving_waits_for_sync_is_lost() -> None:
+    for code, callback in ((25, CallLost), (27, CallRevoked), (22, CallLost), (16, CallRevoked)):
+        script = _syncing_again()
+        script.sync_answer(error_code=code)
+        assert script.called_back(callback) == parts(0, 1)
+        if script.has(LeaveGroup):
+            script.leave_answer()
+        assert script.at(MemberState.UNSUBSCRIBED)
 
 
 def test_a_membership_lost_during_the_revoked_callback_loses_the_rest() -> None:
