@@ -1,0 +1,237 @@
+"""Each error code that a broker may answer with, in each API that the client uses: what follows.
+
+``python -m tests.consumer.error_matrix docs/errors.md`` measures all of it and writes the tables.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+
+from kohort.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    CorruptBatchError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    error_class,
+    error_name,
+)
+from kohort.protocol import Response
+from kohort.testing import Call, Fault, MemoryCluster
+from kohort.types import TopicPartition
+from tests.consumer.kit import Recorder
+from tests.consumer.virtual import MemoryConsumer
+from tests.support.virtual import run_virtual
+
+UNKNOWN = 9999
+"""A code that no version of Kafka has given a meaning yet."""
+CODES: tuple[int, ...] = (*(int(code) for code in ErrorCode if code), UNKNOWN)
+AT_START = (
+    "ApiVersions",
+    "Metadata",
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "OffsetFetch",
+    "ListOffsets",
+)
+APIS = (*AT_START, "Fetch", "Heartbeat", "OffsetCommit", "LeaveGroup")
+
+WINDOW = 8.0
+"""Seconds that the error is answered for: longer than a request's timeout and than the session."""
+TIMEOUT = 5.0
+TOO_MANY = 300
+"""Requests in that time: whoever sends as many spins."""
+T0 = TopicPartition("t", 0)
+
+PASSES = "makes no difference"
+RETRIED = "asked again until it passes; nobody is told"
+REJOINS = "the partitions are lost, the group is joined again; nobody is told"
+
+
+class Cell:
+    """One code in one API, while a consumer begins, works and ends."""
+
+    def __init__(self, cluster: MemoryCluster, api: str, code: int) -> None:
+        self.cluster = cluster
+        self.api = api
+        self.code = code
+        self.listener = Recorder()
+        self.hits = 0
+        self.told: list[KafkaError] = []
+        self.consumer = MemoryConsumer(
+            cluster,
+            request_timeout_ms=1000 * TIMEOUT,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+            enable_auto_commit=False,
+            metadata_max_age_ms=5_000,
+        )
+
+    async def run(self) -> str:
+        """What followed. AssertionError if it hung, spun, was told untyped or did not recover."""
+        async with self.consumer:
+            fault = self._inject() if self.api in AT_START else None
+            self.consumer.subscribe(["t"], listener=self.listener)
+            if fault is None:
+                assert await self._poll(10) == 1
+                fault = self._inject()
+            await self._meet()
+            hits = fault.hits
+            assert 0 < hits < TOO_MANY, f"{hits} requests in {WINDOW} s"
+            fault.stop()
+            outcome = self._outcome(hits)
+            if self.api != "LeaveGroup":
+                outcome += await self._recover()
+        with anyio.fail_after(10):
+            await self.cluster.wait_until(lambda: not self.cluster.group("g").members)
+        return outcome
+
+    def _inject(self) -> Fault:
+        async def answer(call: Call) -> Response:
+            self.hits += 1
+            if self.hits > TOO_MANY:
+                await anyio.sleep(WINDOW)  # or time would stand still while it spins
+            return call.error(self.code)  # type: ignore[arg-type]  # one is not known to anybody
+
+        return self.cluster.on(self.api, answer)
+
+    async def _meet(self) -> None:
+        """Do what asks the API, or poll while it is asked."""
+        begun = anyio.current_time()
+        if self.api == "LeaveGroup":
+            await self.consumer.stop()
+            assert anyio.current_time() - begun <= 5.0
+        elif self.api == "OffsetCommit":
+            try:
+                await self.consumer.commit({T0: 1})
+            except KafkaError as error:
+                self.told.append(error)
+            assert anyio.current_time() - begun <= TIMEOUT + 0.1
+        else:
+            await self._poll(WINDOW)
+
+    async def _poll(self, seconds: float, *, until_some: bool = False) -> int:
+        end = anyio.current_time() + seconds
+        count = 0
+        while (left := end - anyio.current_time()) > 0 and not (until_some and count):
+            try:
+                polled = await self.consumer.getmany(timeout_ms=1000 * min(left, 1.0))
+                count += sum(map(len, polled.values()))
+            except KafkaError as error:
+                self.told.append(error)
+                await anyio.sleep(0.05)
+        return count
+
+    def _outcome(self, hits: int) -> str:
+        kinds = sorted({self._kind(error) for error in self.told})
+        if kinds:
+            lost = ", and the partitions are lost" if "lost" in self.listener.names else ""
+            return f"raises {' or '.join(kinds)}{lost}"
+        if "lost" in self.listener.names:
+            return REJOINS
+        return RETRIED if hits > 1 else PASSES
+
+    def _kind(self, error: KafkaError) -> str:
+        """How the docs call what the caller was told; it must be the code's own error."""
+        name = f"`{type(error).__name__}`"
+        if isinstance(error, BrokerResponseError) and error.code == self.code:
+            assert type(error) is error_class(self.code)
+            return "its own error"
+        if isinstance(error, KafkaTimeoutError):
+            assert error_name(self.code) in str(error), error
+            return name
+        known = (CommitFailedError, CorruptBatchError, NoBrokersAvailable)
+        assert isinstance(error, (*known, BrokerResponseError)), repr(error)
+        return name
+
+    async def _recover(self) -> str:
+        """Polling goes on to give records, by itself or after the caller did its part."""
+        self.cluster.produce("t", ["z"])
+        if await self._poll(20, until_some=True):
+            return ""
+        if T0 in self.consumer.assignment():
+            self.consumer.seek(T0, 1)
+            assert await self._poll(20, until_some=True), self.told
+            return ", until seek()"
+        self.consumer.subscribe(["t"], listener=self.listener)
+        assert await self._poll(20, until_some=True), self.told
+        return ", and polling does not go on before subscribe()"
+
+
+def outcome(api: str, code: int) -> str:
+    """Measure one cell."""
+
+    async def main() -> str:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            return await Cell(cluster, api, code).run()
+
+    return run_virtual(main)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+_BEGIN = "<!-- tables: python -m tests.consumer.error_matrix docs/errors.md -->"
+_END = "<!-- end of tables -->"
+
+
+def name_of(code: int) -> str:
+    return "a code that is not known" if code == UNKNOWN else error_name(code)
+
+
+def tables(measured: dict[str, dict[int, str]]) -> str:
+    """API -> code -> outcome, as Markdown: a table an API, the codes with one outcome together."""
+    return "\n".join(line for api, codes in measured.items() for line in _table(api, codes))
+
+
+def _table(api: str, codes: dict[int, str]) -> Iterator[str]:
+    by_outcome: dict[str, list[int]] = defaultdict(list)
+    for code, follows in codes.items():
+        by_outcome[follows].append(code)
+    common = max(by_outcome, key=lambda follows: len(by_outcome[follows]))
+    yield f"### {api}\n"
+    yield "| answered with | what follows |\n| --- | --- |"
+    for follows in sorted(by_outcome, key=lambda each: (each == common, each)):
+        names = ", ".join(name_of(code) for code in by_outcome[follows])
+        yield f"| {'all others' if follows == common else names} | {follows} |"
+    yield ""
+
+
+def read_tables(page: str) -> dict[str, dict[int, str]]:
+    """What the page says: API -> code -> outcome."""
+    said: dict[str, dict[int, str]] = {}
+    codes = {name_of(code): code for code in CODES}
+    body = page.partition(_BEGIN)[2].partition(_END)[0]
+    for section in re.split(r"^### ", body, flags=re.MULTILINE)[1:]:
+        api, _, rest = section.partition("\n")
+        rows = re.findall(r"^\| (.+) \| (.+) \|$", rest, re.MULTILINE)[2:]
+        special = {
+            codes[name]: follows
+            for names, follows in rows
+            if names != "all others"
+            for name in names.split(", ")
+        }
+        (others,) = [follows for names, follows in rows if names == "all others"]
+        said[api] = {code: special.get(code, others) for code in CODES}
+    return said
+
+
+def main(path: Path) -> None:
+    """Measure everything, which takes minutes, and write it into the page."""
+    measured = {api: {code: outcome(api, code) for code in CODES} for api in APIS}
+    head, _, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
+    tail = rest.partition(_END)[2]
+    path.write_text(f"{head}{_BEGIN}\n\n{tables(measured)}\n{_END}{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

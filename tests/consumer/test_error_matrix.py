@@ -1,0 +1,46 @@
+"""docs/errors.md is true: each code that a broker may answer, in each API, does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kohort.errors import ErrorCode as E
+from kohort.errors import error_name
+from tests.consumer.error_matrix import APIS, CODES, UNKNOWN, outcome, read_tables, tables
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+SAID = read_tables(PAGE.read_text(encoding="utf-8"))
+SAMPLE = [
+    E.UNKNOWN_SERVER_ERROR,
+    E.OFFSET_OUT_OF_RANGE,
+    E.UNKNOWN_TOPIC_OR_PARTITION,
+    E.NOT_COORDINATOR,
+    E.ILLEGAL_GENERATION,
+    E.UNKNOWN_MEMBER_ID,
+    E.REBALANCE_IN_PROGRESS,
+    E.TOPIC_AUTHORIZATION_FAILED,
+    E.FENCED_INSTANCE_ID,
+    UNKNOWN,
+]
+"""Of each way to go on, one; the others take minutes."""
+
+
+def test_the_page_has_every_code_in_every_api() -> None:
+    assert set(SAID) == set(APIS)
+    assert all(set(codes) == set(CODES) for codes in SAID.values())
+    assert tables(SAID) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", SAMPLE, ids=error_name)
+@pytest.mark.parametrize("api", APIS)
+def test_a_code_does_what_the_page_says(api: str, code: int) -> None:
+    assert outcome(api, code) == SAID[api][code]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("api", APIS)
+def test_every_code_does_what_the_page_says(api: str) -> None:
+    assert {code: outcome(api, code) for code in CODES} == SAID[api]
