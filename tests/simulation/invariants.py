@@ -107,31 +107,31 @@ def positions_are_contiguous(log: EventLog) -> list[str]:
 def commits_are_of_what_is_done(log: EventLog) -> list[str]:
     """I3, I18: what is accepted is of this generation, of owned partitions, and not ahead.
 
-    A cooperative member commits what is taken from it in the generation that takes it, where the
-    partition is nobody's yet. A generation that was joined and then given up before anybody got
-    its share in it is not stored: what was owned before still counts.
+    A cooperative member commits what is taken from it when it hears of that, which may be a
+    generation or two later, as long as the partition is nobody else's. And it owns what it owned
+    in a generation that it joined and that was given up before anybody got a share in it: that one
+    is never stored.
     """
     found: list[str] = []
     done = _Done()
-    shares: dict[str, Partitions] = {}
-    before: dict[str, Partitions] = {}
+    holds: defaultdict[str, Partitions] = defaultdict(frozenset)
     current = -1
     for event in log:
         match event:
             case Processed(partition=tp, offsets=offsets):
                 done.add(tp, offsets)
             case GenerationStored(generation=generation, assignments=assignments):
-                if generation != current:
-                    before = shares
                 current = generation
-                shares = {member_id: share for _, member_id, share in assignments}
+                dealt = NOTHING.union(*(share for _, _, share in assignments))
+                for member_id in holds:
+                    holds[member_id] -= dealt
+                for _, member_id, share in assignments:
+                    holds[member_id] |= share
             case CommitAccepted(member_id=member_id, generation=generation, offsets=offsets):
                 if generation < current:
                     found.append(f"{event}: the generation is {current}")
-                own = shares.get(member_id, NOTHING) | before.get(member_id, NOTHING)
-                others = NOTHING.union(*(shares[other] for other in shares.keys() - {member_id}))
                 for tp, offset in offsets:
-                    if tp not in own or tp in others:
+                    if tp not in holds[member_id]:
                         found.append(f"{event}: {tp.topic}-{tp.partition} is not its own")
                     if offset > done.end(tp):
                         found.append(f"{event}: processed is up to {done.end(tp)}")
