@@ -81,7 +81,7 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | Non
     try:
         return Reply(encode_response(response, version, correlation_id), pace)
     except MessageEncodeError as error:
-        if kept is not None:
+        if not isinstance(error.__cause__, struct.error):
             raise
-        # Messages that repeat a name of nearly 32 KiB are longer than a string may be.
+        # Names of nearly 32 KiB make messages and member ids longer than a string may be.
         raise CloseConnection(f"an answer that cannot be written: {error}") from error

@@ -13,6 +13,7 @@ import pytest
 from kohort.protocol import decode_response, encode_request
 from kohort.protocol.messages import (
     ApiVersionsRequest,
+    DescribeGroupsRequest,
     FetchRequest,
     HeartbeatRequest,
     MetadataRequest,
@@ -21,7 +22,7 @@ from kohort.protocol.messages import (
 from kohort.testing import Cluster
 from kohort.testing.apis import SERVED
 from tests.support.fuzz import mutated_request
-from tests.testing.raw import Raw, join, join_request
+from tests.testing.raw import Raw, find_coordinator, join, join_request
 from tests.testing.test_produce import produce_request
 
 FRAMES: list[dict[str, Any]] = json.loads(
@@ -197,3 +198,16 @@ def test_mutated_requests_over_real_sockets_crash_nothing(
         assert alive(cluster)
     failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert failures == [], "what cannot be read is told from what went wrong on our side"
+
+
+def test_an_answer_longer_than_a_string_may_be_ends_the_connection(
+    cluster: Cluster, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    find_coordinator(raw)
+    raw.send(join_request(), 3, client_id="x" * 32767)
+    assert raw.is_closed(), "its member id begins with the client's"
+    with Raw(cluster) as other:
+        other.send(DescribeGroupsRequest(groups=["g"]), 4)
+        assert other.is_closed()
+    assert alive(cluster)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
