@@ -81,7 +81,7 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | Non
     try:
         return Reply(encode_response(response, version, correlation_id), pace)
     except MessageEncodeError as error:
-        if not isinstance(error.__cause__, struct.error):
+        if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
             raise
         # Names of nearly 32 KiB make messages and member ids longer than a string may be.
         raise CloseConnection(f"an answer that cannot be written: {error}") from error
