@@ -31,7 +31,7 @@ PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
-    "broker.session.timeout.ms": "2000",  # a node that was killed has to sit this out
+    "broker.session.timeout.ms": "6000",  # a node that was killed has to sit this out
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "false",
     "log.retention.ms": "-1",  # test records carry any timestamp, and must stay
