@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._engine import Engine
 from kohort.consumer._work import AssignorWork, ListenerWork, Work
-from kohort.errors import KafkaError, RebalanceListenerError
+from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners import CallbackName
 from kohort.types import TopicPartition
 
@@ -181,6 +181,8 @@ class Performer:
             limit = min(limit, max(0.1, self._commit_until - self._clock()))
         try:
             await self._call(lambda: engine.commit(offsets, limit))
+        except WakeupError:
+            engine.mailbox.woken = True  # meant for a call that is waited for: the next poll()
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
 

@@ -127,7 +127,7 @@ async def _cancelled_everywhere(use: Use, listener: Any, living: Callable[[], in
     n = 1
     while await _cancelled_at(n, use, listener(), living):
         n += 1
-    assert n > 10
+    assert n > 5
 
 
 def _on_trio() -> int:

@@ -182,3 +182,16 @@ async def test_iteration_of_what_is_there_ends_on_the_async_face(
 def test_it_may_be_called_before_anything(options: dict[str, Any]) -> None:
     KafkaConsumer("t", **options).wakeup()
     AsyncKafkaConsumer("t", **options).wakeup()
+
+
+def test_assign_is_not_disturbed_and_the_next_poll_is_told(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    cluster.produce(topic, [b"a"], partition=0)
+    consumer = make(group_id=group)
+    consumer.assign([TopicPartition(topic, 0)])
+    read(consumer, 1)
+    consumer.wakeup()
+    consumer.assign([TopicPartition(topic, 1)])
+    with pytest.raises(WakeupError):
+        consumer.poll()
