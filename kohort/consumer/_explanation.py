@@ -77,8 +77,11 @@ def _of_subscription(subscription: Facts) -> Iterator[str]:
 
 def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
     poll, state = facts["poll"], group["state"]
+    obstacle = "" if group["obstacle"] is None else f": {escaped(group['obstacle'])}"
     if group["coordinator"] is None and state != "unsubscribed":
-        yield f"the coordinator of group {escaped(group['group_id'])} is being looked for"
+        yield f"the coordinator of group {escaped(group['group_id'])} is being looked for{obstacle}"
+    elif state == "joining" and obstacle:
+        yield f"the group cannot be joined yet{obstacle}"
     ago = poll["last_seconds_ago"]
     if group["waits_for_poll"] and not poll["inside"]:
         since = "" if ago is None else f", which was last called {ago:.1f} s ago"

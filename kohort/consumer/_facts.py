@@ -73,6 +73,7 @@ def _group(engine: Engine) -> Facts | None:
         "leads": activity.leads,
         "waits_for_poll": engine.coordinator.rebalance_flagged,
         "rebalance_reason": activity.reason or None,
+        "obstacle": activity.obstacle,
         "last_failure": activity.last_failure,
         "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
     }

@@ -228,6 +228,7 @@ class CoordinatorClient:
         machine = self._machine
         return GroupActivity(
             reason=machine.join_reason,
+            obstacle=self._link.problem or machine.obstacle,
             last_failure=machine.last_failure,
             leads=machine.leading,
             rebalances=machine.rebalances,

@@ -68,6 +68,8 @@ class GroupActivity:
 
     reason: str
     """Of the rebalance under way, else of the latest one."""
+    obstacle: str | None
+    """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
     last_failure: str | None
     """Why the membership failed; None again after the next rebalance."""
     leads: bool

@@ -52,6 +52,8 @@ class Joining(Member, ABC):
         """What is owned once the callback in progress has ended."""
         self.failure: Exception | None = None
         """An error to report as soon as the partitions are accounted for."""
+        self.obstacle: str | None = None
+        """Why JoinGroup has to be sent again; None when it was answered as it should be."""
         self.last_failure: str | None = None
         """The error that was reported last; None again when a rebalance is complete."""
         self.fenced = False
@@ -132,6 +134,7 @@ class Joining(Member, ABC):
 
     def join_answered(self, response: JoinGroupResponse, now: float) -> None:
         code = response.error_code
+        self.obstacle = f"JoinGroup was answered {error_name(code)}" if code else None
         match action_for(ApiKey.JOIN_GROUP, code):
             case Action.PROCEED:
                 self.joined(response, now)

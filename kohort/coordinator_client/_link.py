@@ -63,6 +63,8 @@ class CoordinatorLink:
         self._left_behind = 0
         self.on_found: Callable[[], None] = lambda: None
         """Called whenever the coordinator was found, before the requests that waited for it."""
+        self.problem: str | None = None
+        """What stood in the way of finding the coordinator, last; None when it was found."""
         self.node: int | None = None
         """The coordinator, as far as is known."""
 
@@ -108,6 +110,7 @@ class CoordinatorLink:
                     raise
                 except (TransportError, KafkaTimeoutError) as error:
                     problem = str(error)
+                self.problem = problem or None
                 if problem:
                     logger.debug("[%s] no coordinator yet: %s", self._group_id, problem)
                     attempt += 1

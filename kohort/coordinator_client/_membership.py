@@ -234,6 +234,7 @@ class ClassicMembership(Leaving):
         elif isinstance(error, ProtocolError):
             self.fail(error, now)
         elif role is Role.JOIN:
+            self.obstacle = f"JoinGroup failed: {error}"
             self.join_again(now, wait=True)
         else:
             self.restart(f"SyncGroup failed: {error}", now, wait=True)

@@ -218,3 +218,23 @@ def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
                     )
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("api", "words"),
+    [
+        ("FindCoordinator", "being looked for: COORDINATOR_LOAD_IN_PROGRESS"),
+        ("JoinGroup", "cannot be joined yet: JoinGroup was answered COORDINATOR_LOAD_IN_PROGRESS"),
+    ],
+)
+def test_what_is_tried_again_in_silence_can_be_seen(api: str, words: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster) as consumer:
+                with cluster.fail(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
+                    consumer.subscribe(["t"])
+                    await poll_for(consumer, lambda: words in str(consumer.explain()), 10)
+                await poll_for(consumer, consumer.assignment)
+                assert words not in str(consumer.explain())
+
+    run_virtual(main)
