@@ -198,9 +198,7 @@ async def hang(world: World, rng: random.Random, habits: Habits) -> None:
     seconds = rng.uniform(1, 12)
     if rng.random() < 0.3:
         node = rng.choice(BROKERS)
-        world.note(
-            f"broker {node} answers nothing for {seconds:.1f} s", fault=True, takes_time=True
-        )
+        what = f"broker {node} answers nothing for {seconds:.1f} s"
         hanging = world.cluster.hang(node=node)
     else:
         api = rng.choice(APIS)

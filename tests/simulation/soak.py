@@ -74,7 +74,12 @@ def run_seeds(seeds: Iterable[int], operations: int) -> Report:
     report = Report()
     try:
         for seed in seeds:
-            outcome = simulate(seed, operations)
+            try:
+                outcome = simulate(seed, operations)
+            except Exception as error:
+                failure = Failure(seed, operations, "no end", [f"raised {error!r}"])
+                report.failures.append(failure)
+                continue
             report.tally += outcome.tally()
             if outcome.violations:
                 report.failures.append(
