@@ -21,6 +21,7 @@ from kohort.assignors import (
     PartitionAssignor,
     Subscription,
 )
+from kohort.coordinator_client._consumer_protocol import read_subscription
 from kohort.errors import AssignorError
 from kohort.protocol.messages import JoinGroupRequest
 from kohort.testing import Cluster
@@ -198,3 +199,20 @@ def test_an_assignor_that_raises_comes_out_of_poll(
 
     consumer = make(topic, group_id=group, partition_assignment_strategy=Broken)
     assert "no idea" in str(poll_error(consumer, AssignorError))
+
+
+def test_the_rack_and_what_is_owned_are_told_to_the_leader(
+    make: MakeConsumer, cluster: Cluster, topic: str, group: str
+) -> None:
+    consumer = make(
+        topic,
+        group_id=group,
+        client_rack="eu-1a",
+        partition_assignment_strategy="cooperative-sticky",
+    )
+    poll_until(consumer, consumer.assignment)
+    consumer.enforce_rebalance()
+    poll_until(consumer, lambda: cluster.group(group).generation == 2)
+    said = read_subscription(_last_join(cluster).protocols[0].metadata)
+    both = (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    assert (said.rack, said.owned, said.generation) == ("eu-1a", both, 1)
