@@ -17,7 +17,14 @@ from kohort.testing import Cluster
 PROMPT = 25.0
 """Seconds that a process may take to be gone; one that waits for a thread never is."""
 
-SYNC = """
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background has it ignored
+"""
+
+SYNC = (
+    INTERRUPTIBLE
+    + """
 import sys
 from kohort import KafkaConsumer
 
@@ -30,8 +37,11 @@ def joined(consumer):
     print("ready", flush=True)
     return consumer
 """
+)
 
-ASYNC = """
+ASYNC = (
+    INTERRUPTIBLE
+    + """
 import sys
 import {loop} as loop
 from kohort import AsyncKafkaConsumer
@@ -39,6 +49,7 @@ from kohort import AsyncKafkaConsumer
 def member():
     return AsyncKafkaConsumer({topic!r}, bootstrap_servers={servers!r}, group_id={group!r})
 """
+)
 
 IN_BLOCK = """
 async def main():
