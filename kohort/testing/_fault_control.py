@@ -101,11 +101,18 @@ class FaultControl(ABC):
         limit = math.inf if left is None else left
         if limit < 1 or not 0 <= chance <= 1:
             raise InvalidOptionError(f"once at least, and a chance in 0..1: {limit}, {chance}")
-        rule = self._call(
-            lambda core: core.faults.add(
+        if not callable(handler):
+            raise InvalidOptionError(f"a handler is a function of the call, not {handler!r}")
+
+        def add(core: ClusterCore) -> Rule:
+            ids = [each.id for each in core.all_nodes]
+            if node is not None and node not in ids:
+                raise InvalidOptionError(f"node={node}: there is no such broker, only {ids}")
+            return core.faults.add(
                 Rule(handler, keys, node, client_id, chance, limit, holds_answers)
             )
-        )
+
+        rule = self._call(add)
         return Fault(
             lambda: self._call(lambda core: core.faults.stop(rule)),
             lambda: rule.hits,
@@ -126,6 +133,8 @@ class FaultControl(ABC):
         chance: float = 1.0,
     ) -> Fault:
         """Answer with an error, for everything that the request asks; it is not carried out."""
+        if not isinstance(error, int):
+            raise InvalidOptionError(f"error={error!r}: give one of kohort.errors.ErrorCode")
         keys = api_keys(api)
         for key in keys or ():
             check_failable(key)
@@ -150,6 +159,8 @@ class FaultControl(ABC):
     ) -> Fault:
         """Let requests wait; ``(least, most)`` for different times, by the seed."""
         least, most = seconds if isinstance(seconds, Sequence) else (seconds, seconds)
+        if not 0 <= least <= most:
+            raise InvalidOptionError(f"seconds={seconds}: 0 or more, the least first")
         rng = self._call(lambda core: core.faults.rng)
 
         async def wait(call: Call) -> Outcome:

@@ -98,7 +98,11 @@ class Call:
                 raise CloseConnection(f"a fault that was asked for, on {self.api}")
             if isinstance(outcome, Response):
                 return outcome
-            assert self._answered is not None
+            if outcome is not None or self._answered is None:
+                raise TypeError(
+                    f"a handler for {self.api} returned {outcome!r}; it may return a response, "
+                    "such as call.error(code), Action.DROP, or None to pass"
+                )
             return self._answered[0]
         return await self._serve(self._ctx, self.message)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -120,6 +122,29 @@ def test_chance_goes_by_the_seed() -> None:
             runs.append([raw.ask(HEARTBEAT, 4).error_code for _ in range(30)])
     assert runs[0] == runs[1] != runs[2]
     assert len(set(runs[0])) == 2
+
+
+def test_a_fault_with_an_argument_that_cannot_be_is_refused_at_once(cluster: Cluster) -> None:
+    wrong: list[Callable[[], object]] = [
+        lambda: cluster.fail("Fetch", cast(ErrorCode, "NOPE")),
+        lambda: cluster.on("Fetch", cast(Any, 5)),
+        lambda: cluster.delay("Fetch", -1),
+        lambda: cluster.delay("Fetch", (2, 1)),
+        lambda: cluster.hang("Fetch", node=9),
+    ]
+    for ask in wrong:
+        with pytest.raises(InvalidOptionError):
+            ask()
+    assert not cluster._call(lambda core: core.faults._rules)
+
+
+def test_a_handler_that_returns_what_is_no_answer_is_told_so(
+    cluster: Cluster, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.on("Metadata", cast(Any, lambda call: 42))
+    raw.send(METADATA, 8)
+    assert raw.is_closed()
+    assert "a handler for Metadata returned 42" in caplog.text
 
 
 def test_what_cannot_be_is_refused_at_once(cluster: Cluster) -> None:
