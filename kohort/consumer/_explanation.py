@@ -12,6 +12,9 @@ Facts = dict[str, Any]
 LATELY = 5
 """So many rebalances are told in words; the dict has those that are remembered."""
 
+PATIENCE = 1.0
+"""Seconds beyond ``fetch_max_wait_ms`` that a fetch may take before it is called late."""
+
 _STATES = {
     "unsubscribed": "no member of the group yet",
     "revoking": "a rebalance waits for the listener's on_partitions_revoked() or "
@@ -62,7 +65,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
     if group is not None and grouped:
         yield from _of_group(facts, group)
     if facts["partitions"]:
-        yield from _of_partitions(facts["partitions"])
+        yield from _of_partitions(facts["partitions"], cluster["fetch_max_wait_ms"] / 1000)
 
 
 def _of_subscription(subscription: Facts) -> Iterator[str]:
@@ -89,7 +92,9 @@ def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
     elif state in _STATES:
         yield f"{_STATES[state]} (reason: {group['rebalance_reason']})"
     elif state == "failed":
-        yield f"the membership failed, and is tried again by poll(): {group['last_failure']}"
+        fenced = "is over until you subscribe() again"
+        then = fenced if group["fenced"] else "failed, and is tried again by poll()"
+        yield f"the membership {then}: {group['last_failure']}"
     elif state == "stable" and not facts["partitions"]:
         yield (
             "this member was given no partitions: the group has more members than partitions of "
@@ -97,7 +102,7 @@ def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
         )
 
 
-def _of_partitions(partitions: dict[str, Facts]) -> Iterator[str]:
+def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[str]:
     def those(key: str, value: object) -> str:
         return ", ".join(name for name, part in partitions.items() if part[key] == value)
 
@@ -115,13 +120,25 @@ def _of_partitions(partitions: dict[str, Facts]) -> Iterator[str]:
         hidden = (part["high_watermark"] or 0) - (part["end"] or 0)
         if part["lag"] == 0 and hidden > 0:
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
+    late: dict[int, list[str]] = {}
+    for name, part in partitions.items():
+        if (part["in_flight_seconds"] or 0) > max_wait + PATIENCE:
+            late.setdefault(part["in_flight_to"], []).append(name)
+    for broker, names in late.items():
+        ago = max(partitions[name]["in_flight_seconds"] for name in names)
+        yield (
+            f"broker {broker} has not answered a fetch that was sent {ago:.1f} s ago: "
+            f"{', '.join(names)}"
+        )
     active = [part for part in partitions.values() if not part["paused"]]
-    if active and all(part["lag"] == 0 for part in active):
+    quiet = not late and all(part["last_error"] is None for part in active)
+    if active and quiet and all(part["lag"] == 0 for part in active):
         yield "read to the end: nothing new was produced"
 
 
 def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     group, poll = facts["group"], facts["poll"]
+    alive = facts["state"] in ("not started", "running")
     yield f"consumer {escaped(facts['client_id'])}: {facts['state']}"
     yield "why nothing comes:" if reasons else "nothing stands in the way of records"
     yield from (f"  - {reason}" for reason in reasons)
@@ -129,14 +146,17 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         yield (
             f"group {escaped(group['group_id'])}: {group['state']}, generation "
             f"{group['generation']}, coordinator {_or_none(group['coordinator'])}, "
-            f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}, last heartbeat "
-            f"{_ago(group['last_heartbeat_seconds_ago'])}"
+            f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}"
+            + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
-    inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
-    yield f"poll(): {inside}"
+    if alive:
+        inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
+        yield f"poll(): {inside}"
     for past in facts["rebalances"][-LATELY:]:
+        # After the end there is no clock any more.
+        when = "" if past["seconds_ago"] is None else f" {_ago(past['seconds_ago'])}"
         yield (
-            f"rebalance {_ago(past['seconds_ago'])}: generation {past['generation']}, "
+            f"rebalance{when}: generation {past['generation']}, "
             f"{past['seconds']:.3f} s, gained {len(past['gained'])}, lost {len(past['lost'])}, "
             f"now {past['assigned']} partitions; reason: {escaped(past['reason'])}"
         )

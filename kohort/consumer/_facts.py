@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.consumer._metrics import end_of, lags, seconds_since
+from kohort.errors import KafkaError
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
@@ -26,6 +27,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "reached": engine.cluster.bootstrapped,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
+            "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
         },
         "subscription": {
             "mode": snapshot.mode.value,
@@ -75,6 +77,7 @@ def _group(engine: Engine) -> Facts | None:
         "rebalance_reason": activity.reason or None,
         "obstacle": activity.obstacle,
         "last_failure": activity.last_failure,
+        "fenced": activity.fenced,
         "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
     }
 
@@ -100,22 +103,27 @@ def _rebalances(engine: Engine) -> list[Facts]:
 
 def _partitions(engine: Engine) -> dict[str, Facts]:
     behind, held = lags(engine), engine.fetcher.buffer.held()
-    in_flight = engine.fetcher.in_flight()
+    in_flight, standing = engine.fetcher.in_flight(), engine.fetcher.buffer.standing()
+    asked = {tp: node for tp, (node, _) in in_flight.items()}
+    since = {tp: seconds_since(engine, sent) for tp, (_, sent) in in_flight.items()}
     return {
-        _name(tp): _partition(engine, tp, state)
+        _name(tp): _partition(engine, tp, state, standing.get(tp) or state.last_error)
         | {
             "lag": behind.get(tp),
             "buffered_bytes": held.get(tp, 0),
             "in_flight": tp in in_flight,
+            "in_flight_to": asked.get(tp),
+            "in_flight_seconds": since.get(tp),
         }
         for tp, state in sorted(engine.subscription.snapshot().partitions.items())
     }
 
 
-def _partition(engine: Engine, tp: TopicPartition, state: PartitionState) -> Facts:
+def _partition(
+    engine: Engine, tp: TopicPartition, state: PartitionState, error: KafkaError | None
+) -> Facts:
     only = engine.config.fetch.isolation_level == "read_committed"
     leader = engine.cluster.metadata.leader(tp)
-    error = state.last_error
     return {
         "position": state.position,
         "committed": engine.activity.committed.get(tp),

@@ -230,6 +230,7 @@ class CoordinatorClient:
             reason=machine.join_reason,
             obstacle=self._link.problem or machine.obstacle,
             last_failure=machine.last_failure,
+            fenced=machine.fenced,
             leads=machine.leading,
             rebalances=machine.rebalances,
             rebalance_seconds=machine.rebalance_seconds,

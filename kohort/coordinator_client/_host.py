@@ -72,6 +72,8 @@ class GroupActivity:
     """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
     last_failure: str | None
     """Why the membership failed; None again after the next rebalance."""
+    fenced: bool
+    """Another has this one's ``group_instance_id``: only a new subscription brings it back."""
     leads: bool
     rebalances: int
     rebalance_seconds: float

@@ -134,10 +134,11 @@ class OffsetManager:
         if member.state is MemberState.UNSUBSCRIBED:
             return NO_GENERATION, ""
         if member.generation == NO_GENERATION:
+            then = "Subscribe again" if member.fenced else "Go on polling, it rejoins by itself"
             raise CommitFailedError(
                 f"not committed: this consumer is not a member of group {self._group_id!r} at the "
                 f"moment ({member.state.value}), and {describe(offsets)} may belong to another. "
-                "Go on polling, it rejoins by itself",
+                f"{then}",
                 offsets=offsets,
             )
         gone = {tp: at for tp, at in offsets.items() if tp not in member.owned}

@@ -133,6 +133,16 @@ class FetchBuffer:
         with self._lock:
             return {tp: sum(item.size for item in queue) for tp, queue in self._queues.items()}
 
+    def standing(self) -> dict[TopicPartition, KafkaError]:
+        """The errors that only the caller can go on from, by partition."""
+        with self._lock:
+            return {
+                tp: item.error
+                for tp, queue in self._queues.items()
+                for item in queue
+                if item.error is not None and item.blocked and self._is_current(item)
+            }
+
     def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
         """Those of which more may be fetched: below their share of the buffer, and not blocked."""
         with self._lock:
@@ -351,6 +361,9 @@ class FetchBuffer:
                     found.moved.leader_epoch = found.leader_epoch
                 found.fetch.put_back(found.records)
                 found.fetch.busy = False
+
+    def _is_current(self, item: Item) -> bool:
+        return self._subscription.current(item.topic_partition, item.epoch) is not None
 
     def _drop_done(self, tp: TopicPartition, queue: deque[Item]) -> None:
         """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.

@@ -131,9 +131,12 @@ class Fetcher:
         """See :meth:`OffsetLookup.list_offsets`."""
         return await self.offsets.list_offsets(timestamps, timeout=timeout)
 
-    def in_flight(self) -> set[TopicPartition]:
-        """The partitions that a fetch is under way for; may be called from any thread."""
-        return {tp for tp, _ in list(self._asked)}
+    def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
+        """The partitions that a fetch is under way for: at which broker, and since when.
+
+        May be called from any thread.
+        """
+        return {tp: (lane.node, lane.sent_at) for (tp, _), lane in list(self._asked.items())}
 
     def metrics(self) -> dict[str, float]:
         """Figures since the start, by the Java client's names where it has them."""
@@ -221,10 +224,11 @@ class Fetcher:
             finally:
                 lease.release()
         except KafkaError as error:
-            ready = self._node_failed(lane.node, error)
+            ready = self._node_failed(lane.node, error, asks)
         except Exception as error:
             logger.exception("fetching from broker %d failed", lane.node)
-            ready = self._node_failed(lane.node, KafkaError(f"fetching failed: {error!r}"))
+            failure = KafkaError(f"fetching failed: {error!r}")
+            ready = self._node_failed(lane.node, failure, asks)
         finally:
             lane.finish()
             for ask in asks:
@@ -252,7 +256,7 @@ class Fetcher:
         now = anyio.current_time()
         self._counters.answered(now - lane.sent_at)
         if response.error_code:
-            return self._node_failed(lane.node, broker_error(response.error_code))
+            return self._node_failed(lane.node, broker_error(response.error_code), asks)
         self._node_retries.succeeded(lane.node)
         by_partition = {
             ask.topic_partition: ask
@@ -302,12 +306,14 @@ class Fetcher:
         passing = failure.then is Then.RAISE
         return self.buffer.append(FailedFetch(tp, epoch, failure.error, passing=passing))
 
-    def _node_failed(self, node: int, error: KafkaError) -> bool:
+    def _node_failed(self, node: int, error: KafkaError, asks: Sequence[Ask]) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = anyio.current_time()
         self._node(node).not_before = self._node_retries.failed(node, now)
+        for ask in asks:
+            self.buffer.note_error(ask.topic_partition, ask.epoch, error)
         if error.retriable:
             logger.info("fetching from broker %d failed: %s; trying again", node, error)
             return False

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import CorruptBatchError, ErrorCode, KafkaError
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
@@ -236,5 +236,73 @@ def test_what_is_tried_again_in_silence_can_be_seen(api: str, words: str) -> Non
                     await poll_for(consumer, lambda: words in str(consumer.explain()), 10)
                 await poll_for(consumer, consumer.assignment)
                 assert words not in str(consumer.explain())
+
+    run_virtual(main)
+
+
+def test_a_record_that_cannot_be_read_stands_in_the_way_until_it_is_passed_over() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            tp = TopicPartition("t", 0)
+            cluster.produce("t", ["bad"])
+            cluster.produce("t", ["good"])
+            cluster.corrupt(tp, 0)
+            async with MemoryConsumer(cluster, "t") as consumer:
+                with pytest.raises(CorruptBatchError):
+                    await consumer.getmany(timeout_ms=5000)
+                (reason,) = consumer.explain().reasons
+                assert reason.startswith("t-0: CorruptBatchError: ")
+                consumer.seek(tp, 1)
+                assert await values(consumer, 1) == [b"good"]
+                await poll_for(consumer, lambda: "read to the end" in str(consumer.explain()))
+                assert "Corrupt" not in str(consumer.explain())
+
+    run_virtual(main)
+
+
+def test_where_no_broker_answers_any_more_the_end_is_not_said_to_be_reached() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t") as consumer:
+
+                def why() -> str:
+                    return "; ".join(consumer.explain().reasons)
+
+                await poll_for(consumer, lambda: "read to the end" in why())
+                with cluster.hang("Fetch"):
+                    await poll_for(consumer, lambda: "read to the end" not in why())
+                    assert "broker 1 has not answered a fetch that was sent" in why()
+                await poll_for(consumer, lambda: "read to the end" in why())
+                cluster.kill_broker(1)
+                await consumer.getmany(timeout_ms=5000)
+                assert "read to the end" not in why()
+                assert "t-0: KafkaConnectionError: " in why()
+                cluster.start_broker(1)
+                await poll_for(consumer, lambda: "read to the end" in why())
+
+    run_virtual(main)
+
+
+def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_instance_id="one") as consumer:
+                with cluster.fail("Heartbeat", ErrorCode.FENCED_INSTANCE_ID):
+                    assert await poll_for(consumer, lambda: not consumer.assignment())
+                (reason,) = consumer.explain().reasons
+                assert "over until you subscribe() again" in reason
+                consumer.subscribe(["t"])
+                await poll_for(consumer, consumer.assignment)
+
+    run_virtual(main)
+
+
+def test_a_consumer_that_is_closed_does_not_say_that_its_rebalances_never_were() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t") as consumer:
+                await poll_for(consumer, consumer.assignment)
+        assert "generation 1" in str(consumer.explain())
+        assert "never" not in str(consumer.explain())
 
     run_virtual(main)
