@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from kohort.consumer._metrics import collect
 from kohort.consumer._work import AssignorWork
+from kohort.errors import KafkaError
 
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
@@ -28,4 +30,5 @@ async def report_stats(engine: Engine, hook: Callable[[dict[str, Any]], Any]) ->
 
     while True:
         await anyio.sleep(engine.config.stats_interval_ms / 1000)
-        await engine.mailbox.perform(AssignorWork(engine.mailbox.core, call))
+        with suppress(KafkaError):  # Ctrl-C came in the midst of it; there will be others
+            await engine.mailbox.perform(AssignorWork(engine.mailbox.core, call))

@@ -164,6 +164,8 @@ class Mailbox:
 
     def report(self, error: Exception) -> None:
         """Leave an error to be raised from the caller's next poll(); once, if it is there."""
-        if all(type(error) is not type(other) or str(error) != str(other) for other in self.errors):
+        # A copy: the caller may take one out, in its own thread, while they are compared.
+        known = tuple(self.errors)
+        if all(type(error) is not type(other) or str(error) != str(other) for other in known):
             self.errors.append(error)
         self.notify()

@@ -117,6 +117,23 @@ def test_on_stats_is_called_inside_of_poll_on_the_callers_thread(
     consumer.close()
 
 
+def test_ctrl_c_inside_of_on_stats_ends_no_more_than_the_poll(
+    cluster: Cluster, topic: str, group: str, make: MakeConsumer
+) -> None:
+    def hook(figures: dict[str, Any]) -> None:
+        seen.append(figures)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    seen: list[dict[str, Any]] = []
+    consumer = make(topic, group_id=group, on_stats=hook, stats_interval_ms=20)
+    with pytest.raises(KeyboardInterrupt):
+        poll_until(consumer, lambda: False)
+    poll_until(consumer, lambda: len(seen) >= 3)
+    consumer.close()
+    assert not cluster.group(group).members
+
+
 def test_on_stats_of_the_async_face() -> None:
     seen: list[dict[str, Any]] = []
 
