@@ -68,14 +68,21 @@ class AsyncKafkaConsumer(AsyncLife):
         self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
-            records = await self._poll(1.0, self._config.fetch.max_poll_records, chosen)
+            count = self._config.fetch.max_poll_records
+            records = await self._poll(1.0, count, chosen, held=False)
             self._handout.load(records)
             record = self._handout.next(chosen)
         return record
 
     async def _poll(
-        self, timeout: float, count: int, chosen: frozenset[TopicPartition] | None
+        self,
+        timeout: float,
+        count: int,
+        chosen: frozenset[TopicPartition] | None,
+        *,
+        held: bool = True,
     ) -> Records:
+        """``held``: with what is held for iteration; else nothing, as soon as some may be given."""
         deadline = anyio.current_time() + timeout
         buffer = self._engine.fetcher.buffer
         # The one point to be cancelled at when data is there: nothing has been taken yet.
@@ -89,8 +96,10 @@ class AsyncKafkaConsumer(AsyncLife):
             self._performer.raise_errors(over=over)
             if self._stop_later:
                 return {}
-            if self._handout and (records := self._handout.take(count, chosen)):
+            if held and self._handout and (records := self._handout.take(count, chosen)):
                 return records
+            if not held and self._handout.ready(chosen):
+                return {}
             records = buffer.drain(count, chosen, repeat_errors=over)
             if records or over:
                 return records

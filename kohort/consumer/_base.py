@@ -77,7 +77,7 @@ class ConsumerBase:
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
         self._config = config
         self._engine = engine
-        self._handout = Handout(engine.subscription)
+        self._handout = Handout(engine.subscription, lambda: self._engine.may_deliver())
         self._closed = False
         self._pid = None
         if topics:
@@ -170,6 +170,7 @@ class ConsumerBase:
         """Return records of these again. NotAssignedError."""
         self._check_usable()
         self._engine.subscription.resume(_arguments.topic_partitions(partitions))
+        self._engine.mailbox.notify()  # what is buffered is there for another task that waits
         self._tell_core(self._engine.fetcher.wake)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:

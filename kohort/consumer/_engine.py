@@ -63,7 +63,7 @@ class Engine:
             config.fetch,
             on_ready=notify,
             on_room=lambda: self.mailbox.core.call_soon(self.fetcher.wake),
-            may_deliver=self._may_deliver,
+            may_deliver=self.may_deliver,
             key_deserializer=config.deserialize_key,
             value_deserializer=config.deserialize_value,
             rng=rng,
@@ -143,7 +143,7 @@ class Engine:
                 else "the consumer's own task or thread was ended: close it, and make a new one"
             ) from self.failure
 
-    def _may_deliver(self) -> bool:
+    def may_deliver(self) -> bool:
         """False: the session may be over and the partitions another member's, who knows.
 
         Such as after a process was stopped and goes on: what it finds buffered, the other has read.

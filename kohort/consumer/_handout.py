@@ -7,7 +7,7 @@ in a way, that no record is lost by one interrupt: neither forgotten here nor pa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kohort.records import ConsumerRecord
@@ -51,11 +51,15 @@ class Handout:
     """What was drained for iteration and not given yet; one queue for each partition.
 
     Positions go back to the first record held, and forward with each record given. A partition
-    that was sought or revoked meanwhile loses what is held of it; a paused one keeps it.
+    that was sought or revoked meanwhile loses what is held of it; a paused one keeps it. While
+    ``may_deliver`` is False, everything is kept and nothing given.
     """
 
-    def __init__(self, subscription: SubscriptionState) -> None:
+    def __init__(
+        self, subscription: SubscriptionState, may_deliver: Callable[[], bool] = lambda: True
+    ) -> None:
         self._subscription = subscription
+        self._may_deliver = may_deliver
         self._held: deque[_Held] = deque()
         self._latest: tuple[_Held, PartitionState] | None = None
         self.given = 0
@@ -86,6 +90,8 @@ class Handout:
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         """Give the next record; None when nothing is held that may be given."""
+        if not self._held or not self._may_deliver():
+            return None
         with self._subscription.lock:
             for _ in range(len(self._held)):
                 held = self._held[0]
@@ -100,6 +106,17 @@ class Handout:
                 else:
                     self._held.rotate(-1)
         return None
+
+    def ready(self, partitions: Collection[TopicPartition] | None = None) -> bool:
+        """next() has a record to give."""
+        if not self._held or not self._may_deliver():
+            return False
+        with self._subscription.lock:
+            return any(
+                state is not None and not held.over and self._may_give(held, state, partitions)
+                for held in self._held
+                for state in [self._state(held)]
+            )
 
     def step(self) -> Record | None:
         """As next(), for a caller who is done with the record before this one by coming back."""
@@ -125,6 +142,8 @@ class Handout:
     ) -> Records:
         """Give up to ``max_records`` at once, for a poll() between two steps of iteration."""
         taken: Records = {}
+        if not self._may_deliver():
+            return taken
         try:
             with self._subscription.lock:
                 for held in list(self._held):

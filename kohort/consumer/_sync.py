@@ -63,7 +63,8 @@ class KafkaConsumer(SyncLife):
             raise
         return records
 
-    def _poll(self, timeout: float, count: int) -> Records:
+    def _poll(self, timeout: float, count: int, *, held: bool = True) -> Records:
+        """``held``: with what is held for iteration; else nothing, as soon as some may be given."""
         deadline = time.monotonic() + timeout
         buffer, performer = self._engine.fetcher.buffer, self._performer
         while True:
@@ -75,8 +76,10 @@ class KafkaConsumer(SyncLife):
             performer.raise_errors(over=over)
             if self._close_later is not None:
                 return {}
-            if self._handout and (records := self._handout.take(count)):
+            if held and self._handout and (records := self._handout.take(count)):
                 return records
+            if not held and self._handout.ready():
+                return {}
             records = buffer.drain(count, repeat_errors=over)
             if records or over:
                 return records
@@ -128,7 +131,7 @@ class KafkaConsumer(SyncLife):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            drained = self._poll(timeout, self._config.fetch.max_poll_records)
+            drained = self._poll(timeout, self._config.fetch.max_poll_records, held=False)
             self._handout.load(drained)
         except BaseException:
             self._handout.load(drained)  # what Ctrl-C kept from being held

@@ -162,3 +162,21 @@ def test_a_member_cut_off_for_longer_than_its_session_is_told_and_comes_back() -
                 assert listener.names == ["assigned", "lost", "assigned"]
 
     run_virtual(main)
+
+
+def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a", "b", "c"])
+            async with MemoryConsumer(cluster, "t") as consumer:
+                assert (await consumer.getone()).value == b"a"
+                with cluster.hang("Heartbeat"):
+                    await anyio.sleep(50)
+                    assert not cluster.group("g").members, "others may have read the rest"
+                    with anyio.move_on_after(1):
+                        assert not await consumer.getone()
+                    assert await consumer.getmany(timeout_ms=1000) == {}
+                found = [(await consumer.getone()).value for _ in range(3)]
+                assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
+
+    run_virtual(main)
