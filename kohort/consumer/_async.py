@@ -145,13 +145,18 @@ class AsyncKafkaConsumer(AsyncLife):
         return self._engine.subscription.topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them in a group; none: unsubscribe()."""
+        """Read exactly these partitions, without sharing them in a group; none: unsubscribe().
+
+        What was consumed of others before is committed (if automatic) in the background.
+        """
         if self._unsubscribing:
             raise IllegalStateError(
                 "unsubscribe() has not called the listener yet: await getmany() before assign()"
             )
-        chosen = list(partitions)
+        chosen = _arguments.topic_partitions(partitions)
         if chosen:
+            if self._root is not None:
+                self._engine.put_aside()
             self._assign(chosen)
         else:
             self.unsubscribe()

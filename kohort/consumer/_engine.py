@@ -103,6 +103,8 @@ class Engine:
         self.parting: Offsets | None = None
         """The caller has given up its subscription; these are left to commit before leaving."""
         self._parted = anyio.Event()
+        self.replaced: Offsets = {}
+        """Of partitions that another assign() has put aside; left to commit."""
         self._positions = PositionFinder(self)
         self._topics = TopicWatch(self)
 
@@ -263,9 +265,24 @@ class Engine:
         """
         known = self.cluster.metadata
         consumed = self.subscription.consumed()
-        return {
+        return self.replaced | {
             tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
         }
+
+    def put_aside(self) -> None:
+        """What is assigned by hand is replaced by a caller who cannot wait for a commit."""
+        if self.config.group.auto_commit and not self.subscribed:
+            self.note_consumed()
+            self.replaced = self.consumed()
+
+    async def commit_replaced(self) -> None:
+        """What :meth:`put_aside` left to do; a failure is only logged."""
+        offsets = self.replaced
+        try:
+            await self.commit(offsets, self.commit_seconds)
+        except KafkaError as error:
+            logger.warning("automatic commit failed: %s", error)
+        self.replaced = {tp: at for tp, at in self.replaced.items() if offsets.get(tp) != at}
 
     async def _commit_at_intervals(self) -> None:
         interval = max(self.config.group.auto_commit_interval_ms, 10) / 1000
@@ -338,6 +355,7 @@ class Engine:
     def left(self) -> None:
         """The caller has given up its subscription, or has another one by now."""
         self._leaving = max(0, self._leaving - 1)
+        self.replaced = {}
         self._topics.forget()
         self.subscription_changed()
 
@@ -351,6 +369,7 @@ class Engine:
             if self.parting is None:
                 self._parted = anyio.Event()
             self.parting = (self.parting or {}) | consumed
+            self.replaced = {}
         self.subscription.unsubscribe()
         self.subscription_changed()
 

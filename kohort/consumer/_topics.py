@@ -83,6 +83,8 @@ class TopicWatch:
         engine = self._engine
         if engine.parting is not None:
             await engine.finish_parting()
+        if engine.replaced:
+            await engine.commit_replaced()
         if engine.leaving:
             return  # what comes after that is seen when it is done
         subscription = engine.subscription

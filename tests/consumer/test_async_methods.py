@@ -227,6 +227,20 @@ async def test_automatic_commits(
     assert committed() == 4
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_replacing_an_assignment_commits_the_old_one(
+    cluster: Cluster, tp: TopicPartition, group: str, options: dict[str, Any], stopped: bool
+) -> None:
+    consumer = AsyncKafkaConsumer(group_id=group, **options)
+    consumer.assign([tp])
+    async with consumer:
+        await aread(consumer, 4)
+        consumer.assign([TopicPartition(tp.topic, 1)])
+        if not stopped:
+            await cluster.wait_until_async(lambda: tp in cluster.committed(group))
+    assert cluster.committed(group)[tp].offset == 4
+
+
 async def test_a_body_that_raises_does_not_commit(
     cluster: Cluster, tp: TopicPartition, group: str, options: dict[str, Any]
 ) -> None:
