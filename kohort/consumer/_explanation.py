@@ -85,6 +85,11 @@ def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
         yield f"the coordinator of group {escaped(group['group_id'])} is being looked for{obstacle}"
     elif state == "joining" and obstacle:
         yield f"the group cannot be joined yet{obstacle}"
+    if group["session_in_doubt"]:
+        yield (
+            "no heartbeat was answered for as long as a session lasts: the partitions may be "
+            "another member's, so nothing is handed out before one is"
+        )
     ago = poll["last_seconds_ago"]
     if group["waits_for_poll"] and not poll["inside"]:
         since = "" if ago is None else f", which was last called {ago:.1f} s ago"

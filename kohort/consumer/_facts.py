@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from kohort.consumer._metrics import end_of, lags, seconds_since
@@ -79,7 +80,13 @@ def _group(engine: Engine) -> Facts | None:
         "last_failure": activity.last_failure,
         "fenced": activity.fenced,
         "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
+        "session_in_doubt": _past(engine, engine.coordinator.confirmed_until),
     }
+
+
+def _past(engine: Engine, time: float) -> bool:
+    ago = seconds_since(engine, time) if math.isfinite(time) else None
+    return ago is not None and ago >= 0
 
 
 def _rebalances(engine: Engine) -> list[Facts]:

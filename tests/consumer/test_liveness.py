@@ -176,6 +176,8 @@ def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure() -> None:
                     with anyio.move_on_after(1):
                         assert not await consumer.getone()
                     assert await consumer.getmany(timeout_ms=1000) == {}
+                    (reason,) = consumer.explain().reasons
+                    assert "no heartbeat was answered for as long as a session lasts" in reason
                 found = [(await consumer.getone()).value for _ in range(3)]
                 assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
 
