@@ -76,6 +76,7 @@ def named_topics(request: Request[Any]) -> dict[str, int]:
         name = getattr(struct, "name", None) or getattr(struct, "topic", None)
         if "Topic" in kind and isinstance(name, str):
             topics[name] = PARTITIONS
+    topics.pop("", None)  # of those that go by their id
     return topics
 
 
