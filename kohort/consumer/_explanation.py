@@ -122,8 +122,7 @@ def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[st
             yield f"{name}: {part['last_error']}"
         elif part["position"] is None and part["leader"] is not None:
             yield f"{name}: the position to start at is being looked up"
-        hidden = (part["high_watermark"] or 0) - (part["end"] or 0)
-        if part["lag"] == 0 and hidden > 0:
+        if hidden := _undecided(part):
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
     late: dict[int, list[str]] = {}
     for name, part in partitions.items():
@@ -136,9 +135,15 @@ def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[st
             f"{', '.join(names)}"
         )
     active = [part for part in partitions.values() if not part["paused"]]
-    quiet = not late and all(part["last_error"] is None for part in active)
+    quiet = not late and not any(part["last_error"] or _undecided(part) for part in active)
     if active and quiet and all(part["lag"] == 0 for part in active):
         yield "read to the end: nothing new was produced"
+
+
+def _undecided(part: Facts) -> int:
+    """How many offsets there are behind those that may be read, if all of these were."""
+    hidden: int = (part["high_watermark"] or 0) - (part["end"] or 0)
+    return max(hidden, 0) if part["lag"] == 0 else 0
 
 
 def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:

@@ -14,7 +14,8 @@ import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.errors import CorruptBatchError, ErrorCode, KafkaError
-from kohort.testing import Cluster, MemoryCluster
+from kohort.protocol.messages import FetchResponse
+from kohort.testing import Call, Cluster, MemoryCluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled, values
@@ -85,6 +86,27 @@ def test_figures_over_time() -> None:
                 group = consumer.metrics() or {}
                 assert group["consumer-coordinator-metrics"]["commit-failed-total"] == 1
                 assert "OffsetMetadataTooLarge" in str(consumer.explain())
+
+    run_virtual(main)
+
+
+def test_an_open_transaction_is_not_the_end_of_the_log() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+
+            async def undecided(call: Call) -> None:
+                answer = await call.proceed()
+                assert isinstance(answer, FetchResponse)
+                for part in answer.responses[0].partitions:
+                    part.last_stable_offset, part.records = 0, b""
+
+            cluster.produce("t", ["a", "b"])
+            cluster.on("Fetch", undecided)
+            options: dict[str, Any] = {"isolation_level": "read_committed"}
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                await poll_for(consumer, lambda: "open transaction" in str(consumer.explain()))
+                (reason,) = consumer.explain().reasons
+                assert reason == "t-0: 2 offsets wait for the end of an open transaction"
 
     run_virtual(main)
 
