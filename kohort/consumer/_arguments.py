@@ -17,14 +17,20 @@ _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 def topic_partition(value: object) -> TopicPartition:
     """A TopicPartition from any (str, int) tuple: those of other clients are welcome."""
-    if (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and isinstance(value[1], int)
-    ):
-        return TopicPartition(value[0], value[1])
+    match value:
+        case tuple((str(topic), int(partition))):
+            return TopicPartition(topic, partition)
     raise TypeError(f"expected a TopicPartition, not {value!r}")
+
+
+def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
+    """(True, the one) or (False, all of them)."""
+    match value:
+        case tuple((str(), int())):
+            return True, [topic_partition(value)]
+        case Iterable():
+            return False, topic_partitions(value)
+    raise TypeError(f"expected a TopicPartition or a list of them, not {value!r}")
 
 
 def topic_partitions(values: Iterable[object]) -> list[TopicPartition]:

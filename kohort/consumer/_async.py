@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -252,13 +252,24 @@ class AsyncKafkaConsumer(AsyncLife):
         self._check_assigned(chosen)
         await self._engine.commit(chosen, None)
 
-    async def committed(self, partition: TopicPartition) -> int | None:
-        """The offset that the group has committed; None if none."""
+    @overload
+    async def committed(self, partition: TopicPartition) -> int | None: ...
+
+    @overload
+    async def committed(
+        self, partition: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]: ...
+
+    async def committed(
+        self, partition: TopicPartition | Iterable[TopicPartition]
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """The offset that the group has committed, None if none; of several partitions a dict."""
         self._require_group()
         self._check_started()
-        tp = _arguments.topic_partition(partition)
-        found = (await self._engine.committed([tp], None)).get(tp)
-        return None if found is None else found.offset
+        one, chosen = _arguments.one_or_more(partition)
+        found = await self._engine.committed(chosen, None)
+        told = {tp: None if at is None else at.offset for tp, at in found.items()}
+        return told[chosen[0]] if one else told
 
     async def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""

@@ -228,6 +228,7 @@ class ConsumerBase:
         None for one that nothing is known of yet. No I/O. With read_committed the end is where the
         first open transaction begins.
         """
+        self._check_process()
         return lags(self._engine)
 
     def explain(self) -> Explanation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
@@ -20,6 +20,7 @@ from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+Committed = int | OffsetAndMetadata | None
 
 
 class KafkaConsumer(SyncLife):
@@ -299,18 +300,37 @@ class KafkaConsumer(SyncLife):
         future.add_done_callback(done)
         return future
 
+    @overload
+    def committed(
+        self, partition: TopicPartition, metadata: bool = ..., timeout_ms: float | None = ...
+    ) -> Committed: ...
+
+    @overload
     def committed(
         self,
-        partition: TopicPartition,
+        partition: Iterable[TopicPartition],
+        metadata: bool = ...,
+        timeout_ms: float | None = ...,
+    ) -> dict[TopicPartition, Committed]: ...
+
+    def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
         metadata: bool = False,
         timeout_ms: float | None = None,
-    ) -> int | OffsetAndMetadata | None:
-        """The offset that the group has committed, None if none; with ``metadata``, all of it."""
+    ) -> Committed | dict[TopicPartition, Committed]:
+        """The offset that the group has committed, None if none; with ``metadata``, all of it.
+
+        Of several partitions, asked for in one request, a dict.
+        """
         self._require_group()
-        tp = _arguments.topic_partition(partition)
+        one, chosen = _arguments.one_or_more(partition)
         timeout = self._timeout(timeout_ms)
-        found = self._call(lambda: self._engine.committed([tp], timeout)).get(tp)
-        return found if metadata or found is None else found.offset
+        found = self._call(lambda: self._engine.committed(chosen, timeout))
+        told: dict[TopicPartition, Committed] = {
+            tp: at if metadata or at is None else at.offset for tp, at in found.items()
+        }
+        return told[chosen[0]] if one else told
 
     # -- the cluster --------------------------------------------------------------------------
 

@@ -167,6 +167,7 @@ async def test_commits(
         await aread(consumer, 4)
         await consumer.commit()
         assert await consumer.committed(tp) == 4
+        assert (await consumer.committed([tp]))[tp] == 4
         await consumer.commit({tp: (2, "note")})
         assert cluster.committed(group)[tp] == OffsetAndMetadata(2, "note", -1)
         with pytest.raises(NotAssignedError):

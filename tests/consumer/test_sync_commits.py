@@ -35,6 +35,16 @@ def test_commit_stores_the_positions(
     assert committed(cluster, group, tp) == 10
     assert consumer.committed(tp) == 10
     assert consumer.committed(tp, metadata=True) == OffsetAndMetadata(10, "", 0)
+    other = TopicPartition(tp.topic, 1)
+    before = sum(request.api == "OffsetFetch" for request in cluster.requests)
+    assert consumer.committed([tp, other]).keys() == {tp, other}
+    assert consumer.committed({tp}) == {tp: 10}
+    assert consumer.committed((tp,), metadata=True) == {tp: OffsetAndMetadata(10, "", 0)}
+    assert sum(request.api == "OffsetFetch" for request in cluster.requests) == before + 3
+    assert consumer.committed([]) == {}
+    for nonsense in ("t", 3, None, [3]):
+        with pytest.raises(TypeError):
+            consumer.committed(nonsense)  # type: ignore[arg-type]
 
 
 def test_automatic_commits_follow_at_their_interval(
