@@ -28,6 +28,8 @@ def before_the_restart(target: Target) -> None:
 def after_the_restart(target: Target) -> None:
     session = Session(target, LABEL)
     for kind in (WRITTEN, QUIET, EMPTY):
-        session.wait_for_leaders(aged_topic(session, kind), 1)
+        # A broker that comes back reads in its log that it leads still, and only then that it
+        # was taken for dead and has been given the leadership anew.
+        session.wait_for_leaders(aged_topic(session, kind), 1, PRESENT)
     session.produce(aged_topic(session, WRITTEN), batch(b"2"), batch(b"3", b"4"))
     session.close()

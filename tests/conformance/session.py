@@ -112,10 +112,10 @@ class Session:
         self.wait_for_leaders(name, partitions)
         return name
 
-    def wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Return when the broker answers for every partition."""
+    def wait_for_leaders(self, name: str, partitions: int, epoch: int = -1) -> None:
+        """Return when the broker answers for every partition, as its leader in this epoch."""
         deadline = time.monotonic() + READY_S
-        while self.end_offsets(name, partitions).count(-1):
+        while self.end_offsets(name, partitions, epoch).count(-1):
             assert time.monotonic() < deadline, f"{name} has no leaders"
             time.sleep(0.005)
 
@@ -130,15 +130,17 @@ class Session:
             assert time.monotonic() < deadline, f"{name} is still there"
             time.sleep(0.005)
 
-    def end_offsets(self, name: str, partitions: int) -> list[int]:
-        """The end of each partition; -1 for one that does not answer."""
+    def end_offsets(self, name: str, partitions: int, epoch: int = -1) -> list[int]:
+        """The end of each partition; -1 for one that does not answer, or not in this epoch."""
         asked = ListOffsetsRequest(
             replica_id=-1,
             topics=[
                 ListOffsetsRequest.ListOffsetsTopic(
                     name=name,
                     partitions=[
-                        ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1)
+                        ListOffsetsRequest.ListOffsetsPartition(
+                            partition_index=index, current_leader_epoch=epoch, timestamp=-1
+                        )
                         for index in range(partitions)
                     ],
                 )
