@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PINS := constraints/pins.txt
 # An editable installation warns of folders beside the package; ours are meant to be there.
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
-PACKAGING := $(PINS) pyproject.toml setup.py $(wildcard kohort/records/_batch_c.pxd)
+PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _batch_c.pxd _native.h)
 
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
@@ -50,7 +50,7 @@ $(BIN)/python:
 
 # Built without isolation, so that the build tools too are the pinned ones.
 $(VENV)/.tools: $(PINS) | $(BIN)/python
-	$(PIP) pip setuptools
+	$(PIP) pip setuptools cython
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
@@ -58,6 +58,5 @@ $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
-	$(PIP) cython
 	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,dev]'
 	@touch $@

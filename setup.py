@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import os
 import warnings
+import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
 
 RECORDS = Path("kohort", "records")
+SOURCES = ("_batch.py", "_batch_c.pxd", "_native.h")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
+
+
+def source_state() -> int:
+    """The state of the source, as ``kohort/records/_decoder.py`` computes it."""
+    state = 0
+    for name in SOURCES:
+        state = zlib.crc32((RECORDS / name).read_bytes(), state)
+    return state
 
 
 def extensions() -> list[Extension]:
@@ -26,9 +36,24 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
 
         modules: list[Extension] = cythonize(
-            [Extension("kohort.records._batch_c", [str(RECORDS / "_batch.py")])],
+            [
+                Extension(
+                    "kohort.records._batch_c",
+                    [str(RECORDS / "_batch.py")],
+                    include_dirs=[str(RECORDS)],
+                    define_macros=[("KOHORT_SOURCE_STATE", f"{source_state()}u")],
+                    depends=[str(RECORDS / "_native.h"), str(RECORDS / "_batch_c.pxd")],
+                )
+            ],
             build_dir="build/cython",
-            compiler_directives={"language_level": 3, "annotation_typing": False},
+            compiler_directives={
+                "language_level": 3,
+                "annotation_typing": False,
+                "boundscheck": True,  # what turns reading past the end into IndexError
+                "wraparound": False,
+                "initializedcheck": False,
+                "freethreading_compatible": True,
+            },
         )
     except Exception as error:
         if REQUIRED:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._deserialize import DeserializeRecord
 from kohort.fetcher._lease import Lease
-from kohort.records import DEFAULT_BUDGET, AbortedTransactions, ConsumerRecord, Record, RecordBatch
+from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet
 from kohort.types import TopicPartition
-
-NO_RECORDS: Sequence[Record] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +22,7 @@ class DecodeOptions:
 
 
 class CompletedFetch:
-    """The batches of one partition from one answer, decoded one by one as they are taken.
+    """The records of one partition from one answer, decoded bit by bit as they are taken.
 
     Made by the core, which knows from the headers alone where the next fetch has to start; taken
     by the caller. Records before the offset asked for, control batches and aborted transactions
@@ -38,12 +34,9 @@ class CompletedFetch:
         self,
         topic_partition: TopicPartition,
         epoch: int,
-        offset: int,
-        batches: Iterable[RecordBatch] = (),
+        records: RecordSet,
         *,
-        options: DecodeOptions,
-        aborted: Iterable[tuple[int, int]] = (),
-        end_error: CorruptBatchError | None = None,
+        deserialize: DeserializeRecord | None = None,
         lease: Lease | None = None,
         high_watermark: int = -1,
         last_stable_offset: int = -1,
@@ -54,28 +47,22 @@ class CompletedFetch:
         self.high_watermark: Final = high_watermark
         self.last_stable_offset: Final = last_stable_offset
         self.log_start_offset: Final = log_start_offset
-        self._batches: Sequence[RecordBatch] = tuple(batches)
-        self._next_batch = 0
-        self.size: Final = sum(batch.header.size for batch in self._batches)
-        last = self._batches[-1].header if self._batches else None
-        self.next_offset: Final = offset if last is None else max(offset, last.next_offset)
+        self.size: Final = records.size
+        self.next_offset: Final = records.next_offset
         """Where the next fetch starts."""
-        self.last_leader_epoch: Final = -1 if last is None else last.partition_leader_epoch
-        self.position = offset
+        self.last_leader_epoch: Final = records.leader_epoch
+        self.position = records.passed
         """The offset behind what was taken."""
         self.error: DataError | None = None
         """What the last take() stopped at; nothing gets past it."""
         self.raised = 0
         self.busy = False
-        self._options = options
-        self._aborted = AbortedTransactions(aborted)
-        self._end_error = end_error
+        self._set = records
+        self._deserialize = deserialize
         self._lease = lease
         self._ready: list[ConsumerRecord[Any, Any]] = []
-        self._records: Sequence[Record] = NO_RECORDS
-        self._at = 0
-        self._passed = offset  # behind the last batch that is done with
-        self._behind = offset  # behind the batch that is open
+        self._at = 0  # of the records that the set has read, not deserialized
+        self._passed = records.passed  # behind the last records that are done with
         self._failed_at: int | None = None  # the offset of the latest error
 
     @property
@@ -85,12 +72,7 @@ class CompletedFetch:
     @property
     def exhausted(self) -> bool:
         """Nothing is left to take, and nothing to raise."""
-        return not (
-            self._ready
-            or self._at < len(self._records)
-            or self._next_batch < len(self._batches)
-            or self._end_error
-        )
+        return not (self._ready or self._at < len(self._set.records) or not self._set.done)
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
         """Up to ``limit`` records; stops early, with ``error`` set, where one cannot be read.
@@ -101,7 +83,7 @@ class CompletedFetch:
         try:
             if not ready:
                 self._take(limit, taken)
-            if ready or self._at < len(self._records):
+            if ready or self._at < len(self._set.records):
                 position = taken[-1].offset + 1 if taken else max(self.position, self._passed)
             else:
                 position = self._passed
@@ -119,7 +101,7 @@ class CompletedFetch:
 
     def release(self) -> None:
         """Let go of the bytes: what was not decoded so far never will be."""
-        self._batches, self._next_batch = (), 0
+        self._set.release()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -127,19 +109,20 @@ class CompletedFetch:
     def _take(self, limit: int, taken: list[ConsumerRecord[Any, Any]]) -> None:
         if isinstance(self.error, CorruptBatchError):
             return
-        deserialize = self._options.deserialize
+        deserialize = self._deserialize
         try:
             while len(taken) < limit:
-                if self._at < len(self._records):
-                    stop = min(len(self._records), self._at + limit - len(taken))
+                records = self._set.records
+                if self._at < len(records):
+                    stop = min(len(records), self._at + limit - len(taken))
                     if deserialize is None:
-                        taken += self._records[self._at : stop]
+                        taken += records[self._at : stop]
                         self._at = stop
                     else:
-                        for record in self._records[self._at : stop]:
+                        for record in records[self._at : stop]:
                             taken += [deserialize(record)]  # append() would let Ctrl-C in here
                             self._at += 1
-                elif not self._open_next():
+                elif not self._read_on(limit - len(taken)):
                     break
                 self._close_finished()
         except (CorruptBatchError, RecordDeserializationError) as error:
@@ -150,46 +133,25 @@ class CompletedFetch:
             self.error = None
 
     def _close_finished(self) -> None:
-        if self._at == len(self._records):
-            self._records, self._at = NO_RECORDS, 0
-            self._passed = self._behind
+        if self._at == len(self._set.records):
+            self._set.records, self._at = [], 0
+            self._passed = self._set.passed
 
-    def _open_next(self) -> bool:
-        """Decode the next batch with records for the user; False at the end."""
-        while self._next_batch < len(self._batches):
-            batch = self._batches[self._next_batch]
-            header = batch.header
-            try:
-                records = self._decode(batch)
-            except CorruptBatchError as error:
-                raise self._located(error) from error.__cause__
-            at = bisect_left(records, self._passed, key=_offset)
-            found = at < len(records)
-            behind = max(self._passed, header.next_offset)
-            # Nothing is called from here on until all is changed: Ctrl-C comes in calls.
-            self._next_batch += 1
-            self._behind = behind
-            if found:
-                self._records, self._at = records, at
-            else:
-                self._passed = behind
-            if self._next_batch == len(self._batches) and self._end_error is None:
-                self.release()
-            if found:
-                return True
-        if self._end_error is not None:
-            raise self._located(self._end_error)
+    def _read_on(self, enough: int) -> bool:
+        """Decode the next records for the user; False at the end."""
+        found = self._set
+        try:
+            while not found.done:
+                found.read(enough)
+                if found.done:
+                    self.release()
+                if found.records:
+                    return True
+                self._passed = found.passed
+        except CorruptBatchError as error:
+            self._passed = found.passed
+            raise self._located(error) from error.__cause__
         return False
-
-    def _decode(self, batch: RecordBatch) -> Sequence[Record]:
-        if batch.header.last_offset < self._passed:
-            return NO_RECORDS
-        if self._options.check_crcs:
-            batch.check_crc()
-        if not self._aborted.delivers(batch):
-            return NO_RECORDS
-        topic, partition = self.topic_partition
-        return batch.records(self._options.budget, topic=topic, partition=partition)
 
     def _located(self, error: CorruptBatchError) -> CorruptBatchError:
         """The error with the partition, and what to do about it."""
@@ -236,7 +198,3 @@ class FailedFetch:
 
     def release(self) -> None:
         """It holds nothing."""
-
-
-def _offset(record: Record) -> int:
-    return record.offset

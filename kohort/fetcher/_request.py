@@ -11,7 +11,7 @@ from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import Failure, Then, fetch_failure
 from kohort.fetcher._lease import SharedLease
 from kohort.protocol.messages import FetchRequest, FetchResponse
-from kohort.records import RecordBatch, split_batches
+from kohort.records import RecordSet
 from kohort.types import TopicPartition
 
 MAX_VERSION = 12
@@ -90,20 +90,22 @@ def _read(
     tp = ask.topic_partition
     if data.error_code:
         return fetch_failure(data.error_code, tp, ask.offset)
-    batches: list[RecordBatch] = []
-    end_error: CorruptBatchError | None = None
-    split = split_batches(data.records if data.records is not None else b"")
-    try:
-        batches.extend(split)
-    except CorruptBatchError as error:
-        end_error = error
-    if split.tail_size and not batches and end_error is None:
-        return _too_small(ask, split.tail_needs, largest)
-    if batches and batches[-1].header.next_offset <= ask.offset:
+    records = RecordSet(
+        data.records if data.records is not None else b"",
+        ask.offset,
+        topic=tp.topic,
+        partition=tp.partition,
+        check_crcs=options.check_crcs,
+        budget=options.budget,
+        aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
+    )
+    if records.tail_size and not records.batches:
+        return _too_small(ask, records.tail_needs, largest)
+    if records.batches and records.next_offset <= ask.offset:
         return Failure(
             CorruptBatchError(
                 f"{tp.topic}-{tp.partition}: asked for offset {ask.offset}, the broker answered "
-                f"with records up to {batches[-1].header.last_offset} only. It is asked again; "
+                f"with records up to {records.last_offset} only. It is asked again; "
                 "if it goes on so, it is broken",
                 topic_partition=tp,
                 offset=ask.offset,
@@ -113,12 +115,9 @@ def _read(
     return CompletedFetch(
         tp,
         ask.epoch,
-        ask.offset,
-        batches,
-        options=options,
-        aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
-        end_error=end_error,
-        lease=lease.share() if batches else None,
+        records,
+        deserialize=options.deserialize,
+        lease=lease.share() if records.batches else None,
         high_watermark=data.high_watermark,
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress, decompress
 from kohort.records._crc import crc32c
+from kohort.records._decoder import COMPILED
 from kohort.records._encode import NewRecord, encode_batch, rewrite_header
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
 from kohort.records._record import (
@@ -23,6 +24,7 @@ from kohort.records._record import (
     Record,
     deserialized,
 )
+from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
 from kohort.records._transactions import (
     AbortedTransactions,
@@ -33,6 +35,7 @@ from kohort.records._transactions import (
 )
 
 __all__ = [
+    "COMPILED",
     "CREATE_TIME",
     "DEFAULT_BUDGET",
     "HEADER_SIZE",
@@ -48,6 +51,7 @@ __all__ = [
     "NewRecord",
     "Record",
     "RecordBatch",
+    "RecordSet",
     "compress",
     "control_type",
     "crc32c",

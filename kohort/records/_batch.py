@@ -1,29 +1,23 @@
-"""The records of one batch: the hot loop of a consumer.
+"""The records of batches: the hot loop of a consumer.
 
 A record on the wire (KIP-98, message format 2), lengths and deltas as zigzag varints::
 
     length  attributes:int8  timestampDelta  offsetDelta
     keyLength key  valueLength value  headerCount [nameLength name valueLength value]
 
-All of it is in this one module, in plain Python over ``bytes`` indices, so that it can be compiled
-as it stands. What is said here about safety: a record's length is checked against what is left, a
-field's against what is left of its record, and a record must end exactly where its length said.
-Reading single bytes past the end is Python's IndexError, turned into CorruptBatchError once.
+All of it is in this one module, in plain Python over the indices of bytes, so that it can be
+compiled as it stands: ``_batch_c`` is this source with the types of ``_batch_c.pxd``. What is said
+here about safety: a record's length is checked against what is left, a field's against what is
+left of its record, and a record must end exactly where its length said. Reading single bytes past
+the end is an IndexError in both modules, turned into CorruptBatchError once.
 """
+# ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
 from __future__ import annotations
 
-from typing import cast
-
 from kohort.errors import CorruptBatchError
-from kohort.records._record import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    ConsumerRecord,
-    Headers,
-    Record,
-    RecordDraft,
-)
+from kohort.records._primitives import *
+from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, Headers, Record
 
 MIN_RECORD_SIZE = 7
 """Bytes of the smallest record: null key, null value, no headers."""
@@ -31,6 +25,106 @@ MIN_RECORD_SIZE = 7
 _INT64_HALF = 1 << 63
 _WIDE = 1 << 60
 """Timestamps and (zigzag) deltas below this cannot leave 64 bits when added."""
+_HEADER_SIZE = 61
+_MAX_BASE_OFFSET = 0x7FFF_FFFF_FFFF_FFFF - 0x8000_0000
+_PLAIN = 0x48
+"""Attributes of a batch that can be read as it is: LogAppendTime and a delete horizon at most."""
+
+prepare(ConsumerRecord)
+
+
+def built_from() -> int:
+    """Tells the state of the source that this was compiled from; 0 if it was not."""
+    return build_state()
+
+
+class Scan:
+    """What the headers of a partition's bytes tell: see :func:`scan`."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """Behind the last batch that is whole and looks like one."""
+        self.batches = 0
+        self.next_offset = -1
+        self.leader_epoch = -1
+
+
+def scan(data: bytes | bytearray | memoryview) -> Scan:
+    """Walk over the headers of whole batches, up to the first that is cut off or odd."""
+    found = Scan()
+    pos = 0
+    left = len(data)
+    while left >= _HEADER_SIZE:
+        size = 12 + int32_at(data, pos + 8)
+        base_offset = int64_at(data, pos)
+        last_offset_delta = int32_at(data, pos + 23)
+        if data[pos + 16] != 2 or not _HEADER_SIZE <= size <= left:
+            break
+        if last_offset_delta < 0 or base_offset < 0 or base_offset > _MAX_BASE_OFFSET:
+            break
+        found.batches += 1
+        found.next_offset = base_offset + last_offset_delta + 1
+        found.leader_epoch = int32_at(data, pos + 12)
+        pos += size
+        left -= size
+    found.end = pos
+    return found
+
+
+def read_plain(
+    data: bytes | bytearray | memoryview,
+    pos: int,
+    end: int,
+    records: list[Record],
+    enough: int,
+    start_offset: int,
+    check_crcs: bool,
+    topic: str,
+    partition: int,
+) -> tuple[int, int]:
+    """Append the records of batches in ``data[pos:end]``, which scan() has seen.
+
+    Goes on until there are ``enough`` records, and up to the first batch that takes more than
+    reading: compressed, of a transaction, a control batch, or one with anything wrong. Returns
+    where that is, and the offset behind all before it. Batches that end before ``start_offset``
+    are passed over.
+    """
+    passed = start_offset
+    while pos < end and len(records) < enough:
+        size = 12 + int32_at(data, pos + 8)
+        attributes = int16_at(data, pos + 21)
+        base_offset = int64_at(data, pos)
+        last_offset_delta = int32_at(data, pos + 23)
+        if base_offset + last_offset_delta < start_offset:
+            pos += size
+            continue
+        if attributes & ~_PLAIN:
+            break
+        if check_crcs:
+            crc = int32_at(data, pos + 17) & 0xFFFF_FFFF
+            if checksum(data, pos + 21, pos + size) != crc:
+                break
+        before = len(records)
+        try:
+            decode_records(
+                window(data, pos, pos + size),
+                _HEADER_SIZE,
+                int32_at(data, pos + 57),
+                base_offset,
+                last_offset_delta,
+                int64_at(data, pos + 35 if attributes & 8 else pos + 27),
+                attributes & 8 != 0,
+                int32_at(data, pos + 12),
+                topic,
+                partition,
+                records,
+            )
+        except CorruptBatchError:
+            del records[before:]
+            break
+        pos += size
+        passed = max(passed, base_offset + last_offset_delta + 1)
+    return pos, passed
 
 
 def decode_records(
@@ -40,19 +134,20 @@ def decode_records(
     base_offset: int,
     last_offset_delta: int,
     base_timestamp: int,
-    append_timestamp: int | None,
+    log_append: bool,
     leader_epoch: int,
     topic: str,
     partition: int,
-) -> list[Record]:
-    """The records in ``data[pos:]``; ``append_timestamp`` (LogAppendTime) is that of them all."""
+    records: list[Record],
+) -> None:
+    """Append the records in ``data[pos:]``; with LogAppendTime all have the base timestamp."""
     end = len(data)
     if not 0 <= count <= (end - pos) // MIN_RECORD_SIZE:
         raise CorruptBatchError(f"{count} records cannot be in {end - pos} bytes")
-    records: list[RecordDraft[bytes, bytes]] = []
+    first = len(records)
     append = records.append
     wide = not -_WIDE < base_timestamp < _WIDE
-    timestamp_type = CREATE_TIME if append_timestamp is None else LOG_APPEND_TIME
+    origin = (leader_epoch, LOG_APPEND_TIME if log_append else CREATE_TIME, None)
     no_headers: Headers = ()
     last = -1
     try:
@@ -68,7 +163,7 @@ def decode_records(
                     raw, pos = _varint(data, pos - 1)
             stop = pos + (raw >> 1)
             if raw & 1 or stop > end:
-                raise _corrupt("has a wrong length", records)
+                raise _corrupt("has a wrong length", len(records) - first)
 
             raw = data[pos + 1]  # in between are the attributes, of which none is in use
             pos += 2
@@ -79,7 +174,10 @@ def decode_records(
                 else:
                     raw, pos = _varlong(data, pos - 1)
                     wide = wide or raw >= _WIDE
-            timestamp = base_timestamp + (raw >> 1) if not raw & 1 else base_timestamp + ~(raw >> 1)
+            if log_append:
+                timestamp = base_timestamp
+            else:
+                timestamp = base_timestamp + ((raw >> 1) ^ -(raw & 1))
 
             raw = data[pos]
             pos += 1
@@ -91,7 +189,8 @@ def decode_records(
                     raw, pos = _varint(data, pos - 1)
             delta = raw >> 1
             if raw & 1 or delta <= last:
-                raise _corrupt("has an offset that does not follow the one before", records)
+                what = "has an offset that does not follow the one before"
+                raise _corrupt(what, len(records) - first)
             last = delta
 
             raw = data[pos]
@@ -104,16 +203,15 @@ def decode_records(
                     raw, pos = _varint(data, pos - 1)
             if not raw & 1:
                 key_size = raw >> 1
-                split = pos + key_size
-                if split > stop:
-                    raise _corrupt("has a key longer than itself", records)
-                key: bytes | None = data[pos:split]
-                pos = split
+                if key_size > stop - pos:
+                    raise _corrupt("has a key longer than itself", len(records) - first)
+                key_at = pos
+                pos += key_size
             elif raw == 1:
+                key_at = pos
                 key_size = -1
-                key = None
             else:
-                raise _corrupt("has a key of negative length", records)
+                raise _corrupt("has a key of negative length", len(records) - first)
 
             raw = data[pos]
             pos += 1
@@ -125,48 +223,49 @@ def decode_records(
                     raw, pos = _varint(data, pos - 1)
             if not raw & 1:
                 value_size = raw >> 1
-                split = pos + value_size
-                if split > stop:
-                    raise _corrupt("has a value longer than itself", records)
-                value: bytes | None = data[pos:split]
-                pos = split
+                if value_size > stop - pos:
+                    raise _corrupt("has a value longer than itself", len(records) - first)
+                value_at = pos
+                pos += value_size
             elif raw == 1:
+                value_at = pos
                 value_size = -1
-                value = None
             else:
-                raise _corrupt("has a value of negative length", records)
+                raise _corrupt("has a value of negative length", len(records) - first)
 
-            draft: RecordDraft[bytes, bytes] = RecordDraft()
             if data[pos]:
-                draft.headers, draft.serialized_header_size, pos = _headers(data, pos, stop)
+                headers, header_size, pos = _headers(data, pos, stop)
+                sizes = (key_size, value_size, header_size)
             else:
-                draft.headers = no_headers
-                draft.serialized_header_size = -1
+                headers = no_headers
+                sizes = None
                 pos += 1
             if pos != stop:
-                raise _corrupt("does not end where its length says", records)
-            draft.topic = topic
-            draft.partition = partition
-            draft.leader_epoch = leader_epoch
-            draft.offset = base_offset + delta
-            draft.timestamp = timestamp if append_timestamp is None else append_timestamp
-            draft.timestamp_type = timestamp_type
-            draft.key = key
-            draft.value = value
-            draft.checksum = None
-            draft.serialized_key_size = key_size
-            draft.serialized_value_size = value_size
-            draft.__class__ = ConsumerRecord
-            append(draft)
+                raise _corrupt("does not end where its length says", len(records) - first)
+            append(
+                new_record(
+                    topic,
+                    partition,
+                    origin,
+                    data,
+                    key_at,
+                    key_size,
+                    value_at,
+                    value_size,
+                    base_offset + delta,
+                    timestamp,
+                    headers,
+                    sizes,
+                )
+            )
     except IndexError:
-        raise _corrupt("ends too early", records) from None
+        raise _corrupt("ends too early", len(records) - first) from None
     if pos != end:
         raise CorruptBatchError(f"{end - pos} bytes are left over behind the last record")
     if last > last_offset_delta:
         raise CorruptBatchError("the last record lies behind the batch's last offset")
-    if wide and append_timestamp is None:
-        _wrap_timestamps(records)
-    return cast("list[Record]", records)
+    if wide and not log_append:
+        _wrap_timestamps(records[first:])
 
 
 def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
@@ -183,7 +282,7 @@ def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
         if raw & 1 or split > stop:
             raise CorruptBatchError("a header's name has a wrong length")
         # Not every producer writes UTF-8; Java's consumer reads such names in this way, too.
-        name = data[pos:split].decode("utf-8", "replace")
+        name = cut(data, pos, split).decode("utf-8", "replace")
         size += split - pos
         pos = split
         raw, pos = _varint(data, pos)
@@ -194,7 +293,7 @@ def _headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int, int]:
             split = pos + (raw >> 1)
             if raw & 1 or split > stop:
                 raise CorruptBatchError("a header's value has a wrong length")
-            value = data[pos:split]
+            value = cut(data, pos, split)
             size += split - pos
             pos = split
         headers.append((name, value))
@@ -230,17 +329,17 @@ def _varlong(data: bytes, pos: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise CorruptBatchError("a number of 64 bits is longer than 10 bytes")
-    if raw >> 64:
+    if shift == 63 and byte > 1:
         raise CorruptBatchError("a number does not fit in 64 bits")
     return raw, pos
 
 
-def _wrap_timestamps(records: list[RecordDraft[bytes, bytes]]) -> None:
+def _wrap_timestamps(records: list[Record]) -> None:
     """Bring sums that left 64 bits back into them: Java writes and reads the deltas so."""
     for record in records:
         timestamp = (record.timestamp + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
         object.__setattr__(record, "timestamp", timestamp)
 
 
-def _corrupt(what: str, before: list[RecordDraft[bytes, bytes]]) -> CorruptBatchError:
-    return CorruptBatchError(f"record {len(before)} of the batch {what}")
+def _corrupt(what: str, before: int) -> CorruptBatchError:
+    return CorruptBatchError(f"record {before} of the batch {what}")

@@ -10,6 +10,9 @@ V = TypeVar("V")
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """The headers of a record, in order; a name may occur more than once."""
 
+Origin: TypeAlias = tuple[int, int, int | None]
+"""What the records of a batch have in common: leader epoch, timestamp type, checksum."""
+
 NO_TIMESTAMP = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -35,24 +38,33 @@ class RecordDraft(Generic[K, V]):
     """A record while it is being filled; it becomes a ConsumerRecord by change of its class.
 
     Storing into slots is several times as fast as anything that goes round a ``__setattr__`` that
-    refuses, so the attributes live here and the refusal in the subclass, which adds no slot.
+    refuses, so the attributes live here and the refusal in the subclass, which adds no slot. There
+    are few of them, because each costs time in each record: what all records of a batch have in
+    common and is seldom read is one tuple, and sizes that follow from the bytes are not kept.
     """
 
-    __slots__ = _FIELDS
+    __slots__ = (
+        "_origin",
+        "_sizes",
+        "headers",
+        "key",
+        "offset",
+        "partition",
+        "timestamp",
+        "topic",
+        "value",
+    )
 
     topic: str
     partition: int
-    leader_epoch: int
     offset: int
     timestamp: int
-    timestamp_type: int
     key: K | None
     value: V | None
     headers: Headers
-    checksum: int | None
-    serialized_key_size: int
-    serialized_value_size: int
-    serialized_header_size: int
+    _origin: Origin
+    _sizes: tuple[int, int, int] | None
+    """Serialized sizes of key, value, headers; None: those of the key and value, no headers."""
 
 
 class ConsumerRecord(RecordDraft[K, V]):
@@ -86,17 +98,44 @@ class ConsumerRecord(RecordDraft[K, V]):
         put = object.__setattr__
         put(self, "topic", topic)
         put(self, "partition", partition)
-        put(self, "leader_epoch", leader_epoch)
         put(self, "offset", offset)
         put(self, "timestamp", timestamp)
-        put(self, "timestamp_type", timestamp_type)
         put(self, "key", key)
         put(self, "value", value)
         put(self, "headers", headers)
-        put(self, "checksum", checksum)
-        put(self, "serialized_key_size", serialized_key_size)
-        put(self, "serialized_value_size", serialized_value_size)
-        put(self, "serialized_header_size", serialized_header_size)
+        put(self, "_origin", (leader_epoch, timestamp_type, checksum))
+        sizes = (serialized_key_size, serialized_value_size, serialized_header_size)
+        put(self, "_sizes", sizes)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leader that appended the batch; -1 if unknown."""
+        return self._origin[0]
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: CreateTime, 1: LogAppendTime."""
+        return self._origin[1]
+
+    @property
+    def checksum(self) -> int | None:
+        """None: since message format 2 the batch has one."""
+        return self._origin[2]
+
+    @property
+    def serialized_key_size(self) -> int:
+        """Bytes; -1 for null."""
+        return _size(self.key) if self._sizes is None else self._sizes[0]
+
+    @property
+    def serialized_value_size(self) -> int:
+        """Bytes; -1 for null."""
+        return _size(self.value) if self._sizes is None else self._sizes[1]
+
+    @property
+    def serialized_header_size(self) -> int:
+        """Bytes of names and values; -1 without headers."""
+        return -1 if self._sizes is None else self._sizes[2]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a ConsumerRecord is immutable: cannot set {name!r}")
@@ -139,19 +178,19 @@ def deserialized(record: Record, key: K | None, value: V | None) -> ConsumerReco
     draft: RecordDraft[K, V] = RecordDraft()
     draft.topic = record.topic
     draft.partition = record.partition
-    draft.leader_epoch = record.leader_epoch
     draft.offset = record.offset
     draft.timestamp = record.timestamp
-    draft.timestamp_type = record.timestamp_type
     draft.key = key
     draft.value = value
     draft.headers = record.headers
-    draft.checksum = None
-    draft.serialized_key_size = record.serialized_key_size
-    draft.serialized_value_size = record.serialized_value_size
-    draft.serialized_header_size = record.serialized_header_size
+    draft._origin = record._origin
+    draft._sizes = record._sizes or (_size(record.key), _size(record.value), -1)
     draft.__class__ = ConsumerRecord
     return cast("ConsumerRecord[K, V]", draft)
+
+
+def _size(data: Any) -> int:
+    return -1 if data is None else len(data)
 
 
 def _values(record: RecordDraft[Any, Any]) -> tuple[Any, ...]:

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterator
 
 from kohort.errors import CorruptBatchError
-from kohort.records._batch import decode_records
 from kohort.records._compression import DEFAULT_BUDGET, decompress
 from kohort.records._crc import crc32c
+from kohort.records._decoder import decode_records
 from kohort.records._header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -42,6 +42,12 @@ class RecordBatch:
             raise CorruptBatchError(f"{len(data)} bytes are not exactly one batch", raw=bytes(data))
         return batches[0]
 
+    @classmethod
+    def at(cls, data: memoryview, pos: int) -> RecordBatch:
+        """The batch at a place where a scan() has seen one."""
+        header = read_header(data, pos)
+        return cls(header, data[pos : pos + header.size])
+
     def check_crc(self) -> None:
         """Raise CorruptBatchError if the batch is not what was sent."""
         computed = crc32c(self.raw[ATTRIBUTES_AT:])
@@ -64,18 +70,22 @@ class RecordBatch:
             # An empty batch is what compaction leaves of one: flags without anything compressed.
             if data and (codec := header.attributes & COMPRESSION_MASK):
                 data = decompress(codec, data, budget)
-            return decode_records(
+            log_append = header.timestamp_type == LOG_APPEND_TIME
+            records: list[Record] = []
+            decode_records(
                 data,
                 0,
                 header.count,
                 header.base_offset,
                 header.last_offset_delta,
-                header.base_timestamp,
-                header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None,
+                header.max_timestamp if log_append else header.base_timestamp,
+                log_append,
                 header.partition_leader_epoch,
                 topic,
                 partition,
+                records,
             )
+            return records
         except CorruptBatchError as error:
             raise self.located(error) from error.__cause__
 

@@ -10,10 +10,9 @@ from kohort.records import (
     Compression,
     ControlType,
     NewRecord,
-    RecordBatch,
+    RecordSet,
     encode_batch,
     end_marker,
-    split_batches,
 )
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
@@ -59,10 +58,6 @@ def broken(data: bytes) -> bytes:
     return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
 
 
-def batches(*data: bytes) -> list[RecordBatch]:
-    return list(split_batches(b"".join(data)))
-
-
 class CountedLease:
     """Counts how often it was released."""
 
@@ -86,15 +81,18 @@ def fetched(
     """A completed fetch of a partition, at its present epoch."""
     if epoch is None:
         epoch = subscription.snapshot().partitions[tp].epoch
-    return CompletedFetch(
-        tp,
-        epoch,
+    chosen = DecodeOptions(**options)
+    records = RecordSet(
+        b"".join(data),
         offset,
-        batches(*data),
-        options=DecodeOptions(**options),
+        topic=tp.topic,
+        partition=tp.partition,
+        check_crcs=chosen.check_crcs,
+        budget=chosen.budget,
         aborted=aborted,
-        lease=lease,
-        high_watermark=1000,
+    )
+    return CompletedFetch(
+        tp, epoch, records, deserialize=chosen.deserialize, lease=lease, high_watermark=1000
     )
 
 
@@ -119,7 +117,6 @@ __all__ = [
     "ControlType",
     "CountedLease",
     "batch",
-    "batches",
     "broken",
     "compacted",
     "fetched",

@@ -1,0 +1,181 @@
+/* What the compiled decoder does without Python: loads, copies, checksums, and records made at once.
+   Each function here has a twin in _primitives.py, which tells what it does. */
+#ifndef KOHORT_NATIVE_H
+#define KOHORT_NATIVE_H
+#include <Python.h>
+#include <structmember.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef KOHORT_SOURCE_STATE
+#define KOHORT_SOURCE_STATE 0u /* setup.py knows it */
+#endif
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define KOHORT_SSE42 1
+#include <nmmintrin.h>
+#elif defined(__ARM_FEATURE_CRC32)
+#define KOHORT_ARM 1
+#include <arm_acle.h>
+#endif
+
+static inline int64_t kohort_int64(const uint8_t *p) {
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) v = v << 8 | p[i];
+    return (int64_t)v;
+}
+static inline int32_t kohort_int32(const uint8_t *p) {
+    return (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]);
+}
+static inline int16_t kohort_int16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
+
+/* CRC-32C, reflected: a table of eight bytes at a time where the processor has no instruction. */
+#define KOHORT_POLYNOMIAL 0x82F63B78u
+#define KOHORT_BLOCK 1024 /* bytes of each of three streams that are computed side by side */
+static uint32_t kohort_table[8][256];
+static uint32_t kohort_shift[4][256]; /* the effect of KOHORT_BLOCK zero bytes, a byte of the CRC each */
+static int kohort_hardware = 0;
+
+static void kohort_prepare(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t crc = n;
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ KOHORT_POLYNOMIAL : crc >> 1;
+        kohort_table[0][n] = crc;
+    }
+    for (uint32_t n = 0; n < 256; n++)
+        for (int k = 1; k < 8; k++)
+            kohort_table[k][n] = kohort_table[k - 1][n] >> 8 ^ kohort_table[0][kohort_table[k - 1][n] & 0xFF];
+    uint32_t basis[32];
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t crc = (uint32_t)1 << bit;
+        for (int i = 0; i < KOHORT_BLOCK; i++) crc = crc >> 8 ^ kohort_table[0][crc & 0xFF];
+        basis[bit] = crc;
+    }
+    for (int k = 0; k < 4; k++)
+        for (uint32_t n = 0; n < 256; n++) {
+            uint32_t crc = 0;
+            for (int bit = 0; bit < 8; bit++)
+                if (n >> bit & 1) crc ^= basis[8 * k + bit];
+            kohort_shift[k][n] = crc;
+        }
+#ifdef KOHORT_SSE42
+    __builtin_cpu_init();
+    kohort_hardware = __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(KOHORT_ARM)
+    kohort_hardware = 1;
+#endif
+}
+
+static uint32_t kohort_crc_table(uint32_t crc, const uint8_t *p, size_t n) {
+    while (n >= 8) {
+        uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = kohort_table[7][low & 0xFF] ^ kohort_table[6][low >> 8 & 0xFF] ^ kohort_table[5][low >> 16 & 0xFF] ^
+              kohort_table[4][low >> 24] ^ kohort_table[3][p[4]] ^ kohort_table[2][p[5]] ^ kohort_table[1][p[6]] ^
+              kohort_table[0][p[7]];
+        p += 8;
+        n -= 8;
+    }
+    while (n--) crc = crc >> 8 ^ kohort_table[0][(crc ^ *p++) & 0xFF];
+    return crc;
+}
+
+#if defined(KOHORT_SSE42) || defined(KOHORT_ARM)
+#ifdef KOHORT_SSE42
+#define KOHORT_TARGET __attribute__((target("sse4.2")))
+#define KOHORT_STEP8(crc, v) _mm_crc32_u64(crc, v)
+#define KOHORT_STEP1(crc, v) _mm_crc32_u8((uint32_t)(crc), v)
+#else
+#define KOHORT_TARGET
+#define KOHORT_STEP8(crc, v) __crc32cd((uint32_t)(crc), v)
+#define KOHORT_STEP1(crc, v) __crc32cb((uint32_t)(crc), v)
+#endif
+static inline uint32_t kohort_over_block(uint32_t crc) {
+    return kohort_shift[0][crc & 0xFF] ^ kohort_shift[1][crc >> 8 & 0xFF] ^ kohort_shift[2][crc >> 16 & 0xFF] ^
+           kohort_shift[3][crc >> 24];
+}
+static inline uint64_t kohort_word(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+KOHORT_TARGET static uint32_t kohort_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
+    uint64_t a = crc;
+    /* The instruction's result comes after three cycles, but one can start in each. */
+    while (n >= 3 * KOHORT_BLOCK) {
+        uint64_t b = 0, c = 0;
+        for (size_t i = 0; i < KOHORT_BLOCK; i += 8) {
+            a = KOHORT_STEP8(a, kohort_word(p + i));
+            b = KOHORT_STEP8(b, kohort_word(p + KOHORT_BLOCK + i));
+            c = KOHORT_STEP8(c, kohort_word(p + 2 * KOHORT_BLOCK + i));
+        }
+        a = kohort_over_block((uint32_t)a) ^ (uint32_t)b;
+        a = kohort_over_block((uint32_t)a) ^ (uint32_t)c;
+        p += 3 * KOHORT_BLOCK;
+        n -= 3 * KOHORT_BLOCK;
+    }
+    for (; n >= 8; p += 8, n -= 8) a = KOHORT_STEP8(a, kohort_word(p));
+    for (; n; p++, n--) a = KOHORT_STEP1(a, *p);
+    return (uint32_t)a;
+}
+#endif
+
+static inline uint32_t kohort_crc32c(const uint8_t *p, size_t n) {
+#if defined(KOHORT_SSE42) || defined(KOHORT_ARM)
+    if (kohort_hardware) return ~kohort_crc_hardware(~0u, p, n);
+#endif
+    return ~kohort_crc_table(~0u, p, n);
+}
+
+/* Records: instances of a Python class with slots, which are filled here without going through attributes. */
+enum { KOHORT_TOPIC, KOHORT_PARTITION, KOHORT_OFFSET, KOHORT_TIMESTAMP, KOHORT_KEY, KOHORT_VALUE, KOHORT_HEADERS,
+       KOHORT_ORIGIN, KOHORT_SIZES, KOHORT_FIELDS };
+static const char *const kohort_names[KOHORT_FIELDS] = {"topic", "partition", "offset",  "timestamp", "key",
+                                                        "value", "headers",   "_origin", "_sizes"};
+static Py_ssize_t kohort_at[KOHORT_FIELDS];
+static PyTypeObject *kohort_type = NULL;
+
+static int kohort_learn_slots(PyObject *type) {
+    for (int field = 0; field < KOHORT_FIELDS; field++) {
+        PyObject *slot = PyObject_GetAttrString(type, kohort_names[field]);
+        if (slot == NULL) return -1;
+        if (!PyObject_TypeCheck(slot, &PyMemberDescr_Type)) {
+            Py_DECREF(slot);
+            PyErr_Format(PyExc_TypeError, "%s is not a slot", kohort_names[field]);
+            return -1;
+        }
+        kohort_at[field] = ((PyMemberDescrObject *)slot)->d_member->offset;
+        Py_DECREF(slot);
+    }
+    kohort_type = (PyTypeObject *)Py_NewRef(type);
+    return 0;
+}
+
+static inline int kohort_put(PyObject *record, int field, PyObject *value) {
+    *(PyObject **)((char *)record + kohort_at[field]) = value; /* steals it; NULL is an empty slot */
+    return value == NULL;
+}
+
+static inline PyObject *kohort_bytes(const uint8_t *data, Py_ssize_t size) {
+    return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)data, size);
+}
+
+static PyObject *kohort_record(PyObject *topic, PyObject *partition, PyObject *origin, const uint8_t *key,
+                               Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size, int64_t offset,
+                               int64_t timestamp, PyObject *headers, PyObject *sizes) {
+    PyObject *record = kohort_type->tp_alloc(kohort_type, 0);
+    if (record == NULL) return NULL;
+    PyObject_GC_UnTrack(record); /* it holds nothing that could refer back to it */
+    int failed = 0;
+    kohort_put(record, KOHORT_TOPIC, Py_NewRef(topic));
+    kohort_put(record, KOHORT_PARTITION, Py_NewRef(partition));
+    failed |= kohort_put(record, KOHORT_OFFSET, PyLong_FromLongLong(offset));
+    failed |= kohort_put(record, KOHORT_TIMESTAMP, PyLong_FromLongLong(timestamp));
+    failed |= kohort_put(record, KOHORT_KEY, kohort_bytes(key, key_size));
+    failed |= kohort_put(record, KOHORT_VALUE, kohort_bytes(value, value_size));
+    kohort_put(record, KOHORT_HEADERS, Py_NewRef(headers));
+    kohort_put(record, KOHORT_ORIGIN, Py_NewRef(origin));
+    kohort_put(record, KOHORT_SIZES, Py_NewRef(sizes));
+    if (failed) Py_CLEAR(record);
+    return record;
+}
+#endif

@@ -1,0 +1,137 @@
+"""All that one fetch brought of one partition, read as far as is asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from kohort.errors import CorruptBatchError
+from kohort.records._compression import DEFAULT_BUDGET
+from kohort.records._decoder import read_plain, scan
+from kohort.records._record import Record
+from kohort.records._split import RecordBatch, split_batches
+from kohort.records._transactions import AbortedTransactions
+
+
+class RecordSet:
+    """The batches in ``data``, of which the records from ``offset`` on are wanted.
+
+    What is plain is read many batches at a time, by the compiled decoder where there is one; what
+    is compressed, of a transaction, or wrong, batch by batch. Control batches and transactions in
+    ``aborted`` ((producer_id, first_offset) pairs) are passed over.
+    """
+
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        offset: int = 0,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        check_crcs: bool = True,
+        budget: int = DEFAULT_BUDGET,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self._data = memoryview(data)
+        self._topic = topic
+        self._partition = partition
+        self._check_crcs = check_crcs
+        self._budget = budget
+        self._aborted = AbortedTransactions(aborted)
+        found = scan(self._data)
+        self._pos = 0
+        self._end: int = found.end
+        self.batches: int = found.batches
+        self.size: int = found.end
+        """Bytes of the batches that are whole."""
+        self.last_offset: int = found.next_offset - 1
+        """Of the last batch; -2 without one."""
+        self.next_offset = max(offset, found.next_offset)
+        """Where the next fetch starts."""
+        self.leader_epoch: int = found.leader_epoch
+        """Of the last batch; -1 without one."""
+        self.records: list[Record] = []
+        """What was read last."""
+        self.passed = offset
+        """The offset behind these."""
+        self.tail_size = 0
+        """Bytes of a batch at the end that was cut off; nothing is wrong with that."""
+        self.tail_needs: int | None = None
+        """Bytes that it claims to have, None if not even that is there."""
+        self._end_error: CorruptBatchError | None = None
+        self._look_behind(found.end)
+
+    def _look_behind(self, end: int) -> None:
+        """What follows the last batch that the scan took for one."""
+        if end == len(self._data):
+            return
+        split = split_batches(self._data[end:])
+        try:
+            batch = next(split, None)
+            assert batch is None, "the scan ends before a batch that is whole"
+        except CorruptBatchError as error:
+            self._end_error = error
+        self.tail_size, self.tail_needs = split.tail_size, split.tail_needs
+
+    @property
+    def done(self) -> bool:
+        """All is read, and nothing is wrong behind it."""
+        return self._pos >= self._end and self._end_error is None
+
+    def read(self, enough: int) -> None:
+        """Have the next in ``records``: ``enough`` at least, unless these are all or worse comes.
+
+        CorruptBatchError, with the place and the bytes, where the next batch cannot be read.
+        """
+        records: list[Record] = []
+        pos, passed = self._pos, self.passed
+        while pos < self._end and len(records) < enough:
+            before = pos
+            pos, passed = read_plain(
+                self._data,
+                pos,
+                self._end,
+                records,
+                enough,
+                passed,
+                self._check_crcs,
+                self._topic,
+                self._partition,
+            )
+            if pos < self._end and len(records) < enough:
+                batch = RecordBatch.at(self._data, pos)
+                try:
+                    records += self._read(batch, passed)
+                except CorruptBatchError:
+                    if not records and before == pos:
+                        raise
+                    break  # and once more, without anything before it
+                pos += batch.header.size
+                passed = max(passed, batch.header.next_offset)
+        first = bisect_left(records, self.passed, key=_offset)
+        wanted = records[first:] if first else records
+        error = self._end_error if pos >= self._end and not wanted else None
+        # Nothing is called from here on: Ctrl-C comes in calls.
+        self._pos, self.passed, self.records = pos, passed, wanted
+        if error is not None:
+            raise error
+
+    def _read(self, batch: RecordBatch, passed: int) -> list[Record]:
+        """The records of a batch that is not plain."""
+        if batch.header.last_offset < passed:
+            return []
+        if self._check_crcs:
+            batch.check_crc()
+        if not self._aborted.delivers(batch):
+            return []
+        return batch.records(self._budget, topic=self._topic, partition=self._partition)
+
+    def release(self) -> None:
+        """Let go of the bytes: what was not read so far never will be."""
+        self._data = memoryview(b"")
+        self._pos = self._end = 0
+        self._end_error = None
+
+
+def _offset(record: Record) -> int:
+    return record.offset
