@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
-from kohort.records._compression import DEFAULT_BUDGET, Compression, compress, decompress
+from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED
+from kohort.records._decompress import decompress, decompress_into
 from kohort.records._encode import NewRecord, encode_batch, rewrite_header
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
 from kohort.records._record import (
@@ -24,6 +25,7 @@ from kohort.records._record import (
     Record,
     deserialized,
 )
+from kohort.records._scratch import Scratch
 from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
 from kohort.records._transactions import (
@@ -52,10 +54,12 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordSet",
+    "Scratch",
     "compress",
     "control_type",
     "crc32c",
     "decompress",
+    "decompress_into",
     "deserialized",
     "encode_batch",
     "end_marker",

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Iterator
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import DEFAULT_BUDGET, decompress
+from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._crc import crc32c
 from kohort.records._decoder import decode_records
+from kohort.records._decompress import decompress
 from kohort.records._header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,

@@ -1,0 +1,133 @@
+"""LZ4 frames: their structure, told from the headers, and their blocks.
+
+::
+
+    magic  flags:1  blockSizes:1  [contentSize:8]  headerChecksum:1
+    (blockSize:4  block  [blockChecksum:4])*  0:4  [contentChecksum:4]
+
+All numbers are little-endian; the highest bit of a block's size says that it is not compressed.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import NamedTuple, TypeAlias
+
+from kohort.errors import CorruptBatchError
+
+MAGIC = b"\x04\x22\x4d\x18"
+_FLAGS_AT, _CONTENT_SIZE_AT = 4, 6
+_VERSION, _VERSION_1 = 0xC0, 0x40
+_INDEPENDENT, _BLOCK_CHECKSUM, _SIZED, _CONTENT_CHECKSUM, _RESERVED, _DICTIONARY = (
+    32,
+    16,
+    8,
+    4,
+    2,
+    1,
+)
+_STORED = 0x8000_0000
+_RATIO = 256
+"""A sequence makes at most 255 bytes out of each further byte of its length."""
+_BLOCKS_MAX = 1 << 16
+"""So many blocks are looked at one by one; a producer's have at least 64 KiB each."""
+
+
+Block: TypeAlias = tuple[int, int, bool, int]
+"""Where a block starts and ends, whether it is stored as it is, the bytes that it may become."""
+
+_UINT32 = struct.Struct("<I")
+
+
+class Frame(NamedTuple):
+    """``size``: bytes of the content, None if the frame does not say. ``header_end`` is behind the
+    header's checksum. ``plain``: no block refers to others, and there is no other checksum."""
+
+    size: int | None
+    header_end: int
+    header_checksum_is_right: bool
+    plain: bool
+    block_checksums: bool
+    content_checksum: bool
+    block_max: int
+
+
+def read_frame(data: memoryview) -> Frame:
+    """The header of the one frame that ``data`` is."""
+    if len(data) < 7:
+        raise broken("it ends too early")
+    if data[:4] != MAGIC:
+        raise broken("no frame where one should start")
+    flags, sizes = data[_FLAGS_AT], data[_FLAGS_AT + 1]
+    if flags & _VERSION != _VERSION_1 or flags & _RESERVED or sizes & 0x8F or sizes < 0x40:
+        raise broken("a header that cannot be")
+    if flags & _DICTIONARY:
+        raise broken("it needs a dictionary")
+    checksum_at = 14 if flags & _SIZED else 6
+    if len(data) <= checksum_at:
+        raise broken("it ends too early")
+    return Frame(
+        int.from_bytes(data[6:14], "little") if flags & _SIZED else None,
+        checksum_at + 1,
+        header_checksum(bytes(data[_FLAGS_AT:checksum_at])) == data[checksum_at],
+        flags & (_INDEPENDENT | _BLOCK_CHECKSUM | _CONTENT_CHECKSUM) == _INDEPENDENT,
+        flags & _BLOCK_CHECKSUM != 0,
+        flags & _CONTENT_CHECKSUM != 0,
+        1 << (8 + 2 * (sizes >> 4)),
+    )
+
+
+def read_blocks(data: memoryview, frame: Frame) -> list[Block] | None:
+    """Every block of the frame, which ends where ``data`` does; None if there are too many."""
+    blocks: list[Block] = []
+    block_max = frame.block_max
+    trailer = 4 if frame.block_checksums else 0
+    start, left = frame.header_end + 4, len(data)
+    while start <= left:
+        (number,) = _UINT32.unpack_from(data, start - 4)
+        if not number:
+            start += 4 if frame.content_checksum else 0
+            if start > left:
+                break
+            if start < left:
+                raise broken("bytes follow the frame")
+            return blocks
+        length = number & ~_STORED
+        if length > block_max:
+            raise broken("a block that cannot be")
+        end = start + length
+        if number != length:
+            blocks.append((start, end, True, length))
+        else:
+            blocks.append((start, end, False, min(block_max, _RATIO * length)))
+        if len(blocks) > _BLOCKS_MAX:
+            return None
+        start = end + trailer + 4
+    raise broken("it ends too early")
+
+
+@functools.lru_cache(maxsize=64)
+def header_checksum(descriptor: bytes) -> int:
+    """The checksum of a header's flags, block sizes and content size: a byte of their xxHash32."""
+    total = 0x165667B1 + len(descriptor)  # seed 0
+    whole = len(descriptor) & ~3  # less than the 16 bytes from which on it takes more than this
+    for at in range(0, whole, 4):
+        total += int.from_bytes(descriptor[at : at + 4], "little") * 0xC2B2AE3D
+        total = _rotated(total, 17) * 0x27D4EB2F
+    for byte in descriptor[whole:]:
+        total = _rotated(total + byte * 0x165667B1, 11) * 0x9E3779B1
+    total &= 0xFFFF_FFFF
+    total = (total ^ total >> 15) * 0x85EBCA77 & 0xFFFF_FFFF
+    total = (total ^ total >> 13) * 0xC2B2AE3D & 0xFFFF_FFFF
+    return (total ^ total >> 16) >> 8 & 0xFF
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= 0xFFFF_FFFF
+    return number << bits & 0xFFFF_FFFF | number >> 32 - bits
+
+
+def broken(why: str) -> CorruptBatchError:
+    """The error for a frame with this wrong."""
+    return CorruptBatchError(f"does not decompress as lz4: {why}")
