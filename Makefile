@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PINS := constraints/pins.txt
 # An editable installation warns of folders beside the package; ours are meant to be there.
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
-PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _batch_c.pxd _native.h)
+PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py) $(wildcard kohort/records/*.pxd kohort/records/*.h)
 
 .DEFAULT_GOAL := help
 SEEDS ?= 10000

@@ -1,8 +1,7 @@
-"""The one optional extension: ``records/_batch.py`` compiled again, as ``records/_batch_c``.
+"""The optional extension: modules of ``records`` compiled again, ``_batch`` as ``_batch_c``.
 
-All else is in pyproject.toml. Its types are in ``_batch_c.pxd``; without that file there is
-nothing to build. ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed
-build an error.
+All else is in pyproject.toml. Their types are in ``_batch_c.pxd`` and ``_columns_c.pxd``.
+``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error.
 """
 
 from __future__ import annotations
@@ -15,7 +14,15 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 RECORDS = Path("kohort", "records")
-SOURCES = ("_batch.py", "_batch_c.pxd", "_native.h")
+MODULES = ("_batch", "_columns")
+SOURCES = (
+    "_batch.py",
+    "_batch_c.pxd",
+    "_columns.py",
+    "_columns_c.pxd",
+    "_native.h",
+    "_native.pxd",
+)
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 
@@ -30,7 +37,7 @@ def source_state() -> int:
 
 def extensions() -> list[Extension]:
     """The extension, if it is wanted and can be translated here."""
-    if PURE or not (RECORDS / "_batch_c.pxd").exists():
+    if PURE:
         return []
     try:
         from Cython.Build import cythonize
@@ -38,12 +45,13 @@ def extensions() -> list[Extension]:
         modules: list[Extension] = cythonize(
             [
                 Extension(
-                    "kohort.records._batch_c",
-                    [str(RECORDS / "_batch.py")],
+                    f"kohort.records.{name}_c",
+                    [str(RECORDS / f"{name}.py")],
                     include_dirs=[str(RECORDS)],
                     define_macros=[("KOHORT_SOURCE_STATE", f"{source_state()}u")],
-                    depends=[str(RECORDS / "_native.h"), str(RECORDS / "_batch_c.pxd")],
+                    depends=[str(RECORDS / source) for source in SOURCES],
                 )
+                for name in MODULES
             ],
             build_dir="build/cython",
             compiler_directives={

@@ -28,6 +28,7 @@ from kohort.records._record import (
 from kohort.records._scratch import Scratch
 from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
+from kohort.records._table import Table, TablePlan
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,
@@ -55,6 +56,8 @@ __all__ = [
     "RecordBatch",
     "RecordSet",
     "Scratch",
+    "Table",
+    "TablePlan",
     "compress",
     "control_type",
     "crc32c",

@@ -101,7 +101,7 @@ def read_plain(
         if attributes & ~_PLAIN:
             break
         if check_crcs:
-            crc = int32_at(data, pos + 17) & 0xFFFF_FFFF
+            crc = uint32_at(data, pos + 17)
             if checksum(data, pos + 21, pos + size) != crc:
                 break
         before = len(records)

@@ -2,15 +2,9 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-cdef extern from "_native.h" nogil:
-    int16_t kohort_int16(const uint8_t *p)
-    int32_t kohort_int32(const uint8_t *p)
-    int64_t kohort_int64(const uint8_t *p)
-    const uint32_t KOHORT_SOURCE_STATE
-    uint32_t kohort_crc32c(const uint8_t *p, size_t n)
+from kohort.records._native cimport build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_prepare
 
 cdef extern from "_native.h":
-    void kohort_prepare()
     int kohort_learn_slots(object type) except -1
     object kohort_record(
         object topic, object partition, object origin,
@@ -18,25 +12,10 @@ cdef extern from "_native.h":
         int64_t offset, int64_t timestamp, object headers, object sizes)
     bytes PyBytes_FromStringAndSize(const char *data, Py_ssize_t size)
 
-# In place of _primitives.py. The callers see to it that the bytes are there, as said in its docstrings.
+# In place of _primitives.py, with what is in _native.pxd.
 cdef inline int prepare(object record_type) except -1:
     kohort_prepare()
     return kohort_learn_slots(record_type)
-
-cdef inline int64_t build_state() noexcept nogil:
-    return KOHORT_SOURCE_STATE
-
-cdef inline int64_t int16_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
-    return kohort_int16(&data[0] + pos)
-
-cdef inline int64_t int32_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
-    return kohort_int32(&data[0] + pos)
-
-cdef inline int64_t int64_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
-    return kohort_int64(&data[0] + pos)
-
-cdef inline int64_t checksum(const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    return kohort_crc32c(&data[0] + start, stop - start)
 
 cdef inline const uint8_t[::1] window(const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop):
     return data[start:stop]

@@ -11,20 +11,50 @@ import os
 import warnings
 import zlib
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kohort.records import _batch
+from kohort.records import _batch, _columns
 
 if TYPE_CHECKING:
     from kohort.records._batch import Scan, decode_records, read_plain, scan
+    from kohort.records._columns import (
+        Columns,
+        Sizes,
+        fill_body,
+        fill_plain,
+        measure_body,
+        measure_plain,
+    )
 
-__all__ = ["COMPILED", "SOURCES", "Scan", "decode_records", "read_plain", "scan", "source_state"]
+__all__ = [
+    "COMPILED",
+    "SOURCES",
+    "Columns",
+    "Scan",
+    "Sizes",
+    "decode_records",
+    "fill_body",
+    "fill_plain",
+    "measure_body",
+    "measure_plain",
+    "read_plain",
+    "scan",
+    "source_state",
+]
 
-SOURCES = ("_batch.py", "_batch_c.pxd", "_native.h")
+SOURCES = (
+    "_batch.py",
+    "_batch_c.pxd",
+    "_columns.py",
+    "_columns_c.pxd",
+    "_native.h",
+    "_native.pxd",
+)
 
 
 def source_state(folder: Path) -> int:
-    """A number that tells one state of the compiled module's source from another; 0 without it."""
+    """A number that tells one state of the compiled modules' source from another; 0 without it."""
     state = 0
     for name in SOURCES:
         path = folder / name
@@ -34,31 +64,40 @@ def source_state(folder: Path) -> int:
     return state
 
 
-def _choose() -> Any:
+def _choose() -> tuple[Any, Any]:
+    plain: tuple[ModuleType, ModuleType] = _batch, _columns
     if os.environ.get("KOHORT_PURE") == "1":
-        return _batch
+        return plain
     try:
-        compiled = importlib.import_module("kohort.records._batch_c")
+        compiled = (
+            importlib.import_module("kohort.records._batch_c"),
+            importlib.import_module("kohort.records._columns_c"),
+        )
     except ImportError:
-        return _batch
+        return plain
     state = source_state(Path(__file__).parent)
-    if state and compiled.built_from() != state:
+    if state and any(module.built_from() != state for module in compiled):
         warnings.warn(
             "kohort's compiled decoder was built from another state of its source and is not used: "
             "install kohort again (pip install -e .), or set KOHORT_PURE=1",
             RuntimeWarning,
             stacklevel=2,
         )
-        return _batch
+        return plain
     return compiled
 
 
-_module = _choose()
-COMPILED: bool = _module is not _batch
-"""Whether the compiled module is in use."""
+_rows, _tables = _choose()
+COMPILED: bool = _rows is not _batch
+"""Whether the compiled modules are in use."""
 
 if not TYPE_CHECKING:
-    Scan = _module.Scan
-    decode_records = _module.decode_records
-    read_plain = _module.read_plain
-    scan = _module.scan
+    Scan, decode_records, read_plain, scan = (
+        _rows.Scan,
+        _rows.decode_records,
+        _rows.read_plain,
+        _rows.scan,
+    )
+    Columns, Sizes = _tables.Columns, _tables.Sizes
+    fill_body, fill_plain = _tables.fill_body, _tables.fill_plain
+    measure_body, measure_plain = _tables.measure_body, _tables.measure_plain

@@ -29,6 +29,13 @@ static inline int32_t kohort_int32(const uint8_t *p) {
 }
 static inline int16_t kohort_int16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
 
+static inline void kohort_copy(uint8_t *to, const uint8_t *source, Py_ssize_t size) {
+    memcpy(to, source, (size_t)size);
+}
+static inline int64_t kohort_wrapped(int64_t base, uint64_t raw) {
+    return (int64_t)((uint64_t)base + (raw >> 1 ^ (0 - (raw & 1))));
+}
+
 /* CRC-32C, reflected: a table of eight bytes at a time where the processor has no instruction. */
 #define KOHORT_POLYNOMIAL 0x82F63B78u
 #define KOHORT_BLOCK 1024 /* bytes of each of three streams that are computed side by side */

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 import crc32c as _crc32c
 
@@ -16,22 +17,28 @@ from kohort.records._record import ConsumerRecord, Headers, Origin, Record, Reco
 __all__ = [
     "build_state",
     "checksum",
+    "copy",
     "cut",
+    "filled",
     "int16_at",
     "int32_at",
     "int64_at",
     "new_record",
     "prepare",
+    "released",
+    "uint32_at",
     "window",
+    "wrapped",
 ]
 
+T = TypeVar("T")
 Bytes: TypeAlias = bytes | bytearray | memoryview
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
-def prepare(record_type: type[Any]) -> None:
+def prepare(record_type: type[Any] | None = None) -> None:
     """Called once, before anything else."""
 
 
@@ -47,6 +54,10 @@ def int16_at(data: Bytes, pos: int) -> int:
 
 def int32_at(data: Bytes, pos: int) -> int:
     return int(_INT32.unpack_from(data, pos)[0])
+
+
+def uint32_at(data: Bytes, pos: int) -> int:
+    return int(_INT32.unpack_from(data, pos)[0]) & 0xFFFF_FFFF
 
 
 def int64_at(data: Bytes, pos: int) -> int:
@@ -66,6 +77,24 @@ def window(data: Bytes, start: int, stop: int) -> bytes:
 def cut(data: bytes, start: int, stop: int) -> bytes:
     """A part of a window()."""
     return data[start:stop]
+
+
+def copy(target: memoryview, to: int, source: Bytes, start: int, size: int) -> None:
+    """Copy bytes to where the caller knows that there is room."""
+    target[to : to + size] = source[start : start + size]
+
+
+def wrapped(base: int, raw: int) -> int:
+    """The sum with a zigzag number in 64 bits: Java writes and reads timestamps so."""
+    return (base + ((raw >> 1) ^ -(raw & 1)) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def released(function: Callable[..., T], *args: Any) -> T:
+    """Call the function: compiled, without the interpreter's lock."""
+    return function(*args)
+
+
+filled = released
 
 
 def new_record(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._decoder import read_plain, scan
 from kohort.records._record import Record
 from kohort.records._split import RecordBatch, split_batches
+from kohort.records._table import TablePlan
 from kohort.records._transactions import AbortedTransactions
+
+Mark: TypeAlias = tuple[int, int, AbortedTransactions, int]
 
 
 class RecordSet:
@@ -50,6 +54,8 @@ class RecordSet:
         """Where the next fetch starts."""
         self.leader_epoch: int = found.leader_epoch
         """Of the last batch; -1 without one."""
+        self.read_epoch = -1
+        """The leader epoch of what measure() moved behind last."""
         self.records: list[Record] = []
         """What was read last."""
         self.passed = offset
@@ -84,7 +90,7 @@ class RecordSet:
         CorruptBatchError, with the place and the bytes, where the next batch cannot be read.
         """
         records: list[Record] = []
-        pos, passed = self._pos, self.passed
+        pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         while pos < self._end and len(records) < enough:
             before = pos
             pos, passed = read_plain(
@@ -101,7 +107,7 @@ class RecordSet:
             if pos < self._end and len(records) < enough:
                 batch = RecordBatch.at(self._data, pos)
                 try:
-                    records += self._read(batch, passed)
+                    records += self._read(batch, passed, aborted)
                 except CorruptBatchError:
                     if not records and before == pos:
                         raise
@@ -112,19 +118,67 @@ class RecordSet:
         wanted = records[first:] if first else records
         error = self._end_error if pos >= self._end and not wanted else None
         # Nothing is called from here on: Ctrl-C comes in calls.
-        self._pos, self.passed, self.records = pos, passed, wanted
+        self._pos, self.passed, self.records, self._aborted = pos, passed, wanted, aborted
         if error is not None:
             raise error
 
-    def _read(self, batch: RecordBatch, passed: int) -> list[Record]:
+    def _read(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> list[Record]:
         """The records of a batch that is not plain."""
-        if batch.header.last_offset < passed:
-            return []
-        if self._check_crcs:
-            batch.check_crc()
-        if not self._aborted.delivers(batch):
+        if not self._is_wanted(batch, passed, aborted):
             return []
         return batch.records(self._budget, topic=self._topic, partition=self._partition)
+
+    def _is_wanted(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> bool:
+        if batch.header.last_offset < passed:
+            return False
+        if self._check_crcs:
+            batch.check_crc()
+        return aborted.delivers(batch)
+
+    def measure(self, plan: TablePlan) -> int:
+        """Plan the next rows, as many as there is room for; returns how many, moves behind them.
+
+        ``records`` has to be used up. CorruptBatchError as from read().
+        """
+        pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
+        before = plan.rows
+        where = self._topic.encode(), self._partition
+        epoch = self.read_epoch
+        while pos < self._end and plan.has_room:
+            pos, passed = plan.add_plain(
+                self._data, pos, self._end, passed, self._check_crcs, *where
+            )
+            if pos >= self._end or not plan.has_room:
+                break
+            batch = RecordBatch.at(self._data, pos)
+            try:
+                if self._is_wanted(batch, passed, aborted):
+                    cut = plan.add_batch(batch, passed, self._budget, *where)
+                    if cut is not None:
+                        passed, epoch = cut, batch.header.partition_leader_epoch
+                        break
+            except CorruptBatchError:
+                if plan.rows == before:
+                    self._pos, self.passed, self._aborted = pos, passed, aborted
+                    raise
+                break
+            pos += batch.header.size
+            passed = max(passed, batch.header.next_offset)
+        rows = plan.rows - before
+        if pos > self._pos:
+            epoch = scan(self._data[:pos]).leader_epoch
+        self._pos, self.passed, self._aborted, self.read_epoch = pos, passed, aborted, epoch
+        if not rows and pos >= self._end and self._end_error is not None:
+            raise self._end_error
+        return rows
+
+    def mark(self) -> Mark:
+        """What back_to() needs to undo a measure()."""
+        return self._pos, self.passed, self._aborted, self.read_epoch
+
+    def back_to(self, mark: Mark) -> None:
+        """Have measure() and read() begin where they did then."""
+        self._pos, self.passed, self._aborted, self.read_epoch = mark
 
     def release(self) -> None:
         """Let go of the bytes: what was not read so far never will be."""

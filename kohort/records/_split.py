@@ -67,10 +67,7 @@ class RecordBatch:
         """
         header = self.header
         try:
-            data = bytes(self.raw[HEADER_SIZE:])
-            # An empty batch is what compaction leaves of one: flags without anything compressed.
-            if data and (codec := header.attributes & COMPRESSION_MASK):
-                data = decompress(codec, data, budget)
+            data = self._body(budget)
             log_append = header.timestamp_type == LOG_APPEND_TIME
             records: list[Record] = []
             decode_records(
@@ -89,6 +86,20 @@ class RecordBatch:
             return records
         except CorruptBatchError as error:
             raise self.located(error) from error.__cause__
+
+    def body(self, budget: int = DEFAULT_BUDGET) -> bytes:
+        """What follows the header, decompressed. CorruptBatchError as from records()."""
+        try:
+            return self._body(budget)
+        except CorruptBatchError as error:
+            raise self.located(error) from error.__cause__
+
+    def _body(self, budget: int) -> bytes:
+        data = bytes(self.raw[HEADER_SIZE:])
+        # An empty batch is what compaction leaves of one: flags without anything compressed.
+        if data and (codec := self.header.attributes & COMPRESSION_MASK):
+            return decompress(codec, data, budget)
+        return data
 
     def located(self, error: CorruptBatchError) -> CorruptBatchError:
         """The same error with what is known of the place; the next offset only if it is sure."""

@@ -55,6 +55,12 @@ class AbortedTransactions:
         self._waiting = sorted(aborted, key=lambda pair: pair[1], reverse=True)
         self._open: set[int] = set()
 
+    def copy(self) -> AbortedTransactions:
+        """Another one that has seen the same batches."""
+        other = AbortedTransactions()
+        other._waiting, other._open = self._waiting.copy(), self._open.copy()
+        return other
+
     def delivers(self, batch: RecordBatch) -> bool:
         """Whether the records of this batch, the next one, are for the user."""
         header = batch.header

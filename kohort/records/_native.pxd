@@ -1,0 +1,31 @@
+# What stands in place of _primitives.py in the compiled modules. The callers see to it that the bytes are there,
+# as the docstrings there say.
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "_native.h" nogil:
+    const uint32_t KOHORT_SOURCE_STATE
+    int16_t kohort_int16(const uint8_t *p)
+    int32_t kohort_int32(const uint8_t *p)
+    int64_t kohort_int64(const uint8_t *p)
+    uint32_t kohort_crc32c(const uint8_t *p, size_t n)
+    void kohort_copy(uint8_t *to, const uint8_t *source, Py_ssize_t size)
+    int64_t kohort_wrapped(int64_t base, uint64_t raw)
+    void kohort_prepare()
+
+cdef inline int64_t build_state() noexcept nogil:
+    return KOHORT_SOURCE_STATE
+
+cdef inline int64_t int16_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
+    return kohort_int16(&data[0] + pos)
+
+cdef inline int64_t int32_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
+    return kohort_int32(&data[0] + pos)
+
+cdef inline int64_t uint32_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
+    return <uint32_t> kohort_int32(&data[0] + pos)
+
+cdef inline int64_t int64_at(const uint8_t[::1] data, Py_ssize_t pos) noexcept nogil:
+    return kohort_int64(&data[0] + pos)
+
+cdef inline int64_t checksum(const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    return kohort_crc32c(&data[0] + start, stop - start)
