@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._deserialize import DeserializeRecord
 from kohort.fetcher._lease import Lease
-from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet
+from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.types import TopicPartition
 
 
@@ -19,6 +19,8 @@ class DecodeOptions:
     check_crcs: bool = True
     budget: int = DEFAULT_BUDGET
     deserialize: DeserializeRecord | None = None
+    scratch: Scratch = field(default_factory=Scratch)
+    """Decoding happens on one thread at a time."""
 
 
 class CompletedFetch:

@@ -97,6 +97,7 @@ def _read(
         partition=tp.partition,
         check_crcs=options.check_crcs,
         budget=options.budget,
+        scratch=options.scratch,
         aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
     )
     if records.tail_size and not records.batches:

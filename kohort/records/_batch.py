@@ -107,7 +107,7 @@ def read_plain(
         before = len(records)
         try:
             decode_records(
-                window(data, pos, pos + size),
+                data[pos : pos + size],
                 _HEADER_SIZE,
                 int32_at(data, pos + 57),
                 base_offset,
@@ -128,7 +128,7 @@ def read_plain(
 
 
 def decode_records(
-    data: bytes,
+    data: bytes | bytearray | memoryview,
     pos: int,
     count: int,
     base_offset: int,
@@ -141,6 +141,7 @@ def decode_records(
     records: list[Record],
 ) -> None:
     """Append the records in ``data[pos:]``; with LogAppendTime all have the base timestamp."""
+    data = window(data, 0, len(data))
     end = len(data)
     if not 0 <= count <= (end - pos) // MIN_RECORD_SIZE:
         raise CorruptBatchError(f"{count} records cannot be in {end - pos} bytes")

@@ -10,6 +10,7 @@ from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._decoder import read_plain, scan
 from kohort.records._record import Record
+from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch, split_batches
 from kohort.records._table import TablePlan
 from kohort.records._transactions import AbortedTransactions
@@ -35,12 +36,14 @@ class RecordSet:
         check_crcs: bool = True,
         budget: int = DEFAULT_BUDGET,
         aborted: Iterable[tuple[int, int]] = (),
+        scratch: Scratch | None = None,
     ) -> None:
         self._data = memoryview(data)
         self._topic = topic
         self._partition = partition
         self._check_crcs = check_crcs
         self._budget = budget
+        self._scratch = scratch
         self._aborted = AbortedTransactions(aborted)
         found = scan(self._data)
         self._pos = 0
@@ -126,7 +129,9 @@ class RecordSet:
         """The records of a batch that is not plain."""
         if not self._is_wanted(batch, passed, aborted):
             return []
-        return batch.records(self._budget, topic=self._topic, partition=self._partition)
+        return batch.records(
+            self._budget, topic=self._topic, partition=self._partition, scratch=self._scratch
+        )
 
     def _is_wanted(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> bool:
         if batch.header.last_offset < passed:
@@ -153,7 +158,7 @@ class RecordSet:
             batch = RecordBatch.at(self._data, pos)
             try:
                 if self._is_wanted(batch, passed, aborted):
-                    cut = plan.add_batch(batch, passed, self._budget, *where)
+                    cut = plan.add_batch(batch, passed, self._budget, self._scratch, *where)
                     if cut is not None:
                         passed, epoch = cut, batch.header.partition_leader_epoch
                         break

@@ -9,7 +9,7 @@ from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._crc import crc32c
 from kohort.records._decoder import decode_records
-from kohort.records._decompress import decompress
+from kohort.records._decompress import decompress, decompress_into
 from kohort.records._header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -22,6 +22,7 @@ from kohort.records._header import (
     read_header,
 )
 from kohort.records._record import LOG_APPEND_TIME, Record
+from kohort.records._scratch import Scratch
 
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
@@ -58,7 +59,12 @@ class RecordBatch:
             )
 
     def records(
-        self, budget: int = DEFAULT_BUDGET, *, topic: str = "", partition: int = -1
+        self,
+        budget: int = DEFAULT_BUDGET,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        scratch: Scratch | None = None,
     ) -> list[Record]:
         """Every record, decompressed to at most ``budget`` bytes, labelled with its place.
 
@@ -67,7 +73,7 @@ class RecordBatch:
         """
         header = self.header
         try:
-            data = self._body(budget)
+            data = self._body(budget, scratch)
             log_append = header.timestamp_type == LOG_APPEND_TIME
             records: list[Record] = []
             decode_records(
@@ -87,18 +93,25 @@ class RecordBatch:
         except CorruptBatchError as error:
             raise self.located(error) from error.__cause__
 
-    def body(self, budget: int = DEFAULT_BUDGET) -> bytes:
-        """What follows the header, decompressed. CorruptBatchError as from records()."""
+    def body(
+        self, budget: int = DEFAULT_BUDGET, scratch: Scratch | None = None
+    ) -> bytes | memoryview:
+        """What follows the header, decompressed: valid until the scratch is used again.
+
+        CorruptBatchError as from records().
+        """
         try:
-            return self._body(budget)
+            return self._body(budget, scratch)
         except CorruptBatchError as error:
             raise self.located(error) from error.__cause__
 
-    def _body(self, budget: int) -> bytes:
-        data = bytes(self.raw[HEADER_SIZE:])
+    def _body(self, budget: int, scratch: Scratch | None) -> bytes | memoryview:
+        data = self.raw[HEADER_SIZE:]
         # An empty batch is what compaction leaves of one: flags without anything compressed.
         if data and (codec := self.header.attributes & COMPRESSION_MASK):
-            return decompress(codec, data, budget)
+            if scratch is None:
+                return decompress(codec, data, budget)
+            return decompress_into(codec, data, scratch, budget)
         return data
 
     def located(self, error: CorruptBatchError) -> CorruptBatchError:

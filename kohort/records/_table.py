@@ -17,6 +17,7 @@ from kohort.records._decoder import (
 from kohort.records._encode import NewRecord, encode_batch
 from kohort.records._header import BatchHeader
 from kohort.records._record import Record
+from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch
 
 MAX_BYTES = 1 << 30
@@ -96,13 +97,19 @@ class TablePlan:
         return stop, passed
 
     def add_batch(
-        self, batch: RecordBatch, start_offset: int, budget: int, topic: bytes, partition: int
+        self,
+        batch: RecordBatch,
+        start_offset: int,
+        budget: int,
+        scratch: Scratch | None,
+        topic: bytes,
+        partition: int,
     ) -> int | None:
         """Add one batch that is not plain; None if all of it fits, else the offset to go on from.
 
         CorruptBatchError.
         """
-        body = batch.body(budget)
+        body = batch.body(budget, scratch)
         sizes = self._sizes
         if sizes.rows and sizes.key_bytes + sizes.value_bytes + len(body) > self._max_bytes:
             self._full = True
@@ -124,7 +131,7 @@ class TablePlan:
                 timestamp_type=record.timestamp_type,
             )
             batch = RecordBatch.of(data)
-            self.add_batch(batch, 0, MAX_BYTES, record.topic.encode(), record.partition)
+            self.add_batch(batch, 0, MAX_BYTES, None, record.topic.encode(), record.partition)
 
     def build(self, allocate: Allocate) -> Table:
         """The table in memory that ``allocate`` gives."""
