@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kohort.config._client import RequestOptions
-from kohort.config._kinds import INT32_MAX, Choice, Flag, Whole
+from kohort.config._kinds import INT32_MAX, Choice, ChoiceOr, Flag, Whole
 from kohort.config._option import invalid, option
 
 
@@ -82,6 +83,14 @@ class FetchConfig(RequestOptions):
             "The most that one record batch may grow to when it is decompressed.",
             unit="bytes",
             properties=(),
+        ),
+    )
+
+    on_error: Any = field(
+        default="raise",
+        metadata=option(
+            ChoiceOr("raise", "skip", "pause", function="a function of the error returning one"),
+            "What follows a corrupt batch or a deserializer that raises: see docs/poison.md.",
         ),
     )
 

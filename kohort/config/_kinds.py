@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -142,6 +143,23 @@ class Choice(Kind):
         if word not in self.words:
             raise ValueError("none of the words")
         return word
+
+
+class ChoiceOr(Choice):
+    """One of a few words, or a plain function."""
+
+    def __init__(self, *words: str, function: str) -> None:
+        super().__init__(*words)
+        self.expected += f", or {function}"
+
+    def check(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return super().check(value)
+        if inspect.iscoroutinefunction(value):
+            raise TypeError("a coroutine function would have to be awaited")
+        if not callable(value):
+            raise TypeError("neither a str nor callable")
+        return value
 
 
 class Function(Kind):

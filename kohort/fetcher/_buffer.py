@@ -23,13 +23,13 @@ from typing import Any, TypeAlias
 
 from kohort.errors import KafkaError, OffsetOutOfRangeError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._policy import ErrorPolicy, Item, OnError
 from kohort.records import ConsumerRecord
 from kohort.subscription import FetchTarget, OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 
-Item: TypeAlias = CompletedFetch | FailedFetch
 Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 FETCHES_PER_PARTITION = 2
@@ -67,8 +67,10 @@ class FetchBuffer:
         max_bytes: int,
         on_room: Callable[[], None] = lambda: None,
         may_deliver: Callable[[], bool] = lambda: True,
+        on_error: OnError = "raise",
     ) -> None:
         self.counters = BufferCounters()
+        self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._subscription = subscription
         self._lock = subscription.lock
         self._max_bytes = max_bytes
@@ -185,7 +187,8 @@ class FetchBuffer:
         and the one after that hands out records again. It stands until the partition is sought
         past it (or paused, revoked): every drain that finds no records raises it anew, with
         ``repeat_errors=False`` only if it was not raised before. Who waits for records passes
-        False until the time is up, and so neither spins nor misses the error.
+        False until the time is up, and so neither spins nor misses the error. ``on_error`` is
+        asked before, whenever something cannot be read.
         """
         if not self._may_deliver():
             return {}
@@ -194,14 +197,15 @@ class FetchBuffer:
         blocked: list[Item] = []
         overrun: list[FailedFetch] = []
         try:
-            self._decode(max_records, partitions, taken, blocked, overrun)
+            self._decode(max_records, partitions, taken, blocked, overrun, repeat_errors)
             records = self._deliver(taken)
         except BaseException:
             self._put_back(taken)
             raise
         for failed in overrun:
             self._reset(failed)
-        if blocked:
+        settles = self.policy.settles
+        if blocked := [it for it in blocked if not settles(it, records, repeat=repeat_errors)]:
             item = min(blocked, key=lambda item: item.raised)
             if records:
                 self._owed = item
@@ -239,7 +243,7 @@ class FetchBuffer:
             self._raise(item)
 
     def _raise(self, item: Item) -> None:
-        assert item.error is not None
+        error = self.policy.to_raise(item)
         self._raises += 1
         item.raised = self._raises
         self.counters.errors_raised += 1
@@ -249,7 +253,7 @@ class FetchBuffer:
                 if queue and item in queue:
                     queue.remove(item)
         # The traceback of an earlier raise would grow with each poll.
-        raise item.error.with_traceback(None)
+        raise error.with_traceback(None)
 
     def _decode(
         self,
@@ -258,6 +262,7 @@ class FetchBuffer:
         taken: list[_Taken],
         blocked: list[Item],
         overrun: list[FailedFetch],
+        repeat_errors: bool,
     ) -> None:
         """Take records of the partitions in turn; note the items that nothing gets past."""
         missing = max_records
@@ -270,6 +275,8 @@ class FetchBuffer:
                 found = _Taken(item, [])
                 taken.append(found)
                 found.records = item.take(missing)
+                while item.error is not None and self.policy.passes(item, repeat=repeat_errors):
+                    found.records += item.take(missing - len(found.records))
                 missing -= len(found.records)
                 if item.error is not None:
                     blocked.append(item)
@@ -283,6 +290,7 @@ class FetchBuffer:
                 self._drop_done(tp, queue)
                 if not queue:
                     del self._queues[tp]
+                    self.policy.forget(tp)
             return [tp for tp in self._queues if self._deliverable(tp, partitions) is not None]
 
     def _deliverable(

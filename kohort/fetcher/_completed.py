@@ -85,6 +85,8 @@ class CompletedFetch:
         try:
             if not ready:
                 self._take(limit, taken)
+            else:
+                self.error = None  # it comes up again behind these
             if ready or self._at < len(self._set.records):
                 position = taken[-1].offset + 1 if taken else max(self.position, self._passed)
             else:
@@ -94,6 +96,15 @@ class CompletedFetch:
             raise
         self._ready, self.position = ready, position
         return taken
+
+    def skip(self) -> None:
+        """Pass over the record that the last take() could not deserialize."""
+        assert isinstance(self.error, RecordDeserializationError)
+        assert self.error.next_offset is not None
+        position = max(self.position, self.error.next_offset)
+        self._at += 1
+        self.error, self.raised, self.position = None, 0, position
+        self._close_finished()
 
     def put_back(self, records: list[ConsumerRecord[Any, Any]]) -> None:
         """Undo the latest take()."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.fetcher._buffer import BufferCounters
+from kohort.fetcher._buffer import FetchBuffer
 
 
 @dataclass(slots=True)
@@ -24,8 +24,9 @@ class FetchCounters:
         self.latency_total += latency
         self.latency_max = max(self.latency_max, latency)
 
-    def as_metrics(self, buffer: BufferCounters, buffered_bytes: int) -> dict[str, float]:
+    def as_metrics(self, fetched: FetchBuffer) -> dict[str, float]:
         """All figures; times in milliseconds."""
+        buffer, policy = fetched.counters, fetched.policy.counters
         return {
             "fetch-total": self.fetches,
             "fetch-error-total": self.fetch_errors,
@@ -34,8 +35,12 @@ class FetchCounters:
             "fetch-throttle-time-max": 1000 * self.throttle_max,
             "partition-error-total": self.partition_errors,
             "bytes-consumed-total": buffer.bytes_appended,
-            "bytes-buffered": buffered_bytes,
+            "bytes-buffered": fetched.bytes_held(),
             "records-consumed-total": buffer.records_delivered,
             "fetches-dropped-total": buffer.dropped_stale,
             "errors-raised-total": buffer.errors_raised,
+            "records-skipped-total": policy.records_skipped,
+            "batches-skipped-total": policy.batches_skipped,
+            "bytes-skipped-total": policy.bytes_skipped,
+            "pauses-on-error-total": policy.pauses,
         }

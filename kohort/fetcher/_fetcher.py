@@ -83,6 +83,7 @@ class Fetcher:
             max_bytes=config.fetch_max_bytes,
             on_room=on_room or self.wake,
             may_deliver=may_deliver,
+            on_error=config.on_error,
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -140,7 +141,7 @@ class Fetcher:
 
     def metrics(self) -> dict[str, float]:
         """Figures since the start, by the Java client's names where it has them."""
-        return self._counters.as_metrics(self.buffer.counters, self.buffer.bytes_held())
+        return self._counters.as_metrics(self.buffer)
 
     def _forget(self) -> None:
         """Drop what is remembered of partitions that are not owned any more."""

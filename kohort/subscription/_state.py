@@ -198,8 +198,17 @@ class SubscriptionState:
         """What was fetched and not handed out is gone: continue at the positions."""
         with self.lock:
             for state in self._partitions.values():
-                state.epoch = self._new_epoch()
-                state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
+                self.fetch_anew(state)
+
+    def fetch_anew(self, state: PartitionState) -> None:
+        """Drop what was fetched of a partition and not handed out. The caller holds the lock."""
+        state.epoch = self._new_epoch()
+        state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
+
+    def skip_to(self, state: PartitionState, offset: int) -> None:
+        """Pass over what is before ``offset`` without handing it out. The caller holds the lock."""
+        state.position = offset
+        self.fetch_anew(state)
 
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
         """Continue where the rule (else the default one) says, once it has been looked up."""

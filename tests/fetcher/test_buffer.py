@@ -16,10 +16,10 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
+from tests.fetcher.bench import Bench, raising_at
 from tests.fetcher.making import (
     T0,
     T1,
@@ -33,40 +33,6 @@ from tests.fetcher.making import (
     offsets,
     owning,
 )
-
-
-class Bench:
-    """A subscription, its buffer, and short ways to put something in."""
-
-    def __init__(self, *partitions: TopicPartition, max_bytes: int = 1 << 20, **options: Any):
-        self.subscription = owning(*partitions, **options)
-        self.rooms = 0
-        self.buffer = FetchBuffer(self.subscription, max_bytes=max_bytes, on_room=self._room)
-
-    def _room(self) -> None:
-        self.rooms += 1
-
-    def put(self, tp: TopicPartition, offset: int, *data: bytes, **options: Any) -> CompletedFetch:
-        fetch = fetched(self.subscription, tp, offset, *data, **options)
-        self.buffer.append(fetch)
-        return fetch
-
-    def fail(self, tp: TopicPartition, error: KafkaError, *, passing: bool) -> None:
-        self.buffer.append(FailedFetch(tp, self.epoch(tp), error, passing=passing))
-
-    def epoch(self, tp: TopicPartition) -> int:
-        return self.subscription.snapshot().partitions[tp].epoch
-
-    def drain(self, limit: int = 100, **options: Any) -> dict[TopicPartition, list[int]]:
-        drained = self.buffer.drain(limit, **options)
-        return {tp: offsets(records) for tp, records in drained.items()}
-
-    def position(self, tp: TopicPartition) -> int | None:
-        return self.subscription.position(tp)
-
-    def with_room(self) -> set[TopicPartition]:
-        targets = self.buffer.with_room(self.subscription.fetchable())
-        return {target.topic_partition for target in targets}
 
 
 class TestDraining:
@@ -206,17 +172,6 @@ class TestRoom:
         assert bench.with_room() == set()
         bench.subscription.seek(T0, 1)
         assert bench.with_room() == {T0}
-
-
-def raising_at(*poison: int, error: Callable[[], BaseException] = LookupError) -> Any:
-    """A value deserializer that raises for the records at these offsets."""
-
-    def value(topic: str, headers: Any, data: bytes | None) -> Any:
-        if int(data or b"-1") in poison:
-            raise error()
-        return data
-
-    return record_deserializer(None, value)
 
 
 def corrupt(bench: Bench, tp: TopicPartition) -> None:
