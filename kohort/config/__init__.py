@@ -13,6 +13,7 @@ from kohort.config._document import describe_options, replace_tables
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._option import Option
+from kohort.config._reset import reset_duration_ms
 
 __all__ = [
     "OPTIONS",
@@ -25,4 +26,5 @@ __all__ = [
     "Option",
     "describe_options",
     "replace_tables",
+    "reset_duration_ms",
 ]

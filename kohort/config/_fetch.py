@@ -8,6 +8,7 @@ from typing import Any
 from kohort.config._client import RequestOptions
 from kohort.config._kinds import INT32_MAX, Choice, ChoiceOr, Flag, Whole
 from kohort.config._option import invalid, option
+from kohort.config._reset import Reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +52,9 @@ class FetchConfig(RequestOptions):
     auto_offset_reset: str = field(
         default="latest",
         metadata=option(
-            Choice(
-                "earliest",
-                "latest",
-                "none",
-                aliases={
-                    "smallest": "earliest",
-                    "beginning": "earliest",
-                    "largest": "latest",
-                    "end": "latest",
-                    "error": "none",
-                },
-            ),
-            "Where to start without a committed offset; none raises NoOffsetForPartitionError.",
+            Reset(),
+            "Where to start without a committed offset, or when it is out of range; none raises. "
+            "by_duration: at what is not older.",
         ),
     )
     isolation_level: str = field(

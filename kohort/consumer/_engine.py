@@ -54,7 +54,7 @@ class Engine:
         self.config = config
         self.mailbox = Mailbox(CoreLink(), notify, clock)
         self.subscription = subscription or SubscriptionState(
-            OffsetReset(config.fetch.auto_offset_reset)
+            OffsetReset.of(config.fetch.auto_offset_reset)
         )
         self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
         self.fetcher = Fetcher(
@@ -215,6 +215,14 @@ class Engine:
         """The first (:data:`EARLIEST`) or next (:data:`LATEST`) offsets of partitions."""
         found = await self.offsets_at(dict.fromkeys(partitions, end), timeout)
         return {tp: at.offset for tp, at in found.items() if at is not None}
+
+    async def start_of(self, tp: TopicPartition, strategy: OffsetReset) -> int:
+        """Where a partition starts by a rule that is not "none"."""
+        timestamp = self.fetcher.reset_timestamp(strategy)
+        # The end comes first: what is written in between is not passed over.
+        end = await self.end_of([tp], LATEST, None) if timestamp >= 0 else {}
+        found = (await self.offsets_at({tp: timestamp}, None))[tp]
+        return end[tp] if found is None else found.offset
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
         """The position, looked up if need be. NotAssignedError, KafkaTimeoutError."""

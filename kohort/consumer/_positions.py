@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
-from kohort.fetcher import EARLIEST, LATEST
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
-_ENDS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 FIRST_LOOK, LAST_LOOK = 0.002, 0.1
 """Seconds between looks at a reset that is under way; doubled from the first to the last."""
 
@@ -74,7 +72,7 @@ class PositionFinder:
             if found.reset is None:
                 await self._look_up({tp: found.epoch})
                 continue
-            if found.reset is OffsetReset.NONE:
+            if found.reset == OffsetReset.NONE:
                 raise _nowhere(tp)
             if found.error is not None and not found.error.retriable:
                 raise found.error
@@ -97,10 +95,10 @@ class PositionFinder:
         at = committed.get(tp)
         if at is not None and reset is None:
             return at.offset
-        end = _ENDS.get(reset or self._engine.subscription.default_reset)
-        if end is None:
+        strategy = reset or self._engine.subscription.default_reset
+        if strategy == OffsetReset.NONE:
             raise _nowhere(tp)
-        return (await self._engine.end_of([tp], end, None))[tp]
+        return await self._engine.start_of(tp, strategy)
 
     async def _committed(
         self, partitions: list[TopicPartition]

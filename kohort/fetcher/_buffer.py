@@ -318,7 +318,7 @@ class FetchBuffer:
         return (
             isinstance(item.error, OffsetOutOfRangeError)
             and not item.passing  # said of a fetch, not of the look-up that a reset is
-            and self._subscription.default_reset is not OffsetReset.NONE
+            and self._subscription.default_reset != OffsetReset.NONE
         )
 
     def _reset(self, item: FailedFetch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,10 +31,10 @@ from kohort.fetcher._request import (
     fetch_request,
     read_answers,
 )
-from kohort.fetcher._resets import Resets
+from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
 from kohort.protocol.messages import FetchResponse
-from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.subscription import FetchTarget, OffsetReset, SubscriptionState
 from kohort.transport import Backoff, Leader
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
@@ -51,7 +52,7 @@ class Fetcher:
     whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
     something to drain. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
     drains, when the fetcher waits for room: it has to see to a wake(). While ``may_deliver`` is
-    False, everything is kept and nothing handed out.
+    False, everything is kept and nothing handed out. ``wall_clock`` gives seconds since 1970.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class Fetcher:
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
         rng: random.Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         rng = rng or random.Random()
         self._cluster = cluster
         self._subscription = subscription
         self._config = config
         self._on_ready = on_ready
+        self._wall_clock = wall_clock
         self._options = DecodeOptions(
             check_crcs=config.check_crcs,
             budget=config.decompression_max_bytes,
@@ -98,6 +101,7 @@ class Fetcher:
             Retries(backoff, rng),
             on_found=self.wake,
             on_ready=on_ready,
+            timestamp=self.reset_timestamp,
         )
         self._nodes: dict[int, NodeLanes] = {}
         self._asked: dict[tuple[TopicPartition, int], Lane] = {}
@@ -131,6 +135,10 @@ class Fetcher:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """See :meth:`OffsetLookup.list_offsets`."""
         return await self.offsets.list_offsets(timestamps, timeout=timeout)
+
+    def reset_timestamp(self, strategy: OffsetReset) -> int:
+        """What to look up for a rule that is not "none": EARLIEST, LATEST, or a time in ms."""
+        return reset_timestamp(strategy, self._wall_clock())
 
     def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
         """The partitions that a fetch is under way for: at which broker, and since when.

@@ -24,6 +24,13 @@ logger = logging.getLogger("kohort.fetcher")
 _TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
+def reset_timestamp(strategy: OffsetReset, now: float) -> int:
+    """What to ask ListOffsets for; ``now`` in seconds since 1970. KeyError for "none"."""
+    if strategy.duration_ms is None:
+        return _TIMESTAMPS[strategy]
+    return max(0, int(now * 1000) - strategy.duration_ms)
+
+
 class Resets:
     """Looks up the positions of the partitions that wait for one, one request per leader."""
 
@@ -37,6 +44,7 @@ class Resets:
         *,
         on_found: Callable[[], None],
         on_ready: Callable[[], None],
+        timestamp: Callable[[OffsetReset], int],
     ) -> None:
         self._leaders = leaders
         self._subscription = subscription
@@ -45,6 +53,7 @@ class Resets:
         self._retries = retries
         self._on_found = on_found
         self._on_ready = on_ready
+        self._timestamp = timestamp
         self._asked: set[tuple[TopicPartition, int]] = set()
         self._told: dict[TopicPartition, int] = {}
 
@@ -54,7 +63,7 @@ class Resets:
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in self._subscription.pending_resets():
             tp, epoch, strategy = pending
-            if strategy is OffsetReset.NONE:
+            if strategy == OffsetReset.NONE:
                 self._tell(pending)
             elif (tp, epoch) not in self._asked:
                 not_before = self._retries.not_before(tp, epoch)
@@ -71,9 +80,13 @@ class Resets:
 
     async def _look_up(self, node: int, asked: Mapping[TopicPartition, PendingReset]) -> None:
         try:
-            results = await self._offsets.ask(
-                node, {tp: _TIMESTAMPS[pending.strategy] for tp, pending in asked.items()}
-            )
+            wanted = {tp: self._timestamp(pending.strategy) for tp, pending in asked.items()}
+            # Where nothing is as young, the end is meant. It is asked for first, so that what is
+            # written in between is not passed over.
+            by_time = {tp: LATEST for tp, timestamp in wanted.items() if timestamp >= 0}
+            ends = await self._offsets.ask(node, by_time) if by_time else {}
+            results = await self._offsets.ask(node, wanted)
+            results.update({tp: end for tp, end in ends.items() if results[tp] is None})
         except Exception as error:
             # A bug, but no reason to take the other partitions down with it.
             logger.exception("looking up offsets at broker %d failed", node)

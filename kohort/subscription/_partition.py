@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from kohort.config import reset_duration_ms
 from kohort.errors import KafkaError
 from kohort.types import TopicPartition
 
@@ -20,12 +21,27 @@ class SubscriptionMode(Enum):
     MANUAL = "manual"
 
 
-class OffsetReset(Enum):
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
     """Where to start when there is no usable position (``auto_offset_reset``)."""
 
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    NONE = "none"
+    value: str
+    duration_ms: int | None = None
+    """At the first record that is not older than this (KIP-1106)."""
+
+    EARLIEST: ClassVar[OffsetReset]
+    LATEST: ClassVar[OffsetReset]
+    NONE: ClassVar[OffsetReset]
+
+    @classmethod
+    def of(cls, option: str) -> OffsetReset:
+        """From the option as it is in the configuration."""
+        return cls(option, reset_duration_ms(option))
+
+
+OffsetReset.EARLIEST = OffsetReset("earliest")
+OffsetReset.LATEST = OffsetReset("latest")
+OffsetReset.NONE = OffsetReset("none")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.config import ConsumerConfig
+from kohort.config import ConsumerConfig, reset_duration_ms
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
 
 
@@ -96,11 +96,39 @@ def test_names_of_librdkafka_mean_the_same() -> None:
         ("none", "none"),
         ("error", "none"),
         ("Earliest", "earliest"),
+        ("by_duration:pt1h", "by_duration:PT1H"),
     ],
 )
 def test_auto_offset_reset_takes_the_words_of_every_client(word: str, policy: str) -> None:
     config = ConsumerConfig.from_properties({"auto.offset.reset": word})
     assert config.fetch.auto_offset_reset == policy
+
+
+@pytest.mark.parametrize(
+    ("duration", "milliseconds"),
+    [
+        ("PT0S", 0),
+        ("PT20.345S", 20_345),
+        ("PT20,3456789S", 20_345),
+        ("PT15M", 900_000),
+        ("PT10H", 36_000_000),
+        ("P2D", 172_800_000),
+        ("P2DT3H4M", 183_840_000),
+        ("PT-6H+7H", None),
+        ("PT1H-3M", 3_420_000),
+        ("-PT-6H+3M", 21_420_000),
+        ("+P1D", 86_400_000),
+        ("-P-1DT-0.5S", 86_400_500),
+    ],
+)
+def test_durations_are_read_as_java_reads_them(duration: str, milliseconds: int | None) -> None:
+    properties = {"auto.offset.reset": f"by_duration:{duration}"}
+    if milliseconds is None:
+        with pytest.raises(InvalidOptionError):
+            ConsumerConfig.from_properties(properties)
+        return
+    config = ConsumerConfig.from_properties(properties)
+    assert reset_duration_ms(config.fetch.auto_offset_reset) == milliseconds
 
 
 def test_java_assignors_are_known_by_class_name() -> None:

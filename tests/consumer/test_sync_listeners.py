@@ -113,8 +113,9 @@ def test_the_old_assignment_is_visible_in_revoked_and_position_and_commit_work(
     assert cluster.committed(group)[TopicPartition(topic, 0)].offset == 2
 
 
+@pytest.mark.parametrize("reset", ["earliest", "by_duration:PT1H"])
 def test_a_position_that_was_never_looked_up_is_found_in_revoked(
-    topic: str, group: str, make: MakeConsumer
+    topic: str, group: str, make: MakeConsumer, reset: str
 ) -> None:
     """Revoked before the first look-up has ended: it must not wait for one that is put off."""
     tp = TopicPartition(topic, 0)
@@ -124,7 +125,7 @@ def test_a_position_that_was_never_looked_up_is_found_in_revoked(
         consumer._engine.subscription.request_reset(tp)
         positions.append(consumer.position(tp))
 
-    consumer = join(make, topic, group, Recorder(revoked=revoked))
+    consumer = join(make, topic, group, Recorder(revoked=revoked), auto_offset_reset=reset)
     consumer.unsubscribe()
     assert positions == [0]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import NoOffsetForPartitionError, NotAssignedError
-from kohort.testing import Cluster
+from kohort.testing import Cluster, ProducerRecord
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until, read, values
 
@@ -105,6 +105,25 @@ def test_without_offset_and_rule_position_and_poll_say_so(
         consumer.poll(5_000)
     consumer.seek(tp, 3)
     assert values(read(consumer, 1)) == LETTERS[3:]
+
+
+@pytest.mark.parametrize(
+    ("back", "expected"), [("PT1H30M", [b"recent", b"new"]), ("PT30M", [b"new"])]
+)
+def test_a_duration_says_how_far_back_to_start(
+    cluster: Cluster, topic: str, make: MakeConsumer, group: str, back: str, expected: list[bytes]
+) -> None:
+    tp, hour_ms, now_ms = TopicPartition(topic, 0), 3_600_000, int(time.time() * 1000)
+    for value, age in (("old", 2 * hour_ms), ("recent", hour_ms)):
+        record = ProducerRecord(value, timestamp=now_ms - age, partition=0)
+        cluster.produce(topic, [record])
+    consumer = make(group_id=group, auto_offset_reset=f"by_duration:{back}")
+    consumer.assign([tp])
+    assert consumer.position(tp) == 3 - len(expected)
+    cluster.produce(topic, [b"new"], partition=0)
+    assert values(read(consumer, len(expected))) == expected
+    consumer.seek(tp, 70)  # out of range
+    assert values(read(consumer, len(expected))) == expected
 
 
 def test_a_pause_holds_back_what_is_buffered_and_keeps_it(

@@ -229,8 +229,8 @@ class FakeCluster:
                     offset = log.stable if stable and log.stable is not None else log.end
                 elif asked.timestamp == -2:
                     offset = log.start
-                elif 1000 <= asked.timestamp < 1000 + log.end:
-                    offset = asked.timestamp - 1000
+                elif 0 <= asked.timestamp < 1000 + log.end:
+                    offset = max(log.start, asked.timestamp - 1000)
                 answered.partitions.append(
                     ListOffsetsResponse.ListOffsetsPartitionResponse(
                         partition_index=tp.partition,
@@ -252,9 +252,9 @@ class Consumer:
     def __init__(
         self, cluster: FakeCluster, subscription: SubscriptionState, **options: Any
     ) -> None:
-        deserializers = {
+        given = {
             name: options.pop(name)
-            for name in ("key_deserializer", "value_deserializer")
+            for name in ("key_deserializer", "value_deserializer", "wall_clock")
             if name in options
         }
         self.subscription = subscription
@@ -264,7 +264,7 @@ class Consumer:
             FetchConfig(**{**QUICK, **options}),
             on_ready=self._notify,
             rng=random.Random(7),
-            **deserializers,
+            **given,
         )
         self._ready = anyio.Event()
 

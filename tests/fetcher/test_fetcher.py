@@ -614,6 +614,42 @@ class TestPositions:
             log.start, log.batches = 5, [(10, compacted(5, [5, 6, 7, 8, 9], 9))]
             assert (await consumer.poll())[T0] == [5, 6, 7, 8, 9]
 
+    @pytest.mark.parametrize(
+        ("strategy", "expected"),
+        [
+            (OffsetReset.EARLIEST, [4, 5, 6, 7, 8, 9, 10, 11]),
+            (OffsetReset.LATEST, [10, 11]),
+            (OffsetReset.of("by_duration:PT2S"), [7, 8, 9, 10, 11]),
+            (OffsetReset.of("by_duration:PT0S"), [10, 11]),
+            (OffsetReset.of("by_duration:P365000D"), [4, 5, 6, 7, 8, 9, 10, 11]),
+        ],
+        ids=["earliest", "latest", "2 s", "0 s", "1,000 years"],
+    )
+    @pytest.mark.parametrize("positioned", [True, False])
+    async def test_each_rule_says_where_to_go_on(
+        self, strategy: OffsetReset, expected: list[int], positioned: bool
+    ) -> None:
+        """By time: the record with offset n was written at n ms past 1 s."""
+        cluster = FakeCluster()
+        log = cluster.add(T0)
+        log.start, log.end = 4, 10
+        log.batches = [(n + 1, batch(n, 1)) for n in range(4, 10)]
+        subscription = SubscriptionState(strategy)
+        subscription.assign([T0])
+        if positioned:
+            subscription.seek(T0, 70)  # out of range
+        else:
+            subscription.request_reset(T0)
+        seen: list[int] = []
+        async with consuming(cluster, subscription, wall_clock=lambda: 3.007) as consumer:
+            with anyio.fail_after(20):
+                while subscription.position(T0) in (None, 70):
+                    seen += (await consumer.poll(timeout=0.02)).get(T0, [])
+                cluster.produce(T0, 12, batch(10, 2))
+                while len(seen) < len(expected):
+                    seen += (await consumer.poll()).get(T0, [])
+        assert seen == expected
+
     async def test_an_offset_out_of_range_is_an_error_without_a_rule(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0).append(2, batch(0, 2))

@@ -118,6 +118,20 @@ def test_latest_starts_behind_what_is_there(
         assert [r.value for r in read(reader, 1)] == [b"new"]
 
 
+def test_a_duration_starts_at_what_is_young_enough_or_behind_all(
+    broker: Broker, ten: TopicPartition
+) -> None:
+    """The ten are of 2023."""
+    with consumer(broker.bootstrap_servers, auto_offset_reset="by_duration:P36500D") as reader:
+        reader.assign([ten])
+        assert [r.offset for r in read(reader, 10)] == list(range(10))
+    with consumer(broker.bootstrap_servers, auto_offset_reset="by_duration:P1D") as reader:
+        reader.assign([ten])
+        assert reader.position(ten) == 10
+        broker.write(ten.topic, b"new")
+        assert [r.value for r in read(reader, 1)] == [b"new"]
+
+
 def test_what_is_committed_is_seen_by_another_client_and_back(
     broker: Broker, ten: TopicPartition, unique: Unique
 ) -> None:

@@ -1,0 +1,61 @@
+"""``auto_offset_reset``: a word, or ``by_duration:`` and how far back (KIP-1106)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kohort.config._kinds import Choice
+
+_BY_DURATION = "by_duration:"
+_ISO = re.compile(
+    r"([+-]?)P(?:([+-]?\d{1,9})D)?"
+    r"(?:T(?=.)(?:([+-]?\d{1,12})H)?(?:([+-]?\d{1,12})M)?(?:([+-]?\d{1,12})(?:[.,](\d{0,9}))?S)?)?",
+    re.ASCII,
+)
+"""What java.time.Duration.parse() takes: days, hours, minutes, seconds; no months or years."""
+
+
+class Reset(Choice):
+    """One of Java's words or of other clients', or a duration as Java writes it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "earliest",
+            "latest",
+            "none",
+            aliases={
+                "smallest": "earliest",
+                "beginning": "earliest",
+                "largest": "latest",
+                "end": "latest",
+                "error": "none",
+            },
+        )
+        self.expected += ', or "by_duration:PT1H30M" (ISO 8601: days, hours, minutes, seconds)'
+
+    def check(self, value: Any) -> str:
+        if isinstance(value, str) and value.lower().startswith(_BY_DURATION):
+            text = value[len(_BY_DURATION) :].upper()
+            _milliseconds(text)
+            return _BY_DURATION + text
+        return super().check(value)
+
+
+def reset_duration_ms(policy: str) -> int | None:
+    """How far back a checked value of auto_offset_reset reaches; None for the words."""
+    return _milliseconds(policy[len(_BY_DURATION) :]) if policy.startswith(_BY_DURATION) else None
+
+
+def _milliseconds(text: str) -> int:
+    match = _ISO.fullmatch(text)
+    if match is None or not any(part is not None for part in match.groups()[1:]):
+        raise ValueError(f"{text!r} is no duration such as PT1H or P7D")
+    sign, days, hours, minutes, seconds, fraction = match.groups()
+    total = 86_400_000 * int(days or 0) + 3_600_000 * int(hours or 0) + 60_000 * int(minutes or 0)
+    part = int((fraction or "").ljust(3, "0")[:3])
+    total += 1000 * int(seconds or 0) + (-part if (seconds or "").startswith("-") else part)
+    total = -total if sign == "-" else total
+    if total < 0:
+        raise ValueError("a duration back in time cannot be negative")
+    return total
