@@ -74,6 +74,11 @@ class ConsumerConfig(FaceOptions):
             least, most = f"{name}_ms", f"{name}_max_ms"
             if least in checked and most not in checked:
                 checked[most] = max(checked[least], OPTIONS[most].default)
+        memory, answer = OPTIONS["buffer_memory"], OPTIONS["fetch_max_bytes"]
+        if answer.name in checked and memory.name not in checked:
+            checked[memory.name] = max(memory.default, checked[answer.name])
+        elif memory.name in checked and answer.name not in checked:
+            checked[answer.name] = min(answer.default, checked[memory.name])
         return cls(
             client=ClientConfig(**_of(ClientConfig, checked)),
             group=GroupConfig(**_of(GroupConfig, checked)),

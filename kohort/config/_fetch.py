@@ -42,6 +42,23 @@ class FetchConfig(RequestOptions):
             also=("fetch.message.max.bytes",),
         ),
     )
+    buffer_memory: int = field(
+        default=67_108_864,
+        metadata=option(
+            Whole(1),
+            "The most that is held of answers whose records are not handed out yet, over all "
+            "partitions; at least fetch_max_bytes.",
+            unit="bytes",
+        ),
+    )
+    fetch_order: str = field(
+        default="fair",
+        metadata=option(
+            Choice("fair", "lag"),
+            "Whose records come first: each partition's in turn; or every other time those of the "
+            "partition that is behind the most.",
+        ),
+    )
     max_poll_records: int = field(
         default=500,
         metadata=option(
@@ -92,6 +109,12 @@ class FetchConfig(RequestOptions):
                 "fetch_min_bytes",
                 self.fetch_min_bytes,
                 f"at most fetch_max_bytes ({self.fetch_max_bytes})",
+            )
+        if self.buffer_memory < self.fetch_max_bytes:
+            raise invalid(
+                "buffer_memory",
+                self.buffer_memory,
+                f"at least fetch_max_bytes ({self.fetch_max_bytes})",
             )
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise invalid(

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from kohort.errors import KafkaError, OffsetOutOfRangeError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
 from kohort.records import ConsumerRecord
 from kohort.subscription import FetchTarget, OffsetReset, PartitionState, SubscriptionState
@@ -44,6 +45,7 @@ class BufferCounters:
     bytes_appended: int = 0
     dropped_stale: int = 0
     errors_raised: int = 0
+    bytes_evicted: int = 0
 
 
 @dataclass(slots=True)
@@ -68,8 +70,12 @@ class FetchBuffer:
         on_room: Callable[[], None] = lambda: None,
         may_deliver: Callable[[], bool] = lambda: True,
         on_error: OnError = "raise",
+        memory: FetchMemory | None = None,
+        laggiest_first: bool = False,
     ) -> None:
+        """``max_bytes``: so much is read ahead; ``memory``: so much is held, whatever it is."""
         self.counters = BufferCounters()
+        self.memory = memory or FetchMemory(1 << 62)
         self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._subscription = subscription
         self._lock = subscription.lock
@@ -78,6 +84,9 @@ class FetchBuffer:
         self._may_deliver = may_deliver
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: with_room() left something out
+        self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
+        self._laggiest_first = laggiest_first
+        self._by_lag = laggiest_first
         self._reported: KafkaError | None = None  # of no partition in particular
         self._owed: Item | None = None  # raised first by the next drain
         self._raises = 0
@@ -150,7 +159,45 @@ class FetchBuffer:
         with self._lock:
             full = self._deliverable_bytes() >= self._max_bytes
             chosen = [target for target in targets if self._has_room(target, full)]
+            return self._with_memory(chosen)
+
+    def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
+        """Those that there is memory for; what is held back is let go of if there is none."""
+        memory = self.memory
+        if 2 * memory.held < memory.limit:
+            return targets
+        if memory.full:
+            self._evict()
+        if memory.full and self._deliverable_bytes():
+            chosen = []
+        else:  # whoever has nothing to take must get something
+            chosen = [each for each in targets if self._is_wanted(each.topic_partition)]
+        self._fetcher_waits = self._fetcher_waits or len(chosen) < len(targets)
         return chosen
+
+    def _evict(self) -> None:
+        """Drop what is over, and what is paused or not asked for beyond half of the memory.
+
+        It is fetched again when it is wanted, so it costs time and never records.
+        """
+        held_back: dict[TopicPartition, int] = {}
+        for tp, queue in self._queues.items():
+            self._drop_done(tp, queue)
+            state = self._subscription.partition(tp)
+            if state is not None and (state.paused or not self._is_wanted(tp)):
+                held_back[tp] = sum(item.size for item in queue)
+        excess = sum(held_back.values()) - self.memory.limit // 2
+        for tp in sorted(held_back, key=held_back.__getitem__, reverse=True):
+            state = self._subscription.partition(tp)
+            if excess <= 0 or state is None:
+                break
+            excess -= held_back[tp]
+            self.counters.bytes_evicted += held_back[tp]
+            self._subscription.fetch_anew(state)
+            self._drop_done(tp, self._queues[tp])
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._wanted is None or tp in self._wanted
 
     def _has_room(self, target: FetchTarget, full: bool) -> bool:
         queue = self._queues.get(target.topic_partition)
@@ -167,7 +214,8 @@ class FetchBuffer:
         total = 0
         for tp, queue in self._queues.items():
             state = self._subscription.partition(tp)
-            if state is not None and state.deliverable and not any(item.blocked for item in queue):
+            deliverable = state is not None and state.deliverable and self._is_wanted(tp)
+            if state is not None and deliverable and not any(item.blocked for item in queue):
                 total += sum(item.size for item in queue if item.epoch == state.epoch)
         return total
 
@@ -285,13 +333,30 @@ class FetchBuffer:
                 index += 1
 
     def _in_turn(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
+        wanted = None if partitions is None else frozenset(partitions)
         with self._lock:
+            held = self.memory.held
             for tp, queue in list(self._queues.items()):
                 self._drop_done(tp, queue)
                 if not queue:
                     del self._queues[tp]
                     self.policy.forget(tp)
-            return [tp for tp in self._queues if self._deliverable(tp, partitions) is not None]
+            in_turn = [tp for tp in self._queues if self._deliverable(tp, partitions) is not None]
+            if self._by_lag and in_turn:
+                laggiest = max(in_turn, key=self._lag)
+                in_turn = [laggiest, *(tp for tp in in_turn if tp != laggiest)]
+            wake = self._fetcher_waits and (wanted != self._wanted or self.memory.held < held)
+            if wake:
+                self._fetcher_waits = False
+            self._wanted = wanted
+        if wake:
+            self._on_room()
+        return in_turn
+
+    def _lag(self, tp: TopicPartition) -> int:
+        state = self._subscription.partition(tp)
+        assert state is not None
+        return (state.high_watermark or 0) - (state.position or 0)
 
     def _deliverable(
         self, tp: TopicPartition, partitions: Collection[TopicPartition] | None
@@ -354,6 +419,8 @@ class FetchBuffer:
                     result.setdefault(tp, []).extend(records)
                     self.counters.records_delivered += len(records)
                 wake = wake or fetch.exhausted
+            if result:  # every other turn is by order: nobody starves
+                self._by_lag = self._laggiest_first and not self._by_lag
             wake = wake and self._fetcher_waits
             if wake:
                 self._fetcher_waits = False

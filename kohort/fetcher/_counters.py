@@ -36,6 +36,8 @@ class FetchCounters:
             "partition-error-total": self.partition_errors,
             "bytes-consumed-total": buffer.bytes_appended,
             "bytes-buffered": fetched.bytes_held(),
+            "bytes-held": fetched.memory.held,
+            "bytes-evicted-total": buffer.bytes_evicted,
             "records-consumed-total": buffer.records_delivered,
             "fetches-dropped-total": buffer.dropped_stale,
             "errors-raised-total": buffer.errors_raised,

@@ -22,6 +22,7 @@ from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._lanes import Lane, NodeLanes
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
+from kohort.fetcher._memory import FetchMemory, Grant
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._request import (
     MAX_VERSION,
@@ -87,6 +88,8 @@ class Fetcher:
             on_room=on_room or self.wake,
             may_deliver=may_deliver,
             on_error=config.on_error,
+            memory=FetchMemory(config.buffer_memory),
+            laggiest_first=config.fetch_order == "lag",
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -200,7 +203,8 @@ class Fetcher:
             size = self._sizes.get(tp, self._config.max_partition_fetch_bytes)
             by_node[leader.node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size))
         max_wait = self._config.fetch_max_wait_ms / 1000
-        for node, asks in by_node.items():
+        sharers = len(by_node)
+        for number, (node, asks) in enumerate(by_node.items()):
             choice = self._node(node).choose(now, max_wait)
             if choice.lane is None:
                 look_again = min(look_again, choice.ask_again)
@@ -210,24 +214,33 @@ class Fetcher:
             # A fetch at a broker that has lost the leadership, or is dead, is not waited for.
             self._asked.update(((ask.topic_partition, ask.epoch), choice.lane) for ask in asks)
             choice.lane.start(now, choice.max_wait)
-            tasks.start_soon(self._fetch, tasks, choice.lane, asks, choice.max_wait)
+            sizes = [ask.max_bytes for ask in asks]
+            granted = self.buffer.memory.grant(
+                sizes, self._config.fetch_max_bytes, sharers - number
+            )
+            tasks.start_soon(self._fetch, tasks, choice.lane, asks, choice.max_wait, granted)
         return look_again
 
     async def _fetch(
-        self, tasks: TaskGroup, lane: Lane, asks: Sequence[Ask], max_wait: float
+        self,
+        tasks: TaskGroup,
+        lane: Lane,
+        asks: Sequence[Ask],
+        max_wait: float,
+        granted: Grant,
     ) -> None:
         """One fetch: send, wait, and put what came into the buffer."""
         max_wait_ms = int(max_wait * 1000)
         ready = False
         try:
             leased = await self._cluster.request_leased(
-                fetch_request(self._config, asks, max_wait_ms),
+                fetch_request(self._config, asks, max_wait_ms, granted.max_bytes),
                 node=lane.node,
                 purpose=lane.purpose,
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
                 max_version=MAX_VERSION,
             )
-            lease = SharedLease(leased)
+            lease = SharedLease(self.buffer.memory.hold(leased, _size(leased.response)))
             try:
                 ready = self._take(lane, asks, leased.response, lease)
             finally:
@@ -240,6 +253,7 @@ class Fetcher:
             ready = self._node_failed(lane.node, failure, asks)
         finally:
             lane.finish()
+            self.buffer.memory.answered(granted)
             for ask in asks:
                 if self._asked.get((ask.topic_partition, ask.epoch)) is lane:
                     del self._asked[ask.topic_partition, ask.epoch]
@@ -329,6 +343,11 @@ class Fetcher:
         logger.warning("fetching from broker %d failed: %s", node, error)
         self.buffer.report(error)
         return True
+
+
+def _size(response: FetchResponse) -> int:
+    """Bytes of the batches in an answer: all but a few of its bytes."""
+    return sum(len(data.records or b"") for each in response.responses for data in each.partitions)
 
 
 def _is_empty(answer: Answer) -> bool:

@@ -37,7 +37,9 @@ class TooSmall(NamedTuple):
 Answer: TypeAlias = CompletedFetch | Failure | TooSmall
 
 
-def fetch_request(config: FetchConfig, asks: Iterable[Ask], max_wait_ms: int) -> FetchRequest:
+def fetch_request(
+    config: FetchConfig, asks: Iterable[Ask], max_wait_ms: int, max_bytes: int
+) -> FetchRequest:
     """The request for these partitions, in their order as far as they can be grouped by topic."""
     topics: dict[str, FetchRequest.FetchTopic] = {}
     for ask in asks:
@@ -54,7 +56,7 @@ def fetch_request(config: FetchConfig, asks: Iterable[Ask], max_wait_ms: int) ->
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=config.fetch_min_bytes,
-        max_bytes=config.fetch_max_bytes,
+        max_bytes=max_bytes,
         isolation_level=1 if config.isolation_level == "read_committed" else 0,
         session_id=0,
         session_epoch=-1,

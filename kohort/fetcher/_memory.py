@@ -1,0 +1,82 @@
+"""How many bytes of answers one consumer may hold: ``buffer_memory``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kohort.fetcher._lease import Lease
+
+
+class Grant(NamedTuple):
+    """What one fetch may bring, and its ``max_bytes``, which is only cut where it has to be."""
+
+    size: int
+    max_bytes: int
+
+
+class FetchMemory:
+    """Counts what is held and what was asked for, and says how much more a fetch may bring.
+
+    An answer counts as a whole until nobody looks into it any more, because as a whole it keeps its
+    buffer. Leases come back from any thread.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self.held = 0
+        """Bytes of answers that are not released."""
+        self.asked = 0
+        """Bytes that the fetches in flight may bring."""
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @property
+    def full(self) -> bool:
+        """Nothing is fetched that can wait."""
+        return self.held >= self._limit
+
+    def grant(self, sizes: Collection[int], most: int, sharers: int) -> Grant:
+        """What a fetch may bring of partitions of which ``sizes`` are asked for, ``most`` in all.
+
+        What is left is shared with the other brokers that are to be asked: ``sharers`` together.
+        One partition may be asked for in any case.
+        """
+        wanted = min(most, sum(sizes))
+        left = (self._limit - self.held - self.asked) // sharers
+        size = max(min(wanted, left), min(wanted, max(sizes)))
+        self.asked += size
+        return Grant(size, most if size == wanted else size)
+
+    def answered(self, granted: Grant) -> None:
+        """The fetch has ended."""
+        self.asked -= granted.size
+
+    def hold(self, lease: Lease, size: int) -> Lease:
+        """Count an answer until it is released."""
+        with self._lock:
+            self.held += size
+        return _Held(self, lease, size)
+
+    def _release(self, size: int) -> None:
+        with self._lock:
+            self.held -= size
+
+
+class _Held:
+    """An answer's lease; released once, by SharedLease."""
+
+    __slots__ = ("_lease", "_memory", "_size")
+
+    def __init__(self, memory: FetchMemory, lease: Lease, size: int) -> None:
+        self._memory = memory
+        self._lease = lease
+        self._size = size
+
+    def release(self) -> None:
+        self._lease.release()
+        self._memory._release(self._size)
