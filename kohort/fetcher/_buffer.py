@@ -164,10 +164,12 @@ class FetchBuffer:
     def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
         """Those that there is memory for; what is held back is let go of if there is none."""
         memory = self.memory
-        if 2 * memory.held < memory.limit:
+        memory.queued = self._queued_bytes()
+        if 2 * memory.taken < memory.limit:
             return targets
         if memory.full:
             self._evict()
+            memory.queued = self._queued_bytes()
         if memory.full and self._deliverable_bytes():
             chosen = []
         else:  # whoever has nothing to take must get something
@@ -182,10 +184,10 @@ class FetchBuffer:
         """
         held_back: dict[TopicPartition, int] = {}
         for tp, queue in self._queues.items():
-            self._drop_done(tp, queue)
             state = self._subscription.partition(tp)
             if state is not None and (state.paused or not self._is_wanted(tp)):
-                held_back[tp] = sum(item.size for item in queue)
+                held_back[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
+            self._drop_stale(tp, queue)
         excess = sum(held_back.values()) - self.memory.limit // 2
         for tp in sorted(held_back, key=held_back.__getitem__, reverse=True):
             state = self._subscription.partition(tp)
@@ -194,7 +196,11 @@ class FetchBuffer:
             excess -= held_back[tp]
             self.counters.bytes_evicted += held_back[tp]
             self._subscription.fetch_anew(state)
-            self._drop_done(tp, self._queues[tp])
+            self._drop_stale(tp, self._queues[tp])
+
+    def _queued_bytes(self) -> int:
+        queues = self._queues.values()
+        return sum(item.size for queue in queues for item in queue if not item.exhausted)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._wanted is None or tp in self._wanted
@@ -445,12 +451,15 @@ class FetchBuffer:
 
         What is handed out is dropped by the next drain, not by its own, which may still be undone.
         """
+        self._drop_stale(tp, queue)
+        for item in [item for item in queue if not item.busy and item.exhausted]:
+            queue.remove(item)
+            item.release()
+
+    def _drop_stale(self, tp: TopicPartition, queue: deque[Item]) -> None:
         state = self._subscription.partition(tp)
         epoch = state.epoch if state is not None else None
-        for item in [item for item in queue if not item.busy]:
-            if item.epoch != epoch:
-                self.counters.dropped_stale += 1
-            elif not item.exhausted:
-                continue
+        for item in [item for item in queue if not item.busy and item.epoch != epoch]:
+            self.counters.dropped_stale += 1
             queue.remove(item)
             item.release()

@@ -20,7 +20,8 @@ class FetchMemory:
     """Counts what is held and what was asked for, and says how much more a fetch may bring.
 
     An answer counts as a whole until nobody looks into it any more, because as a whole it keeps its
-    buffer. Leases come back from any thread.
+    buffer; one partition's part of it until its records are handed out. Leases come back from any
+    thread.
     """
 
     def __init__(self, limit: int) -> None:
@@ -28,6 +29,8 @@ class FetchMemory:
         self._lock = threading.Lock()
         self.held = 0
         """Bytes of answers that are not released."""
+        self.queued = 0
+        """Bytes of the batches whose records are not handed out; the buffer keeps it up to date."""
         self.asked = 0
         """Bytes that the fetches in flight may bring."""
 
@@ -38,7 +41,12 @@ class FetchMemory:
     @property
     def full(self) -> bool:
         """Nothing is fetched that can wait."""
-        return self.held >= self._limit
+        return self.taken >= self._limit
+
+    @property
+    def taken(self) -> int:
+        """Bytes that are in use, by whichever count is more."""
+        return max(self.held, self.queued)
 
     def grant(self, sizes: Collection[int], most: int, sharers: int) -> Grant:
         """What a fetch may bring of partitions of which ``sizes`` are asked for, ``most`` in all.
@@ -47,7 +55,7 @@ class FetchMemory:
         One partition may be asked for in any case.
         """
         wanted = min(most, sum(sizes))
-        left = (self._limit - self.held - self.asked) // sharers
+        left = (self._limit - self.taken - self.asked) // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))
         self.asked += size
         return Grant(size, most if size == wanted else size)

@@ -396,3 +396,25 @@ def test_consumer_timeout_has_no_meaning_for_the_asynchronous_consumer() -> None
     ConsumerConfig.from_kwargs(consumer_timeout_ms=200).check_async()
     with pytest.raises(UnsupportedOptionError, match="getmany"):
         ConsumerConfig.from_kwargs(consumer_timeout_ms=1_000).check_async()
+
+
+@pytest.mark.parametrize(
+    ("given", "memory", "answer"),
+    [
+        ({}, 67_108_864, 52_428_800),
+        ({"fetch_max_bytes": 200_000_000}, 200_000_000, 200_000_000),
+        ({"fetch_max_bytes": 1000}, 67_108_864, 1000),
+        ({"buffer_memory": 1_000_000}, 1_000_000, 1_000_000),
+        ({"buffer_memory": 1000, "fetch_max_bytes": 1000}, 1000, 1000),
+    ],
+)
+def test_of_memory_and_answers_the_one_that_is_not_named_follows(
+    given: dict[str, int], memory: int, answer: int
+) -> None:
+    fetch = ConsumerConfig.from_kwargs(**given).fetch
+    assert (fetch.buffer_memory, fetch.fetch_max_bytes) == (memory, answer)
+
+
+def test_memory_for_less_than_an_answer_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"buffer_memory=999: .*fetch_max_bytes \(1000\)"):
+        ConsumerConfig.from_kwargs(buffer_memory=999, fetch_max_bytes=1000)

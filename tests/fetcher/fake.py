@@ -47,11 +47,15 @@ class Log:
             self.batches.append((behind, one))
         self.end = behind
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, whole: bool = True) -> bytes:
+        """``whole``: the first batch comes, whatever its size (KIP-74)."""
         data = b""
         for behind, one in self.batches:
-            if behind > offset and (not data or len(data) + len(one) <= max_bytes):
-                data += one
+            if behind <= offset:
+                continue
+            if len(data) + len(one) > max_bytes and (data or not whole):
+                break
+            data += one
         return data
 
 
@@ -176,19 +180,26 @@ class FakeCluster:
     def answer(self, node: int, message: FetchRequest) -> tuple[FetchResponse, bool]:
         """The usual answer, and whether there is anything in it."""
         anything = False
+        left = message.max_bytes
         topics: list[FetchResponse.FetchableTopicResponse] = []
         for topic in message.topics:
             answered = FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=[])
             topics.append(answered)
             for asked in topic.partitions:
                 tp = TopicPartition(topic.topic, asked.partition)
-                data = self._answer_one(node, tp, asked)
+                data = self._answer_one(node, tp, asked, left, anything)
+                left -= len(data.records or b"")
                 anything = anything or bool(data.error_code or data.records)
                 answered.partitions.append(data)
         return FetchResponse(responses=topics), anything
 
     def _answer_one(
-        self, node: int, tp: TopicPartition, asked: FetchRequest.FetchPartition
+        self,
+        node: int,
+        tp: TopicPartition,
+        asked: FetchRequest.FetchPartition,
+        left: int,
+        anything: bool,
     ) -> Partition:
         log, leader = self.logs[tp], self.leaders.get(tp)
         code = 0
@@ -208,7 +219,9 @@ class FakeCluster:
             last_stable_offset=log.end if log.stable is None else log.stable,
             log_start_offset=log.start,
             aborted_transactions=None,
-            records=log.read(asked.fetch_offset, asked.partition_max_bytes),
+            records=log.read(
+                asked.fetch_offset, min(left, asked.partition_max_bytes), whole=not anything
+            ),
         )
 
     def _list_offsets(self, node: int, message: ListOffsetsRequest) -> Any:
