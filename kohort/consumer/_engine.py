@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -61,6 +62,7 @@ class Engine:
             self.cluster,
             self.subscription,
             config.fetch,
+            wall_clock=time.time,
             on_ready=notify,
             on_room=lambda: self.mailbox.core.call_soon(self.fetcher.wake),
             may_deliver=self.may_deliver,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -62,13 +61,13 @@ class Fetcher:
         subscription: SubscriptionState,
         config: FetchConfig,
         *,
+        wall_clock: Callable[[], float],
         on_ready: Callable[[], None] = _nothing,
         on_room: Callable[[], None] | None = None,
         may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
         rng: random.Random | None = None,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         rng = rng or random.Random()
         self._cluster = cluster

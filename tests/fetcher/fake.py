@@ -277,7 +277,7 @@ class Consumer:
             FetchConfig(**{**QUICK, **options}),
             on_ready=self._notify,
             rng=random.Random(7),
-            **given,
+            **{"wall_clock": lambda: 0.0, **given},
         )
         self._ready = anyio.Event()
 
