@@ -59,6 +59,14 @@ class FetchConfig(RequestOptions):
             "partition that is behind the most.",
         ),
     )
+    enable_incremental_fetch_sessions: bool = field(
+        default=True,
+        metadata=option(
+            Flag(),
+            "Let brokers remember what is fetched, so that only changes are sent (KIP-227).",
+            properties=(),
+        ),
+    )
     max_poll_records: int = field(
         default=500,
         metadata=option(

@@ -89,8 +89,7 @@ class GroupConfig(RequestOptions):
         metadata=option(
             Text(nullable=True),
             "The rack that this consumer is in, for assignors that prefer partitions with a "
-            "replica there (KIP-881). Records are fetched from the partitions' leaders all the "
-            "same.",
+            "replica there (KIP-881), and to be sent to a follower in it (KIP-392).",
         ),
     )
     enable_auto_commit: bool = field(

@@ -99,11 +99,6 @@ KEYWORDS: tuple[Unsupported, ...] = (
         properties=("client.dns.lookup",),
     ),
     *_keyword(
-        "enable_incremental_fetch_sessions",
-        why="leave it out; each fetch asks for all of its partitions (not KIP-227)",
-        harmless=(True, False),
-    ),
-    *_keyword(
         "group_protocol",
         why='only the classic protocol is built; use group_protocol="classic"',
         harmless=("classic",),

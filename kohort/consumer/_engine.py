@@ -68,6 +68,8 @@ class Engine:
             may_deliver=self.may_deliver,
             key_deserializer=config.deserialize_key,
             value_deserializer=config.deserialize_value,
+            rack=config.group.client_rack,
+            metadata_max_age_ms=config.client.metadata_max_age_ms,
             rng=rng,
         )
         self.host = Host(

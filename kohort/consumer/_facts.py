@@ -139,6 +139,7 @@ def _partition(
         "paused": state.paused,
         "being_revoked": state.leaving,
         "leader": None if leader is None else leader.node,
+        "read_from": engine.fetcher.follower(tp) or (None if leader is None else leader.node),
         "last_fetch_seconds_ago": seconds_since(engine, state.fetched_at),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }

@@ -29,6 +29,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- RecordDeserializationError          the user's deserializer raised
     |   +-- RecordTooLargeError                 a batch that fits into no fetch (also a broker's)
     |   +-- NoOffsetForPartitionError           nothing committed and auto_offset_reset="none"
+    |   +-- LogTruncationError                  an unclean election cut off what was read
     +-- GroupError                          membership
     |   +-- CommitFailedError                   the group moved on: the commit did not count
     |   +-- RebalanceListenerError              a listener raised; the cause is attached
@@ -140,6 +141,7 @@ from kohort.errors._tree import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    LogTruncationError,
     MaxPollIntervalExceededError,
     MessageDecodeError,
     MessageEncodeError,
@@ -214,6 +216,7 @@ __all__ = [
     "KafkaStorageError",
     "KafkaTimeoutError",
     "LeaderNotAvailableError",
+    "LogTruncationError",
     "MaxPollIntervalExceededError",
     "MemberIdRequiredError",
     "MessageDecodeError",

@@ -140,6 +140,29 @@ class NoOffsetForPartitionError(DataError):
     """Nothing is committed and ``auto_offset_reset="none"``: seek, or commit first."""
 
 
+class LogTruncationError(DataError):
+    """An unclean election cut off what was read already (KIP-320); it stands until a seek().
+
+    ``diverging_offset`` is where the log of the new leader ends or goes another way, at the
+    latest, and ``diverging_epoch`` the leader epoch there; ``next_offset`` is the same offset.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+        diverging_offset: int | None = None,
+        diverging_epoch: int = -1,
+    ) -> None:
+        super().__init__(
+            message, topic_partition=topic_partition, offset=offset, next_offset=diverging_offset
+        )
+        self.diverging_offset = diverging_offset
+        self.diverging_epoch = diverging_epoch
+
+
 class GroupError(KafkaError):
     """Something about the membership of a consumer group."""
 

@@ -25,6 +25,7 @@ from kohort.errors import KafkaError, OffsetOutOfRangeError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
+from kohort.fetcher._sessions import Watermarks
 from kohort.records import ConsumerRecord
 from kohort.subscription import FetchTarget, OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
@@ -123,6 +124,22 @@ class FetchBuffer:
             self.counters.bytes_appended += item.size
             queue.append(item)
             return True
+
+    def nothing_new(
+        self, quiet: Iterable[tuple[TopicPartition, int, Watermarks]], at: float
+    ) -> None:
+        """The brokers have nothing to add to what they said of these (partition, epoch) before."""
+        with self._lock:
+            for tp, epoch, told in quiet:
+                if state := self._subscription.current(tp, epoch):
+                    queue = self._queues.get(tp)
+                    if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
+                        queue.pop()
+                    state.last_error = None
+                    state.fetched_at = at
+                    state.high_watermark = told.high_watermark
+                    state.last_stable_offset = told.last_stable_offset
+                    state.log_start_offset = told.log_start_offset
 
     def report(self, error: KafkaError) -> None:
         """Have the next drain raise an error that concerns no partition in particular."""

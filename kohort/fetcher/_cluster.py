@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
-from kohort.transport import Leader, TopicMetadata
+from kohort.transport import Broker, Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -62,3 +62,7 @@ class Cluster(Protocol):
     async def fetch_topics(self, names: Collection[str] | None, /) -> Metadata: ...
 
     def request_refresh(self) -> None: ...
+
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+    ) -> None: ...

@@ -9,6 +9,7 @@ from kohort.errors import (
     CorruptBatchError,
     ErrorCode,
     KafkaError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     broker_error,
 )
@@ -33,6 +34,13 @@ class Failure(NamedTuple):
     then: Then
     refresh: bool = False
     """The metadata is stale."""
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch not over the one asked for, and the offset behind its last record."""
+
+    epoch: int
+    offset: int
 
 
 def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
@@ -62,6 +70,26 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
 def lookup_failure(code: int, tp: TopicPartition) -> Failure:
     """For an error code in an answer to ListOffsets."""
     return _by_class(code, f"looking up an offset of {tp.topic}-{tp.partition}")
+
+
+def validation_failure(code: int, tp: TopicPartition) -> Failure:
+    """For an error code in an answer to OffsetForLeaderEpoch."""
+    return _by_class(code, f"validating the position of {tp.topic}-{tp.partition}")
+
+
+def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationError:
+    """The error for a log that ends, or goes another way, before the offset."""
+    diverging = min(end.offset, offset)
+    return LogTruncationError(
+        f"{tp.topic}-{tp.partition}: the log was cut off at offset {diverging} (leader epoch "
+        f"{end.epoch}) or before, and it was read up to offset {offset} already: a broker became "
+        f"leader that lacked the rest (unclean election). Nothing is reset and the other "
+        f"partitions go on; seek({tp}, {diverging}) reads what is there now",
+        topic_partition=tp,
+        offset=offset,
+        diverging_offset=diverging,
+        diverging_epoch=end.epoch,
+    )
 
 
 def _by_class(code: int, where: str) -> Failure:

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kohort.config import Deserialize, FetchConfig
-from kohort.errors import KafkaError, broker_error
+from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions, FailedFetch
@@ -23,16 +23,20 @@ from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._memory import FetchMemory, Grant
 from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
-    MAX_VERSION,
     Answer,
     Ask,
+    Redirect,
     TooSmall,
     fetch_request,
+    partitions_of,
     read_answers,
 )
 from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
+from kohort.fetcher._sessions import SESSION_ERRORS, Watermarks
+from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import FetchTarget, OffsetReset, SubscriptionState
 from kohort.transport import Backoff, Leader
@@ -67,12 +71,15 @@ class Fetcher:
         may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
+        rack: str | None = None,
+        metadata_max_age_ms: int = 300_000,
         rng: random.Random | None = None,
     ) -> None:
         rng = rng or random.Random()
         self._cluster = cluster
         self._subscription = subscription
         self._config = config
+        self._rack = rack or ""
         self._on_ready = on_ready
         self._wall_clock = wall_clock
         self._options = DecodeOptions(
@@ -95,6 +102,15 @@ class Fetcher:
         self._retries: Retries[TopicPartition] = Retries(backoff, rng)
         self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)
+        self._replicas = Replicas(metadata_max_age_ms / 1000)
+        self._validation = Validation(
+            cluster,
+            subscription,
+            self.buffer,
+            Retries(backoff, rng),
+            on_done=self.wake,
+            on_ready=on_ready,
+        )
         self._resets = Resets(
             self._leaders,
             subscription,
@@ -102,6 +118,7 @@ class Fetcher:
             self.buffer,
             Retries(backoff, rng),
             on_found=self.wake,
+            on_position=self._validation.good,
             on_ready=on_ready,
             timestamp=self.reset_timestamp,
         )
@@ -149,6 +166,10 @@ class Fetcher:
         """
         return {tp: (lane.node, lane.sent_at) for (tp, _), lane in list(self._asked.items())}
 
+    def follower(self, tp: TopicPartition) -> int | None:
+        """The follower that the partition is read from (KIP-392); None: its leader."""
+        return self._replicas.of(tp)
+
     def metrics(self) -> dict[str, float]:
         """Figures since the start, by the Java client's names where it has them."""
         return self._counters.as_metrics(self.buffer)
@@ -159,6 +180,8 @@ class Fetcher:
         owned = self._subscription.assigned()
         self._retries.keep_only(owned)
         self._leaders.keep_only(owned)
+        self._replicas.keep_only(owned)
+        self._validation.keep_only(owned)
         for memory in (self._sizes, self._turns):
             for tp in [tp for tp in memory if tp not in owned]:
                 del memory[tp]
@@ -186,7 +209,8 @@ class Fetcher:
             lane = self._asked.get((tp, epoch))
             not_before = self._retries.not_before(tp, epoch)
             leader = self._leaders.find(tp)
-            if lane is not None and (leader is None or leader.node == lane.node):
+            node = None if leader is None else self._replicas.find(tp, leader, now)
+            if lane is not None and node in (None, lane.node):
                 continue
             if leader is None:
                 look_again = min(look_again, self._leaders.search(tp, now))
@@ -196,11 +220,19 @@ class Fetcher:
                 leaders[tp] = leader
                 targets.append(target)
         by_node: dict[int, list[Ask]] = defaultdict(list)
+        unsure: dict[FetchTarget, Leader] = {}
         for target in self.buffer.with_room(targets):
             tp = target.topic_partition
             leader = leaders[tp]
+            if self._validation.needed(target, leader):
+                unsure[target] = leader
+                continue
+            self._validation.good(tp, target.epoch, leader.epoch)
+            node = self._replicas.find(tp, leader, now)
             size = self._sizes.get(tp, self._config.max_partition_fetch_bytes)
-            by_node[leader.node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size))
+            topic_id = self._leaders.topic_id(tp.topic)
+            by_node[node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size, topic_id))
+        look_again = min(look_again, self._validation.start(tasks, unsure, now))
         max_wait = self._config.fetch_max_wait_ms / 1000
         sharers = len(by_node)
         for number, (node, asks) in enumerate(by_node.items()):
@@ -231,13 +263,21 @@ class Fetcher:
         """One fetch: send, wait, and put what came into the buffer."""
         max_wait_ms = int(max_wait * 1000)
         ready = False
+        plan = lane.session.plan(asks)
+        stays = any(self._replicas.stays(ask.topic_partition) for ask in asks)
         try:
             leased = await self._cluster.request_leased(
-                fetch_request(self._config, asks, max_wait_ms, granted.max_bytes),
+                fetch_request(
+                    self._config,
+                    plan,
+                    max_wait_ms,
+                    granted.max_bytes,
+                    rack="" if stays else self._rack,
+                ),
                 node=lane.node,
                 purpose=lane.purpose,
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
-                max_version=MAX_VERSION,
+                max_version=plan.max_version,
             )
             lease = SharedLease(self.buffer.memory.hold(leased, _size(leased.response)))
             try:
@@ -245,8 +285,10 @@ class Fetcher:
             finally:
                 lease.release()
         except KafkaError as error:
+            lane.session.failed()
             ready = self._node_failed(lane.node, error, asks)
         except Exception as error:
+            lane.session.failed()
             logger.exception("fetching from broker %d failed", lane.node)
             failure = KafkaError(f"fetching failed: {error!r}")
             ready = self._node_failed(lane.node, failure, asks)
@@ -266,7 +308,9 @@ class Fetcher:
     def _node(self, node: int) -> NodeLanes:
         lanes = self._nodes.get(node)
         if lanes is None:
-            lanes = self._nodes[node] = NodeLanes(node)
+            lanes = self._nodes[node] = NodeLanes(
+                node, sessions=self._config.enable_incremental_fetch_sessions
+            )
         return lanes
 
     # --- taking what came -----------------------------------------------------------------------
@@ -278,32 +322,50 @@ class Fetcher:
         now = anyio.current_time()
         self._counters.answered(now - lane.sent_at)
         if response.error_code:
-            return self._node_failed(lane.node, broker_error(response.error_code), asks)
+            again = lane.session.incremental and response.error_code in SESSION_ERRORS
+            lane.session.failed(response.error_code)
+            error = broker_error(response.error_code)
+            if again:
+                logger.debug("broker %d: %s; a full fetch begins another one", lane.node, error)
+                return False
+            return self._node_failed(lane.node, error, asks)
         self._node_retries.succeeded(lane.node)
+        there = partitions_of(response, {ask.topic_partition: ask for ask in asks})
+        quiet = lane.session.answered(response.session_id, there)
+        self._leaders.learn(response, there)
         by_partition = {
             ask.topic_partition: ask
             for ask in asks
             if self._asked.get((ask.topic_partition, ask.epoch)) is lane
         }
         answers = read_answers(
-            response, by_partition, options=self._options, lease=lease, largest=self._largest
+            there, by_partition, options=self._options, lease=lease, largest=self._largest
         )
         ready = False
         for tp, answer in answers.items():
-            ready = self._take_one(by_partition[tp], answer, now) or ready
+            ready = self._take_one(lane.node, by_partition[tp], answer, now) or ready
+        self._nothing_new(by_partition, quiet, now)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
-            # Nothing, and before its time: such a broker must not be asked in a tight loop.
+            # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
+            # failed has a back-off of its own, and need not hold up the others.)
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
         lanes = self._node(lane.node)
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
 
-    def _take_one(self, ask: Ask, answer: Answer, now: float) -> bool:
+    def _take_one(self, node: int, ask: Ask, answer: Answer, now: float) -> bool:
         tp = ask.topic_partition
+        if isinstance(answer, Redirect):
+            failure = self._redirected(node, ask, answer.node, now)
+            return failure is not None and self._partition_failed(ask, failure, now)
         if isinstance(answer, Failure):
-            return self._partition_failed(ask, answer, now)
+            of_leader = not self._replicas.leave(tp, node, now)
+            if not of_leader and not isinstance(answer.error, LogTruncationError):
+                # A follower may be behind, or out of order: the leader's word counts.
+                answer = answer._replace(then=Then.RETRY)
+            return self._partition_failed(ask, answer, now, again_at_once=not of_leader)
         self._retries.succeeded(tp)
         if isinstance(answer, TooSmall):
             logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
@@ -311,16 +373,51 @@ class Fetcher:
             return False
         brought = not answer.exhausted
         if brought:
+            self._validation.read(tp, ask.epoch, ask.leader_epoch, answer.last_leader_epoch)
             self._turn += 1
             self._turns[tp] = self._turn
         return self.buffer.append(answer, at=now) and brought
 
-    def _partition_failed(self, ask: Ask, failure: Failure, now: float) -> bool:
+    def _redirected(self, node: int, ask: Ask, follower: int, now: float) -> Failure | None:
+        """Read from a follower from now on; a failure if that makes no sense."""
+        tp = ask.topic_partition
+        leader = self._leaders.find(tp)
+        if leader is not None and leader.epoch != ask.leader_epoch:
+            return None  # said by one that leads no more
+        if leader is None or node != leader.node or not self._leaders.follower(tp, follower):
+            if leader is not None:
+                self._replicas.stay(tp, leader, now)
+            where = f"broker {node} names broker {follower} to read {tp.topic}-{tp.partition} from"
+            error = broker_error(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"{where}, which is not known to have it"
+            )
+            return Failure(error, Then.RETRY, refresh=True)
+        logger.info("%s-%d is read from broker %d, as its leader says", *tp, follower)
+        self._replicas.follow(tp, follower, leader, now)
+        return None
+
+    def _nothing_new(
+        self,
+        asks: Mapping[TopicPartition, Ask],
+        quiet: Mapping[TopicPartition, Watermarks],
+        now: float,
+    ) -> None:
+        there = [(tp, asks[tp].epoch, told) for tp, told in quiet.items() if tp in asks]
+        for tp, _, _ in there:
+            self._retries.succeeded(tp)
+        self.buffer.nothing_new(there, at=now)
+
+    def _partition_failed(
+        self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False
+    ) -> bool:
         tp, epoch = ask.topic_partition, ask.epoch
         self._counters.partition_errors += 1
         if failure.refresh:
             self._cluster.request_refresh()
-        self._retries.failed(tp, now, epoch)
+        if again_at_once or (failure.refresh and self._leaders.moved(tp, ask.leader_epoch)):
+            self._retries.succeeded(tp)  # somebody else is asked
+        else:
+            self._retries.failed(tp, now, epoch)
         if failure.then is Then.RETRY:
             logger.info("%s; trying again", failure.error)
             self.buffer.note_error(tp, epoch, failure.error)
@@ -335,6 +432,7 @@ class Fetcher:
         now = anyio.current_time()
         self._node(node).not_before = self._node_retries.failed(node, now)
         for ask in asks:
+            self._replicas.leave(ask.topic_partition, node, now)
             self.buffer.note_error(ask.topic_partition, ask.epoch, error)
         if error.retriable:
             logger.info("fetching from broker %d failed: %s; trying again", node, error)
@@ -350,4 +448,4 @@ def _size(response: FetchResponse) -> int:
 
 
 def _is_empty(answer: Answer) -> bool:
-    return isinstance(answer, Failure) or (isinstance(answer, CompletedFetch) and not answer.size)
+    return isinstance(answer, CompletedFetch) and not answer.size

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kohort.fetcher._sessions import FetchSession
+
 PARKED_AFTER = 0.02
 """Seconds. A fetch that is out for less is probably being answered: not worth a second one."""
 MEET_MARGIN = 0.05
@@ -26,13 +28,14 @@ MEET_MARGIN = 0.05
 
 
 class Lane:
-    """A connection to a broker, with at most one fetch in flight."""
+    """A connection to a broker, with at most one fetch in flight, and a session."""
 
-    __slots__ = ("busy", "node", "purpose", "sent_at", "until")
+    __slots__ = ("busy", "node", "purpose", "sent_at", "session", "until")
 
-    def __init__(self, node: int, purpose: str) -> None:
+    def __init__(self, node: int, purpose: str, session: FetchSession) -> None:
         self.node = node
         self.purpose = purpose
+        self.session = session
         self.busy = False
         self.sent_at = 0.0
         self.until = 0.0
@@ -57,9 +60,9 @@ class Choice(NamedTuple):
 class NodeLanes:
     """The two lanes to one broker."""
 
-    def __init__(self, node: int) -> None:
-        self.main = Lane(node, "fetch")
-        self.side = Lane(node, "fetch-side")
+    def __init__(self, node: int, *, sessions: bool = True) -> None:
+        self.main = Lane(node, "fetch", FetchSession(enabled=sessions))
+        self.side = Lane(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from kohort.errors import ErrorCode
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._retries import Retries
-from kohort.transport import Backoff, Leader
+from kohort.protocol import ZERO_UUID
+from kohort.protocol.messages import FetchResponse
+from kohort.transport import Backoff, Broker, Leader
 from kohort.types import TopicPartition
+
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Leaders:
@@ -27,6 +32,43 @@ class Leaders:
         if leader is not None:
             self._searches.succeeded(tp)
         return leader
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id (KIP-516); zeros if the brokers have none, or it is not known."""
+        known = self._cluster.metadata.topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
+
+    def moved(self, tp: TopicPartition, asked_under: int) -> bool:
+        """There is a newer leader than the one of this epoch: worth asking at once."""
+        leader = self._cluster.metadata.leader(tp)
+        return leader is not None and leader.epoch > asked_under
+
+    def learn(
+        self,
+        response: FetchResponse,
+        there: Mapping[TopicPartition, FetchResponse.PartitionData],
+    ) -> None:
+        """Take the leaders that a broker names because it is none any more (KIP-951)."""
+        leaders = {
+            tp: Leader(data.current_leader.leader_id, data.current_leader.leader_epoch)
+            for tp, data in there.items()
+            if data.error_code in _MOVED and data.current_leader.leader_id >= 0
+        }
+        if leaders:
+            self._cluster.learn_leaders(
+                leaders,
+                [
+                    Broker(each.node_id, each.host, each.port, each.rack)
+                    for each in response.node_endpoints
+                    if each.node_id >= 0 and each.host and 0 < each.port < 1 << 16
+                ],
+            )
+
+    def follower(self, tp: TopicPartition, node: int) -> bool:
+        """The broker has a replica of the partition, as far as is known."""
+        topic = self._cluster.metadata.topics.get(tp.topic)
+        known = None if topic is None else topic.partitions.get(tp.partition)
+        return known is not None and node in known.replicas and node not in known.offline
 
     def search(self, tp: TopicPartition, now: float) -> float:
         """Have the metadata refreshed, unless that was just done; returns when to look again."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kohort.config import FetchConfig
 from kohort.errors import CorruptBatchError, RecordTooLargeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
-from kohort.fetcher._errors import Failure, Then, fetch_failure
+from kohort.fetcher._errors import EpochEnd, Failure, Then, fetch_failure, truncation
 from kohort.fetcher._lease import SharedLease
+from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.records import RecordSet
 from kohort.types import TopicPartition
 
-MAX_VERSION = 12
-"""From version 13 on topics are told by their ids."""
+LAST_BY_NAME = 12
+"""From version 13 on topics are told by their ids (KIP-516)."""
 
 
 class Ask(NamedTuple):
@@ -26,6 +27,30 @@ class Ask(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
+    topic_id: bytes = ZERO_UUID
+    """Zeros if it is not known."""
+
+
+class FetchPlan(NamedTuple):
+    """What one request says: all partitions, or the changes to those of its session."""
+
+    asks: Sequence[Ask]
+    forgotten: Sequence[Ask]
+    session_id: int
+    session_epoch: int
+    by_id: bool
+    """All topics have ids."""
+
+    @property
+    def max_version(self) -> int:
+        """The newest version that can say it."""
+        return FetchRequest.versions.last if self.by_id else LAST_BY_NAME
+
+
+class Redirect(NamedTuple):
+    """The leader names a follower to read from instead (KIP-392)."""
+
+    node: int
 
 
 class TooSmall(NamedTuple):
@@ -34,17 +59,19 @@ class TooSmall(NamedTuple):
     max_bytes: int
 
 
-Answer: TypeAlias = CompletedFetch | Failure | TooSmall
+Answer: TypeAlias = CompletedFetch | Failure | TooSmall | Redirect
 
 
 def fetch_request(
-    config: FetchConfig, asks: Iterable[Ask], max_wait_ms: int, max_bytes: int
+    config: FetchConfig, plan: FetchPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
 ) -> FetchRequest:
-    """The request for these partitions, in their order as far as they can be grouped by topic."""
+    """The request, its partitions in their order as far as they can be grouped by topic."""
     topics: dict[str, FetchRequest.FetchTopic] = {}
-    for ask in asks:
+    for ask in plan.asks:
         name, partition = ask.topic_partition
-        topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name, partitions=[]))
+        topic = topics.setdefault(
+            name, FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[])
+        )
         topic.partitions.append(
             FetchRequest.FetchPartition(
                 partition=partition,
@@ -58,27 +85,61 @@ def fetch_request(
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
         isolation_level=1 if config.isolation_level == "read_committed" else 0,
-        session_id=0,
-        session_epoch=-1,
+        session_id=plan.session_id,
+        session_epoch=plan.session_epoch,
         topics=list(topics.values()),
+        forgotten_topics_data=_forgotten(plan.forgotten),
+        rack_id=rack,
     )
 
 
+def _forgotten(asks: Iterable[Ask]) -> list[FetchRequest.ForgottenTopic]:
+    topics: dict[tuple[str, bytes], FetchRequest.ForgottenTopic] = {}
+    for ask in asks:
+        name, partition = ask.topic_partition
+        topic = topics.setdefault(
+            (name, ask.topic_id),
+            FetchRequest.ForgottenTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
+        )
+        topic.partitions.append(partition)
+    return list(topics.values())
+
+
+def partitions_of(
+    response: FetchResponse, asks: Mapping[TopicPartition, Ask]
+) -> dict[TopicPartition, FetchResponse.PartitionData]:
+    """What the response has of those that were asked for, by their names."""
+    names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
+    found: dict[TopicPartition, FetchResponse.PartitionData] = {}
+    for topic in response.responses:
+        name = topic.topic or names.get(bytes(topic.topic_id), "")
+        for data in topic.partitions:
+            tp = TopicPartition(name, data.partition_index)
+            if tp in asks:
+                found[tp] = data
+    return found
+
+
 def read_answers(
-    response: FetchResponse,
+    there: Mapping[TopicPartition, FetchResponse.PartitionData],
     asks: Mapping[TopicPartition, Ask],
     *,
     options: DecodeOptions,
     lease: SharedLease,
     largest: int,
 ) -> dict[TopicPartition, Answer]:
-    """What the response says of each partition that was asked for."""
+    """What a response says of each partition that is still asked for."""
     answers: dict[TopicPartition, Answer] = {}
-    for topic in response.responses:
-        for data in topic.partitions:
-            ask = asks.get(TopicPartition(topic.topic, data.partition_index))
-            if ask is not None:
-                answers[ask.topic_partition] = _read(data, ask, options, lease, largest)
+    for tp, data in there.items():
+        if tp not in asks:
+            continue
+        if not data.error_code and data.diverging_epoch.end_offset >= 0:
+            end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            answers[tp] = Failure(truncation(tp, asks[tp].offset, end), Then.STAND)
+        elif not data.error_code and data.preferred_read_replica >= 0 and not data.records:
+            answers[tp] = Redirect(data.preferred_read_replica)
+        else:
+            answers[tp] = _read(data, asks[tp], options, lease, largest)
     return answers
 
 

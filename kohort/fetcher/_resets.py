@@ -43,6 +43,7 @@ class Resets:
         retries: Retries[TopicPartition],
         *,
         on_found: Callable[[], None],
+        on_position: Callable[[TopicPartition, int, int], None],
         on_ready: Callable[[], None],
         timestamp: Callable[[OffsetReset], int],
     ) -> None:
@@ -52,6 +53,7 @@ class Resets:
         self._buffer = buffer
         self._retries = retries
         self._on_found = on_found
+        self._on_position = on_position
         self._on_ready = on_ready
         self._timestamp = timestamp
         self._asked: set[tuple[TopicPartition, int]] = set()
@@ -75,10 +77,16 @@ class Resets:
                     by_node[leader.node][tp] = pending
         for node, asked in by_node.items():
             self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
-            tasks.start_soon(self._look_up, node, asked)
+            epochs = {tp: leader.epoch for tp in asked if (leader := self._leaders.find(tp))}
+            tasks.start_soon(self._look_up, node, asked, epochs)
         return come_again
 
-    async def _look_up(self, node: int, asked: Mapping[TopicPartition, PendingReset]) -> None:
+    async def _look_up(
+        self,
+        node: int,
+        asked: Mapping[TopicPartition, PendingReset],
+        epochs: Mapping[TopicPartition, int],
+    ) -> None:
         try:
             wanted = {tp: self._timestamp(pending.strategy) for tp, pending in asked.items()}
             # Where nothing is as young, the end is meant. It is asked for first, so that what is
@@ -98,15 +106,16 @@ class Resets:
         for tp, found in results.items():
             pending = asked[tp]
             if isinstance(found, OffsetAndTimestamp):
-                self._found(pending, found)
+                self._found(pending, found, epochs[tp])
             else:
                 self._fail(pending, found or no_leader(tp), now)
         self._on_found()
 
-    def _found(self, pending: PendingReset, found: OffsetAndTimestamp) -> None:
+    def _found(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> None:
         tp, epoch, strategy = pending
         self._retries.succeeded(tp)
         if self._subscription.set_position(tp, found.offset, found.leader_epoch, epoch=epoch):
+            self._on_position(tp, epoch, under)
             logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, strategy.value)
 
     def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:

@@ -109,6 +109,8 @@ class FetchTarget(NamedTuple):
     topic_partition: TopicPartition
     epoch: int
     offset: int
+    leader_epoch: int = -1
+    """Of the batch before the offset; -1 unknown."""
 
 
 class PendingReset(NamedTuple):

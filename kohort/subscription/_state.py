@@ -289,7 +289,7 @@ class SubscriptionState:
         """What to ask for next of every partition that is positioned, not paused, not leaving."""
         with self.lock:
             return [
-                FetchTarget(tp, state.epoch, state.fetch_offset)
+                FetchTarget(tp, state.epoch, state.fetch_offset, state.fetch_leader_epoch)
                 for tp, state in self._partitions.items()
                 if state.fetchable and state.fetch_offset is not None
             ]

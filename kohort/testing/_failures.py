@@ -64,11 +64,23 @@ def _produce(_: Context, request: m.ProduceRequest, error: ErrorCode) -> Respons
     )
 
 
+_OF_SESSIONS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
 def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
-    """For each partition of the session, which takes note that the client must be told again."""
+    """For each partition of the session, which takes note that the client must be told again.
+
+    An error about the session is one of the whole answer.
+    """
+    cls = m.FetchResponse
+    if error in _OF_SESSIONS and ctx.version >= 7:
+        return cls(error_code=error)
     sessions = ctx.broker.fetch_sessions
     plan = sessions.plan(request, ctx.version)
-    cls = m.FetchResponse
     if plan.error is not ErrorCode.NONE or not plan.partitions:
         return cls(error_code=plan.error)
     topics: dict[tuple[str, bytes], m.FetchResponse.FetchableTopicResponse] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import anyio
@@ -20,11 +20,12 @@ from kohort.protocol.messages import (
 )
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection, Leased
-from kohort.transport._metadata import Broker, ClusterMetadata
+from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Nodes
 from kohort.transport._refresh import MetadataCallback, MetadataKeeper
 from kohort.transport._tcp import TcpConnector
 from kohort.transport._text import reason
+from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.transport")
 
@@ -131,6 +132,15 @@ class ClusterClient:
         ``metadata`` too, until the next refresh of the wanted ones.
         """
         return await self._keeper.fetch_topics(names)
+
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+    ) -> None:
+        """Take leaders that a broker named beside an error into ``metadata``, if they are newer.
+
+        ``brokers``: where they are reached (KIP-951).
+        """
+        self._keeper.learn_leaders(leaders, brokers)
 
     def on_metadata_change(self, callback: MetadataCallback) -> None:
         """Call it with (old, new) after each answer, whether or not anything is different."""

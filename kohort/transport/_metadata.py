@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -117,6 +117,31 @@ class ClusterMetadata:
                 {topic.topic_id: name for name, topic in topics.items() if any(topic.topic_id)}
             ),
         )
+
+    def with_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+    ) -> ClusterMetadata:
+        """The snapshot with those leaders that are newer than the known ones (KIP-951).
+
+        ``brokers`` are where they are reached; a leader that is in neither is left out. The
+        same snapshot if there is nothing newer.
+        """
+        reached = {**self.brokers, **{broker.id: broker for broker in brokers}}
+        topics, used, changed = dict(self.topics), dict(self.brokers), False
+        for tp, leader in leaders.items():
+            topic = topics.get(tp.topic)
+            old = None if topic is None else topic.partitions.get(tp.partition)
+            if topic is None or old is None or leader.node not in reached:
+                continue
+            if leader.epoch > old.leader_epoch:
+                new = replace(old, leader=leader.node, leader_epoch=leader.epoch, error=0)
+                partitions = MappingProxyType({**topic.partitions, tp.partition: new})
+                topics[tp.topic] = replace(topic, partitions=partitions)
+                used[leader.node] = reached[leader.node]
+                changed = True
+        if not changed:
+            return self
+        return replace(self, brokers=MappingProxyType(used), topics=MappingProxyType(topics))
 
     def without_brokers(self) -> ClusterMetadata:
         """The snapshot of a client that has to start again from its bootstrap servers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import anyio
@@ -20,10 +20,11 @@ from kohort.errors import (
 )
 from kohort.protocol.messages import MetadataRequest, MetadataResponse
 from kohort.transport._backoff import Backoff
-from kohort.transport._metadata import ClusterMetadata
+from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Node, Nodes
 from kohort.transport._text import address, escaped, reason
 from kohort.transport._wake import Wake
+from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.transport")
 
@@ -179,6 +180,14 @@ class MetadataKeeper:
             ]
             self._apply(self.snapshot.merged(response, keep=True))
             return answered
+
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+    ) -> None:
+        """Take leaders that a broker named beside an error, if they are newer (KIP-951)."""
+        new = self.snapshot.with_leaders(leaders, brokers)
+        if new is not self.snapshot:
+            self._apply(new)
 
     async def _fetch(self, names: frozenset[str] | None) -> MetadataResponse:
         topics = (

@@ -43,8 +43,10 @@ AT_START = (
     "OffsetFetch",
     "ListOffsets",
 )
-APIS = (*AT_START, "Fetch", "Heartbeat", "OffsetCommit", "LeaveGroup")
+APIS = (*AT_START, "Fetch", "OffsetForLeaderEpoch", "Heartbeat", "OffsetCommit", "LeaveGroup")
 
+BROKERS = {"OffsetForLeaderEpoch": 2}
+"""Positions are validated when the leader has changed, so there have to be two."""
 WINDOW = 8.0
 """Seconds that the error is answered for: longer than a request's timeout and than the session."""
 TIMEOUT = 5.0
@@ -84,6 +86,8 @@ class Cell:
             if fault is None:
                 assert await self._poll(10) == 1
                 fault = self._inject()
+            if self.api == "OffsetForLeaderEpoch":
+                self.cluster.move_leader("t")
             await self._meet()
             hits = fault.hits
             assert 0 < hits < TOO_MANY, f"{hits} requests in {WINDOW} s"
@@ -171,7 +175,7 @@ def outcome(api: str, code: int) -> str:
     """Measure one cell."""
 
     async def main() -> str:
-        async with MemoryCluster(topics={"t": 1}) as cluster:
+        async with MemoryCluster(brokers=BROKERS.get(api, 1), topics={"t": 1}) as cluster:
             cluster.produce("t", ["a"])
             return await Cell(cluster, api, code).run()
 

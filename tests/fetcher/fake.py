@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
@@ -20,9 +20,11 @@ from kohort.protocol.messages import (
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
 from kohort.subscription import SubscriptionState
-from kohort.transport import Leader, TopicMetadata
+from kohort.transport import Broker, Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -39,6 +41,8 @@ class Log:
     end: int = 0
     stable: int | None = None
     batches: list[tuple[int, bytes]] = field(default_factory=list)
+    epoch_ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """What OffsetForLeaderEpoch says of an epoch; otherwise that it goes to the end of the log."""
     codes: deque[int] = field(default_factory=deque)
     """Error codes for the next fetches or look-ups."""
 
@@ -80,6 +84,7 @@ class FakeCluster:
         self.topics: dict[str, TopicMetadata] = {}
         self.fetches: list[tuple[int, str, FetchRequest]] = []
         self.lookups: list[tuple[int, ListOffsetsRequest]] = []
+        self.validations: list[tuple[int, OffsetForLeaderEpochRequest]] = []
         self.refreshes = 0
         self.leases = 0
         self.scripts: deque[Script] = deque()
@@ -116,6 +121,17 @@ class FakeCluster:
         self.on_refresh()
         return self
 
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+    ) -> None:
+        self.leaders.update(
+            {
+                tp: new
+                for tp, new in leaders.items()
+                if (old := self.leaders.get(tp)) and old.epoch < new.epoch
+            }
+        )
+
     async def request(
         self,
         message: Request[R],
@@ -126,9 +142,15 @@ class FakeCluster:
         max_version: int | None = None,
         min_version: int | None = None,
     ) -> R:
-        assert isinstance(message, ListOffsetsRequest)
         assert node is not None
         encode(message, min_version or 1)
+        if isinstance(message, OffsetForLeaderEpochRequest):
+            assert min_version == 3
+            self.validations.append((node, message))
+            await anyio.lowlevel.checkpoint()
+            checked: Any = self._scripted(node, message) or self._validate(node, message)
+            return cast(R, checked)
+        assert isinstance(message, ListOffsetsRequest)
         self.lookups.append((node, message))
         await anyio.lowlevel.checkpoint()
         response: Any = self._scripted(node, message) or self._list_offsets(node, message)
@@ -146,10 +168,10 @@ class FakeCluster:
     ) -> FakeLease[R]:
         assert isinstance(message, FetchRequest)
         assert node is not None
-        assert max_version == 12
+        assert max_version in (12, 18)
         assert timeout_ms is not None
         assert timeout_ms > message.max_wait_ms
-        for version in (4, 12):
+        for version in (4, max_version):
             encode(message, version)
         assert (node, purpose) not in self._busy, "two fetches in flight on one connection"
         self._busy.add((node, purpose))
@@ -223,6 +245,35 @@ class FakeCluster:
                 asked.fetch_offset, min(left, asked.partition_max_bytes), whole=not anything
             ),
         )
+
+    def _validate(self, node: int, message: OffsetForLeaderEpochRequest) -> Any:
+        """Everything is as it was, unless a log has an end of an epoch."""
+        response = OffsetForLeaderEpochResponse(topics=[])
+        for topic in message.topics:
+            answered = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
+            response.topics.append(answered)
+            for asked in topic.partitions:
+                tp = TopicPartition(topic.topic, asked.partition)
+                log, leader = self.logs[tp], self.leaders.get(tp)
+                code, (epoch, end) = (
+                    0,
+                    log.epoch_ends.get(asked.leader_epoch, (asked.leader_epoch, log.end)),
+                )
+                if log.codes:
+                    code = log.codes.popleft()
+                elif leader is None or leader.node != node:
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif asked.current_leader_epoch != leader.epoch:
+                    code = ErrorCode.FENCED_LEADER_EPOCH
+                answered.partitions.append(
+                    OffsetForLeaderEpochResponse.EpochEndOffset(
+                        partition=asked.partition,
+                        error_code=code,
+                        leader_epoch=-1 if code else epoch,
+                        end_offset=-1 if code else end,
+                    )
+                )
+        return response
 
     def _list_offsets(self, node: int, message: ListOffsetsRequest) -> Any:
         topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = []

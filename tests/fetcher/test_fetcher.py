@@ -88,7 +88,7 @@ class TestFetching:
         assert (node, purpose) == (1, "fetch")
         assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (200, 3, 999)
         assert request.isolation_level == 1
-        assert (request.session_id, request.session_epoch) == (0, -1)
+        assert (request.session_id, request.session_epoch) == (0, 0)
         [partition] = request.topics[0].partitions
         assert partition.current_leader_epoch == 8
         assert partition.partition_max_bytes == 77

@@ -1,0 +1,72 @@
+"""Which replica a partition is read from: its leader, or the follower the leader sent us to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kohort.transport import Leader
+from kohort.types import TopicPartition
+
+LEAVE_FOR = 10.0
+"""Seconds for which a partition is read from its leader after a follower failed."""
+
+
+class _Choice(NamedTuple):
+    node: int
+    leader: Leader
+    until: float
+
+
+class Replicas:
+    """Followers in the client's rack (KIP-392).
+
+    What a leader said holds for ``max_age`` seconds, and no longer than its leadership. A follower
+    that fails in any way is left for a while. Its leader would send us there again, so it is not
+    told of the rack in that time.
+    """
+
+    def __init__(self, max_age: float) -> None:
+        self._max_age = max_age
+        self._chosen: dict[TopicPartition, _Choice] = {}
+
+    def find(self, tp: TopicPartition, leader: Leader, now: float) -> int:
+        """The broker to read from."""
+        chosen = self._chosen.get(tp)
+        if chosen is None:
+            return leader.node
+        if chosen.leader != leader or now >= chosen.until:
+            del self._chosen[tp]
+            return leader.node
+        return chosen.node
+
+    def follow(self, tp: TopicPartition, node: int, leader: Leader, now: float) -> None:
+        """The leader said where to read instead."""
+        self._chosen[tp] = _Choice(node, leader, now + self._max_age)
+
+    def leave(self, tp: TopicPartition, node: int, now: float) -> bool:
+        """This broker failed: True if it was a follower, and the leader is read from now."""
+        chosen = self._chosen.get(tp)
+        if chosen is None or chosen.node != node or node == chosen.leader.node:
+            return False
+        self.stay(tp, chosen.leader, now)
+        return True
+
+    def stay(self, tp: TopicPartition, leader: Leader, now: float) -> None:
+        """Read from the leader for a while, whatever it says."""
+        self._chosen[tp] = _Choice(leader.node, leader, now + LEAVE_FOR)
+
+    def stays(self, tp: TopicPartition) -> bool:
+        """The leader must not send us elsewhere."""
+        chosen = self._chosen.get(tp)
+        return chosen is not None and chosen.node == chosen.leader.node
+
+    def of(self, tp: TopicPartition) -> int | None:
+        """The broker that was chosen, if any was; from any thread."""
+        chosen = self._chosen.get(tp)
+        return None if chosen is None else chosen.node
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget any others."""
+        for tp in [tp for tp in self._chosen if tp not in partitions]:
+            del self._chosen[tp]

@@ -1,0 +1,209 @@
+"""Truncation (KIP-320): is what was read before a position still in the log of a new leader?
+
+An unclean election may make a broker the leader that has not all of the log. It goes on from where
+its own log ends, so offsets behind that are given out a second time, to other records. A consumer
+that went on at its position would never see those. So when the leader's epoch is another one than
+that under which a position was good, the leader is asked where the epoch of the last batch ends
+in its log, before anything more is fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kohort.errors import KafkaError, UnsupportedVersionError
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._errors import EpochEnd, Failure, Then, truncation, validation_failure
+from kohort.fetcher._offsets import no_leader
+from kohort.fetcher._retries import Retries
+from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.transport import Leader
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+MIN_VERSION = 3
+"""Before it the API was for brokers alone (Kafka 2.3)."""
+
+
+class _Check(NamedTuple):
+    """A position to be checked, and whom to ask."""
+
+    target: FetchTarget
+    leader: Leader
+
+
+Verdict: TypeAlias = EpochEnd | Failure
+
+
+class Validation:
+    """Remembers under which leader's epoch a position is known to be good, and asks where not."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        retries: Retries[TopicPartition],
+        *,
+        on_done: Callable[[], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._buffer = buffer
+        self._retries = retries
+        self._on_done = on_done
+        self._on_ready = on_ready
+        self._good: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, leader epoch
+        self._read: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, batch's epoch
+        self._asked: set[tuple[TopicPartition, int]] = set()
+
+    def good(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
+        """The position is in the log of this leader."""
+        self._good[tp] = epoch, leader_epoch
+
+    def read(self, tp: TopicPartition, epoch: int, asked_under: int, batch_epoch: int) -> None:
+        """A fetch under a leader's epoch brought data, the last batch of which has an epoch."""
+        self._read[tp] = epoch, batch_epoch
+        if self._good.get(tp, (epoch, -1)) != (epoch, asked_under):
+            self._good.pop(tp, None)  # an answer of the leader before, which the new one may lack
+
+    def needed(self, target: FetchTarget, leader: Leader) -> bool:
+        """The position has to be checked before it is fetched at."""
+        if target.leader_epoch < 0 or leader.epoch < 0:
+            return False
+        if self._good.get(target.topic_partition) == (target.epoch, leader.epoch):
+            return False
+        # A leader cuts nothing off its own log.
+        return target.leader_epoch < leader.epoch
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget any others."""
+        for memory in (self._good, self._read):
+            for tp in [tp for tp in memory if tp not in partitions]:
+                del memory[tp]
+        self._retries.keep_only(partitions)
+
+    def start(self, tasks: TaskGroup, checks: Mapping[FetchTarget, Leader], now: float) -> float:
+        """Check whatever is due; returns when to come again."""
+        come_again = float("inf")
+        by_node: dict[int, list[_Check]] = defaultdict(list)
+        for target, leader in checks.items():
+            key = target.topic_partition, target.epoch
+            if key in self._asked:
+                continue
+            not_before = self._retries.not_before(*key)
+            if not_before > now:
+                come_again = min(come_again, not_before)
+            else:
+                by_node[leader.node].append(_Check(target, leader))
+        for node, asked in by_node.items():
+            self._asked.update((each.target.topic_partition, each.target.epoch) for each in asked)
+            tasks.start_soon(self._check, node, asked)
+        return come_again
+
+    async def _check(self, node: int, checks: list[_Check]) -> None:
+        verdicts: Mapping[TopicPartition, Verdict] = {}
+        try:
+            verdicts = await self._ask(node, checks)
+        except Exception as error:
+            # A bug, but no reason to take the other partitions down with it.
+            logger.exception("validating positions at broker %d failed", node)
+            failure = Failure(KafkaError(f"validating positions failed: {error!r}"), Then.RAISE)
+            verdicts = {each.target.topic_partition: failure for each in checks}
+        finally:
+            self._asked.difference_update(
+                (each.target.topic_partition, each.target.epoch) for each in checks
+            )
+        now = anyio.current_time()
+        for each in checks:
+            tp = each.target.topic_partition
+            self._judge(each, verdicts.get(tp) or no_leader(tp), now)
+        self._on_done()
+
+    async def _ask(self, node: int, checks: list[_Check]) -> Mapping[TopicPartition, Verdict]:
+        partitions = [each.target.topic_partition for each in checks]
+        try:
+            response = await self._cluster.request(
+                _request(checks), node=node, min_version=MIN_VERSION
+            )
+        except UnsupportedVersionError as error:
+            logger.debug("broker %d cannot tell of truncation: %s", node, error)
+            return dict.fromkeys(partitions, EpochEnd(-1, -1))
+        except KafkaError as error:
+            self._cluster.request_refresh()
+            then = Then.RETRY if error.retriable else Then.RAISE
+            return dict.fromkeys(partitions, Failure(error, then))
+        return _verdicts(response)
+
+    def _judge(self, check: _Check, verdict: Verdict, now: float) -> None:
+        target, leader = check
+        tp, epoch = target.topic_partition, target.epoch
+        with self._subscription.lock:
+            state = self._subscription.current(tp, epoch)
+            if state is None or state.fetch_offset != target.offset:
+                return  # it has moved on meanwhile
+        if isinstance(verdict, Failure):
+            self._failed(tp, epoch, verdict, now)
+            return
+        self._retries.succeeded(tp)
+        was_read = self._read.get(tp) == (epoch, target.leader_epoch)
+        if verdict.epoch < 0 or verdict.offset < 0:
+            # It knows nothing of the epoch: no proof of anything.
+            logger.info("%s-%d: its leader does not know of epoch %d", *tp, target.leader_epoch)
+        elif verdict.offset < target.offset or (was_read and verdict.epoch < target.leader_epoch):
+            # (An epoch that wrote nothing is forgotten, so a missing one proves something only
+            # if a batch of it was read.)
+            error = truncation(tp, target.offset, verdict)
+            logger.error("%s", error)
+            if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
+                self._on_ready()
+            return
+        self.good(tp, epoch, leader.epoch)
+
+    def _failed(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
+        if failure.refresh:
+            self._cluster.request_refresh()
+        self._retries.failed(tp, now, epoch)
+        if failure.then is Then.RETRY:
+            self._buffer.note_error(tp, epoch, failure.error)
+        elif self._buffer.append(FailedFetch(tp, epoch, failure.error, passing=True)):
+            self._on_ready()
+
+
+def _request(checks: list[_Check]) -> OffsetForLeaderEpochRequest:
+    request = OffsetForLeaderEpochRequest
+    topics: dict[str, OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = {}
+    for target, leader in checks:
+        name, partition = target.topic_partition
+        topic = topics.setdefault(name, request.OffsetForLeaderTopic(topic=name, partitions=[]))
+        topic.partitions.append(
+            request.OffsetForLeaderPartition(
+                partition=partition,
+                current_leader_epoch=leader.epoch,
+                leader_epoch=target.leader_epoch,
+            )
+        )
+    return request(replica_id=-1, topics=list(topics.values()))
+
+
+def _verdicts(response: OffsetForLeaderEpochResponse) -> dict[TopicPartition, Verdict]:
+    verdicts: dict[TopicPartition, Verdict] = {}
+    for topic in response.topics:
+        for found in topic.partitions:
+            tp = TopicPartition(topic.topic, found.partition)
+            if found.error_code:
+                verdicts[tp] = validation_failure(found.error_code, tp)
+            else:
+                verdicts[tp] = EpochEnd(found.leader_epoch, found.end_offset)
+    return verdicts

@@ -1,0 +1,158 @@
+"""An unclean election cuts off what was read (KIP-320): told, never passed over or reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kohort import OffsetAndMetadata, TopicPartition
+from kohort.errors import ErrorCode, KafkaError, LogTruncationError
+from kohort.testing import MemoryCluster
+from tests.consumer.virtual import MemoryConsumer, values
+from tests.support.virtual import run_virtual
+
+T0, T1 = (TopicPartition("t", number) for number in range(2))
+
+
+async def truncated(consumer: MemoryConsumer) -> LogTruncationError:
+    """Poll until it is told."""
+    with pytest.raises(LogTruncationError) as caught:
+        await values(consumer, 100)
+    return caught.value
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@pytest.mark.parametrize("then", [0, 1, 5])
+def test_what_was_cut_off_is_told_and_read_after_a_seek(policy: str, then: int) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 2}) as cluster:
+            async with MemoryConsumer(cluster, group_id=None, auto_offset_reset=policy) as consumer:
+                consumer.assign([T0, T1])
+                consumer.seek(T0, 0)
+                consumer.seek(T1, 0)
+                cluster.produce("t", ["a", "b"], partition=0)
+                follower = 3 - cluster.leader("t", 0)
+                cluster.lag(T0, follower)
+                cluster.produce("t", ["c", "d"], partition=0)
+                assert await values(consumer, 4) == [b"a", b"b", b"c", b"d"]
+                cluster.move_leader("t", 0, to=follower)
+                new = [f"new {number}" for number in range(then)]
+                if new:
+                    cluster.produce("t", new, partition=0)
+                error = await truncated(consumer)
+                assert (error.topic_partition, error.offset) == (T0, 4)
+                assert (error.diverging_offset, error.diverging_epoch) == (2, 0)
+                assert error.next_offset == 2
+                assert "seek(" in str(error)
+                assert str(error) in str(consumer.explain())
+                # It stands, and the other partition goes on.
+                cluster.produce("t", ["else"], partition=1)
+                assert await values(consumer, 1) == [b"else"]
+                assert str(await truncated(consumer)) == str(error)
+                assert await consumer.position(T0) == 4
+                consumer.seek(T0, error.diverging_offset or 0)
+                cluster.produce("t", ["last"], partition=0)
+                assert await values(consumer, then + 1) == [*map(str.encode, new), b"last"]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("then", [("x",), ("x", "y", "z")])
+def test_a_committed_offset_is_checked_before_it_is_read_on_from(then: tuple[str, ...]) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            follower = 3 - cluster.leader("t", 0)
+            cluster.lag(T0, follower)
+            cluster.produce("t", ["b", "c"])
+            async with MemoryConsumer(cluster, "t") as consumer:
+                await values(consumer, 3)
+            assert cluster.committed("g")[T0] == OffsetAndMetadata(3, "", 0)
+            cluster.move_leader("t", 0, to=follower)
+            cluster.produce("t", then)
+            async with MemoryConsumer(cluster, "t") as consumer:
+                error = await truncated(consumer)
+                assert (error.offset, error.diverging_offset) == (3, 1)
+                consumer.seek(T0, 1)
+                assert await values(consumer, len(then)) == [*map(str.encode, then)]
+
+    run_virtual(main)
+
+
+def test_a_clean_election_asks_once_and_nothing_is_told() -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                for moves in range(5):
+                    cluster.produce("t", [str(moves)])
+                    assert await values(consumer, 1) == [b"%d" % moves]
+                    assert asked(cluster) == moves
+                    cluster.move_leader("t")
+                await consumer.getmany(timeout_ms=5_000)
+                assert asked(cluster) == 5
+
+    run_virtual(main)
+
+
+def asked(cluster: MemoryCluster) -> int:
+    return [each.api for each in cluster.requests].count("OffsetForLeaderEpoch")
+
+
+@pytest.mark.parametrize("position", ["earliest", "latest", "sought"])
+def test_a_position_that_was_just_looked_up_is_not_asked_about(position: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            cluster.produce("t", ["a"])
+            cluster.move_leader("t")
+            more: dict[str, Any] = {"auto_offset_reset": position}
+            async with MemoryConsumer(
+                cluster, group_id=None, **(more if position != "sought" else {})
+            ) as consumer:
+                consumer.assign([T0])
+                if position == "sought":
+                    consumer.seek(T0, 1)
+                assert await consumer.position(T0) == (0 if position == "earliest" else 1)
+                await consumer.getmany(timeout_ms=1_000)
+                cluster.produce("t", ["b"])
+                assert (await values(consumer, 1))[-1] == b"b"
+            assert asked(cluster) == 0
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    "code", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_LEADER_EPOCH", "REQUEST_TIMED_OUT"]
+)
+def test_a_check_that_fails_is_made_again_and_resets_nothing(code: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                cluster.produce("t", ["a", "b"])
+                await values(consumer, 2)
+                with cluster.fail("OffsetForLeaderEpoch", ErrorCode[code], times=6) as fault:
+                    cluster.move_leader("t")
+                    cluster.produce("t", ["c"])
+                    await consumer.getmany(timeout_ms=300)
+                    assert 1 <= fault.hits < 6
+                    assert "t-0" in str(consumer.explain().reasons)
+                    assert await values(consumer, 1) == [b"c"]
+                    assert fault.hits == 6
+
+    run_virtual(main)
+
+
+def test_a_check_that_is_not_allowed_is_told_and_goes_on_once_it_is() -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                cluster.produce("t", ["a"])
+                await values(consumer, 1)
+                cluster.move_leader("t")
+                cluster.produce("t", ["b"])
+                with cluster.fail("OffsetForLeaderEpoch", ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+                    with pytest.raises(KafkaError, match="validating the position of t-0"):
+                        await values(consumer, 1)
+                assert await values(consumer, 1) == [b"b"]
+
+    run_virtual(main)

@@ -1,0 +1,230 @@
+"""Fetch sessions: what the client says, and what the in-process broker understands."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kohort.config import FetchConfig
+from kohort.errors import ErrorCode
+from kohort.fetcher._request import Ask, fetch_request, partitions_of
+from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, Watermarks
+from kohort.protocol import decode, encode
+from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.testing._fetch_sessions import FetchKey, FetchPlan, FetchSessions
+from kohort.types import TopicPartition
+
+IDS = {"t": b"t" * 16, "u": b"u" * 16}
+PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(4)]
+T0, T1, *_ = PARTITIONS
+
+
+def ask(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> Ask:
+    more.setdefault("topic_id", IDS[tp.topic])
+    return Ask(tp, epoch, offset, 0, 1000, **more)
+
+
+class Broker:
+    """The broker's side, and one client's lane to it."""
+
+    def __init__(self, version: int = 18, *, enabled: bool = True) -> None:
+        self.version = version
+        self.sessions = FetchSessions(random.Random(5))
+        self.lane = FetchSession(enabled=enabled)
+        self.request = FetchRequest()
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    def send(self, *asks: Ask) -> FetchPlan:
+        """A request as it arrives; its plan must be what is asked for, with the same offsets."""
+        self.asks = {ask.topic_partition: ask for ask in asks}
+        plan = self.lane.plan(asks)
+        version = min(self.version, plan.max_version)
+        sent = encode(fetch_request(FetchConfig(), plan, 500, 1 << 20), version)
+        self.request = decode(FetchRequest, version, sent)
+        understood = self.sessions.plan(self.request, version)
+        if not understood.error:
+            by_id = version >= 13
+            assert {each.key: each.offset for each in understood.partitions} == {
+                FetchKey(
+                    "" if by_id else one.topic_partition.topic,
+                    one.topic_id if by_id else bytes(16),
+                    one.topic_partition.partition,
+                ): one.offset
+                for one in asks
+            }
+        return understood
+
+    def answer(self, plan: FetchPlan) -> dict[TopicPartition, Watermarks]:
+        response = FetchResponse(
+            error_code=plan.error, session_id=plan.session.id if plan.session else 0
+        )
+        names = {id: name for name, id in IDS.items()}
+        results = []
+        for wanted in plan.partitions:
+            name = wanted.key.topic or names[wanted.key.topic_id]
+            tp = TopicPartition(name, wanted.key.partition)
+            data = FetchResponse.PartitionData(
+                partition_index=tp.partition,
+                high_watermark=self.high_watermarks.get(tp, 0),
+                records=b"",
+            )
+            results.append((wanted, data))
+        for wanted, data in self.sessions.answered(plan, results):
+            response.responses.append(
+                FetchResponse.FetchableTopicResponse(
+                    topic=wanted.key.topic,
+                    topic_id=wanted.key.topic_id or bytes(16),
+                    partitions=[data],
+                )
+            )
+        if response.error_code:
+            self.lane.failed(response.error_code)
+            return {}
+        return dict(self.lane.answered(response.session_id, partitions_of(response, self.asks)))
+
+    def fetch(self, *asks: Ask) -> dict[TopicPartition, Watermarks]:
+        return self.answer(self.send(*asks))
+
+    @property
+    def named(self) -> dict[tuple[str | bytes, int], int]:
+        """The partitions that the latest request names, and their offsets."""
+        return {
+            (topic.topic or bytes(topic.topic_id), each.partition): each.fetch_offset
+            for topic in self.request.topics
+            for each in topic.partitions
+        }
+
+    @property
+    def place(self) -> tuple[bool, int]:
+        return self.request.session_id != 0, self.request.session_epoch
+
+
+@pytest.mark.parametrize("version", [7, 12, 18])
+def test_only_changes_are_sent_once_there_is_a_session(version: int) -> None:
+    broker = Broker(version)
+
+    def key(tp: TopicPartition) -> tuple[str | bytes, int]:
+        return (tp.topic if version < 13 else IDS[tp.topic]), tp.partition
+
+    assert broker.fetch(ask(T0), ask(T1)) == {}
+    assert broker.place == (False, 0)
+    assert broker.named == {key(T0): 0, key(T1): 0}
+    broker.high_watermarks[T0] = 7
+    assert broker.fetch(ask(T0, 3), ask(T1)) == {T1: Watermarks(0, -1, -1)}
+    assert broker.place == (True, 1)
+    assert broker.named == {key(T0): 3}
+    assert broker.fetch(ask(T0, 3)) == {T0: Watermarks(7, -1, -1)}
+    assert broker.place == (True, 2)
+    assert broker.named == {}
+    [forgotten] = broker.request.forgotten_topics_data
+    assert forgotten.partitions == [1]
+    assert broker.fetch(ask(T0, 3), ask(T1, 9)) == {T0: Watermarks(7, -1, -1)}
+    assert broker.named == {key(T1): 9}
+    assert len(broker.sessions) == 1
+
+
+def test_a_new_epoch_of_ours_alone_is_no_change() -> None:
+    broker = Broker()
+    broker.fetch(ask(T0, epoch=1))
+    assert broker.fetch(ask(T0, epoch=2)) == {T0: Watermarks(0, -1, -1)}
+    assert broker.named == {}
+
+
+@pytest.mark.parametrize("code", SESSION_ERRORS)
+def test_after_an_error_a_full_request_takes_the_place_of_the_session(code: ErrorCode) -> None:
+    broker = Broker()
+    broker.fetch(ask(T0), ask(T1))
+    plan = broker.send(ask(T0), ask(T1))
+    plan.error = code
+    broker.answer(plan)
+    assert not broker.lane.incremental
+    broker.fetch(ask(T0), ask(T1))
+    assert broker.place == (code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert len(broker.named) == 2
+    broker.fetch(ask(T0), ask(T1))
+    assert broker.place == (True, 1)
+    assert len(broker.sessions) == 1 + (code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+def test_an_answer_that_was_lost_ends_the_session_on_both_sides() -> None:
+    broker = Broker()
+    broker.fetch(ask(T0))
+    broker.send(ask(T0, 5))
+    broker.lane.failed()
+    broker.fetch(ask(T0, 5))
+    assert broker.place == (True, 0)
+    assert len(broker.sessions) == 1
+
+
+def test_a_broker_without_memory_for_it_is_asked_for_everything_each_time() -> None:
+    broker = Broker()
+    for _ in range(3):
+        plan = broker.send(ask(T0), ask(T1))
+        plan.session = None
+        assert broker.answer(plan) == {}
+        assert len(broker.named) == 2
+        assert broker.place == (False, 0)
+
+
+def test_a_topic_made_anew_begins_another_session() -> None:
+    broker = Broker()
+    broker.fetch(ask(T0), ask(T1))
+    IDS["t"], before = b"T" * 16, IDS["t"]
+    try:
+        broker.fetch(ask(T0), ask(T1))
+    finally:
+        IDS["t"] = before
+    assert broker.place == (True, 0)
+    assert set(broker.named) == {(b"T" * 16, 0), (b"T" * 16, 1)}
+
+
+def test_a_topic_without_an_id_has_all_of_them_asked_by_name() -> None:
+    broker = Broker()
+    broker.fetch(ask(T0), ask(T1))
+    other = ask(TopicPartition("u", 0), topic_id=bytes(16))
+    broker.fetch(ask(T0), other)
+    assert broker.place == (True, 0)
+    assert set(broker.named) == {("t", 0), ("u", 0)}
+    broker.fetch(ask(T0), other)
+    assert broker.place == (True, 1)
+    broker.fetch(ask(T0))
+    assert broker.place == (True, 0)
+    assert set(broker.named) == {(IDS["t"], 0)}
+
+
+def test_without_sessions_everything_is_asked_for_each_time() -> None:
+    broker = Broker(enabled=False)
+    for _ in range(2):
+        assert broker.fetch(ask(T0), ask(T1)) == {}
+        assert broker.place == (False, -1)
+        assert len(broker.named) == 2
+    assert len(broker.sessions) == 0
+
+
+@pytest.mark.parametrize("version", [12, 18])
+@pytest.mark.parametrize("seed", range(20))
+def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
+    rng, broker = random.Random(seed), Broker(version)
+    for _ in range(100):
+        asks = [
+            ask(tp, rng.randrange(3), rng.randrange(2))
+            for tp in rng.sample(PARTITIONS, rng.randint(1, len(PARTITIONS)))
+        ]
+        for tp in PARTITIONS:
+            if rng.random() < 0.3:
+                broker.high_watermarks[tp] = rng.randrange(3)
+        plan = broker.send(*asks)
+        what = rng.random()
+        if what < 0.05:
+            broker.lane.failed()
+        elif what < 0.1:
+            broker.sessions = FetchSessions(rng)
+            broker.answer(plan)
+        else:
+            quiet = broker.answer(plan)
+            for tp, told in quiet.items():
+                assert told.high_watermark == broker.high_watermarks.get(tp, 0)
+            if broker.request.session_epoch > 0 and not plan.error:
+                assert broker.lane.incremental
