@@ -35,7 +35,7 @@ fuzz: $(VENV)/.dev ## Send 1,000,000 mutated requests to the in-process cluster.
 soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-bench: $(VENV)/.dev ## Measure the hot paths.
+bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## Remove the environment, the caches and what was built.

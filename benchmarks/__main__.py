@@ -1,4 +1,7 @@
-"""``python -m benchmarks``: all measurements, one after the other, each in a process of its own."""
+"""``python -m benchmarks [NAME [OPTIONS]]``: all measurements, one after the other, or one of them.
+
+Each is in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,20 @@ import sys
 from pathlib import Path
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """The exit status: that of the last measurement that failed, else 0."""
+    found = [path.stem for path in sorted(Path(__file__).parent.glob("[!_]*.py"))]
+    names, options = (arguments[:1], arguments[1:]) if arguments else (found, [])
+    if unknown := set(names).difference(found):
+        print(f"there is no {', '.join(unknown)}; there are {', '.join(found)}")
+        return 2
     status = 0
-    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
-        name = f"{__package__}.{path.stem}"
+    for name in names:
         print(f"\n== {name}", flush=True)
-        status = subprocess.run([sys.executable, "-m", name]).returncode or status
+        module = f"{__package__}.{name}"
+        status = subprocess.run([sys.executable, "-m", module, *options]).returncode or status
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

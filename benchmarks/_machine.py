@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import re
+import shutil
+import subprocess
 from pathlib import Path
+
+from tests.support.needs import java as java_program
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -52,3 +57,21 @@ def hardware() -> str:
         f"{cpu[1] if cpu else platform.processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "
         f"{platform.system()} {platform.release()}"
     )
+
+
+def versions(*packages: str, java: bool = False, go: bool = False) -> list[str]:
+    """Of kohort with its commit, of Python, and of what else takes part."""
+    commit = _output("git", "describe", "--always", "--dirty")
+    program = java_program()
+    return [
+        f"kohort {importlib.metadata.version('kohort')} ({commit})",
+        f"{platform.python_implementation()} {platform.python_version()}",
+        *(f"{package} {importlib.metadata.version(package)}" for package in packages),
+        *(_output(program, "-version").splitlines()[:1] if java and program else ()),
+        *([_output("go", "version")] if go and shutil.which("go") else ()),
+    ]
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    return (done.stdout + done.stderr).strip()

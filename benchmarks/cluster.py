@@ -11,17 +11,14 @@ took of the machine meanwhile is told beside each row. Without Java, kohort is m
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import itertools
 import multiprocessing
-import platform
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
@@ -29,10 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import _workloads
-from benchmarks._machine import Others, cpu_of, hardware
-from tests.support.jars import KAFKA_VERSION, jars, missing_kafka
-from tests.support.kafka_server import KafkaServer
-from tests.support.needs import java
+from benchmarks._kafka import kafka
+from benchmarks._machine import Others, cpu_of, hardware, versions
+from benchmarks._rounds import spread, turns
+from tests.support.jars import KAFKA_VERSION, missing_kafka
 
 KOHORT, KAFKA = "kohort", "Apache Kafka"
 BUSY = 10
@@ -55,14 +52,6 @@ start = time.perf_counter()
 import kohort
 print(time.perf_counter() - start)
 """
-
-
-class FastKafka(KafkaServer):
-    """With all of the JVM's compilers; the tests do without, for the sake of a quick start."""
-
-    def _java(self, main_class: str, *args: object, level: str = "warn") -> list[str]:
-        command = super()._java(main_class, *args, level=level)
-        return [word for word in command if not word.startswith("-XX:TieredStopAtLevel")]
 
 
 class Row(NamedTuple):
@@ -135,15 +124,13 @@ def fresh(program: str, rounds: int) -> list[list[float]]:
 def interleaved(
     rounds: int, ways: Mapping[str, Callable[[], float]], name: str
 ) -> dict[str, list[float]]:
-    """Each way once a round, in changing order; the first round is dropped."""
+    """What each way measured, a number a round; the first round is dropped."""
     values: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(rounds + 1):
-        order = list(ways)[:: 1 if turn % 2 else -1]
-        for way in order:
-            value = ways[way]()
-            print(f"  {name}, {way}: {value:.4g}{'' if turn else ' (warm-up)'}", flush=True)
-            if turn:
-                values[way].append(value)
+    for number, way in turns(rounds, ways):
+        value = ways[way]()
+        print(f"  {name}, {way}: {value:.4g}{'' if number else ' (warm-up)'}", flush=True)
+        if number:
+            values[way].append(value)
     return values
 
 
@@ -223,9 +210,9 @@ def table(rows: list[Row]) -> str:
         cells = [
             row.name,
             row.unit,
-            _spread(row.values[KOHORT]),
-            _spread(row.values.get(KAFKA, [])),
-            _spread(ratios),
+            spread(row.values[KOHORT]),
+            spread(row.values.get(KAFKA, [])),
+            spread(ratios),
             row.aim,
             {True: "reached", False: "**not reached**", None: ""}[reached],
             f"{row.others:.0f} %",
@@ -246,39 +233,16 @@ def verdict(rows: list[Row]) -> str:
     )
 
 
-def _spread(values: list[float]) -> str:
-    if len(values) < 2:
-        return _short(values[0]) if values else ""
-    return f"{_short(statistics.median(values))} ({_short(min(values))} to {_short(max(values))})"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def setting(args: argparse.Namespace) -> str:
     """The machine, the versions and how it was measured."""
-    commit = _output("git", "rev-parse", "--short", "HEAD")
-    runtime = _output(java() or "java", "-version").splitlines() if shutil.which("java") else []
-    versions = [
-        f"kohort {importlib.metadata.version('kohort')} ({commit})",
-        f"{platform.python_implementation()} {platform.python_version()}",
-        f"confluent-kafka {importlib.metadata.version('confluent-kafka')}",
-        f"anyio {importlib.metadata.version('anyio')}",
-        *runtime[:1],
-    ]
+    told = "; ".join([hardware(), *versions("confluent-kafka", "anyio", java=True)])
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {hardware()}; {'; '.join(versions)}.\n\n"
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {told}.\n\n"
         f"Medians of {args.rounds} rounds, the least and the most in brackets; both take turns "
         "within a round, after one to warm up. A ratio is kohort's by Kafka's, of each round. "
         "Others: what other processes took of all cores meanwhile. Kafka's start is one run; its "
         "heap is 512 MB."
     )
-
-
-def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    return (done.stdout + done.stderr).strip()
 
 
 def main() -> None:
@@ -299,27 +263,21 @@ def main() -> None:
     ours, three = KohortServer(1), KohortServer(3)
     ports = {KOHORT: ours.port}
     servers: dict[str, Callable[[], float]] = {KOHORT: three.cpu_s}
-    with tempfile.TemporaryDirectory() as folder:
-        kafka = None if reason else FastKafka(jars(), Path(folder))
-        try:
-            if kafka is not None:
-                start = time.perf_counter()
-                kafka.start()
-                rows[0].values[KAFKA] = [1000 * (time.perf_counter() - start)]
-                ports[KAFKA] = kafka.port
-                process = kafka._process
-                assert process is not None
-                servers[KAFKA] = partial(cpu_of, process.pid)
-            rows += measure(args, ports, others)
-            rounds = [idle_cpu(servers, args.idle) for _ in range(args.rounds)]
-            values = {name: [each[name] for each in rounds] for name in servers}
-            name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"
-            rows.append(Row(name, "% of a core", values, "under 1 %", below(1), others.share()))
-        finally:
-            if kafka is not None:
-                kafka.kill()
-            ours.stop()
-            three.stop()
+    with ExitStack() as stack:
+        stack.callback(ours.stop)
+        stack.callback(three.stop)
+        if reason is None:
+            theirs = stack.enter_context(kafka())
+            start = time.perf_counter()
+            theirs.start()
+            rows[0].values[KAFKA] = [1000 * (time.perf_counter() - start)]
+            ports[KAFKA] = theirs.port
+            servers[KAFKA] = partial(cpu_of, theirs.pid)
+        rows += measure(args, ports, others)
+        rounds = [idle_cpu(servers, args.idle) for _ in range(args.rounds)]
+        values = {name: [each[name] for each in rounds] for name in servers}
+        name = "CPU of an idle cluster (kohort: 3 brokers, Kafka: 1)"
+        rows.append(Row(name, "% of a core", values, "under 1 %", below(1), others.share()))
     title = "# The in-process cluster beside Apache Kafka"
     text = f"{title}\n\n{head}\n{verdict(rows)}\n\n{table(rows)}\n"
     print(f"\n{text}\nmeasured in {time.monotonic() - began:.0f} s")

@@ -24,12 +24,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from benchmarks._kafka import kafka
+from benchmarks._rounds import turns
 from tests.interop import peers
 from tests.interop.brokers import Broker
 from tests.interop.franz import FranzMember, build
 from tests.interop.peers import AioKafka, Confluent, Kohort, KohortAsync, Settings
-from tests.support.jars import jars, missing_kafka
-from tests.support.kafka_server import KafkaServer
+from tests.support.jars import missing_kafka
 
 PARTITIONS = 6
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
@@ -204,22 +205,17 @@ def main() -> None:
         raise SystemExit(f"not measured: {reason}")
     rng = random.Random(args.seed)
     peers.POLL_MS = 10  # what a member owns is looked at between two polls
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, kafka() as server:
         program = build(Path(folder)) if shutil.which("go") else None
-        server = KafkaServer(jars(), Path(folder))
         server.start()
-        try:
-            broker = Broker(server.bootstrap_servers)
-            topic = broker.create_topic("t", PARTITIONS)
-            values: dict[Case, list[float]] = {case: [] for case in cases(program)}
-            for number in range(args.rounds + 1):
-                for case, times in values.items():
-                    took = measure(case, broker, topic, rng)
-                    if number:  # the first round warms up
-                        times.append(took)
-                print(f"round {number} of {args.rounds} done", flush=True)
-        finally:
-            server.kill()
+        broker = Broker(server.bootstrap_servers)
+        topic = broker.create_topic("t", PARTITIONS)
+        values: dict[Case, list[float]] = {case: [] for case in cases(program)}
+        for number, case in turns(args.rounds, values):
+            print(f"round {number} of {args.rounds}: {case.client}, {case.strategy}", flush=True)
+            took = measure(case, broker, topic, rng)
+            if number:
+                values[case].append(took)
     text = table(values)
     print(text)
     if args.output is not None:

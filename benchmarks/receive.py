@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import anyio
 
+from benchmarks._rounds import turns
 from kohort.config import ClientConfig
 from kohort.protocol import APIS, encode_request, encode_response
 from kohort.protocol.messages import (
@@ -41,6 +42,7 @@ from kohort.transport import (
 
 VERSION = 12
 HOST = "127.0.0.1"
+RAW, OURS = "blocking socket", "kohort, asyncio"
 HEADERS = 1 << 16
 """Room for all of an answer that is not records."""
 
@@ -136,18 +138,12 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def main() -> None:
-    """Print a line for each way to receive."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--megabytes", type=float, default=10.0)
-    parser.add_argument("--answers", type=int, default=40)
-    args = parser.parse_args()
-    size = int(args.megabytes * 1e6)
+def compare(rounds: int, size: int, answers: int) -> dict[str, list[Turn]]:
+    """What each way to receive did with answers of so many bytes, a turn a round."""
     tcp = TcpConnector(ClientConfig())
     ways: dict[str, Callable[[int, int], int]] = {
-        "blocking socket": partial(raw, memoryview(bytearray(size + HEADERS))),
-        "kohort, asyncio": on("asyncio", tcp),
+        RAW: partial(raw, memoryview(bytearray(size + HEADERS))),
+        OURS: on("asyncio", tcp),
         "kohort, trio": on("trio", tcp),
         "kohort over anyio's stream, asyncio": on("asyncio", connect_stream),
     }
@@ -157,19 +153,29 @@ def main() -> None:
     server.start()
     try:
         port = parent.recv()
-        turns: dict[str, list[Turn]] = {name: [] for name in ways}
-        for turn in range(args.rounds + 1):
-            for name, way in ways.items():
-                measured = measure(way, port, args.answers)
-                if turn:  # the first round warms up
-                    turns[name].append(measured)
+        done: dict[str, list[Turn]] = {name: [] for name in ways}
+        for number, name in turns(rounds, ways):
+            turn = measure(ways[name], port, answers)
+            if number:
+                done[name].append(turn)
     finally:
         server.terminate()
         server.join()
-    ceiling = statistics.median(turn.megabytes_per_s for turn in turns["blocking socket"])
+    return done
+
+
+def main() -> None:
+    """Print a line for each way to receive."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--megabytes", type=float, default=10.0)
+    parser.add_argument("--answers", type=int, default=40)
+    args = parser.parse_args()
+    done = compare(args.rounds, int(args.megabytes * 1e6), args.answers)
+    ceiling = statistics.median(turn.megabytes_per_s for turn in done[RAW])
     print(f"answers of {args.megabytes:g} MB, median of {args.rounds} rounds")
     print(f"{'':36}{'MB/s':>8}{'of raw':>8}{'CPU s/GB':>10}")
-    for name, results in turns.items():
+    for name, results in done.items():
         rate = statistics.median(turn.megabytes_per_s for turn in results)
         cpu = statistics.median(turn.cpu_s_per_gb for turn in results)
         print(f"{name:36}{rate:8.0f}{rate / ceiling:8.2f}{cpu:10.2f}")

@@ -1,0 +1,106 @@
+"""How the clients of benchmarks/fetch.py are run: each reading is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import kohort
+from benchmarks import _names as names
+from benchmarks._read import READERS, Reading
+from benchmarks._topics import Filled, checksum
+from tests.interop import franz
+from tests.support.jars import jars
+from tests.support.needs import java
+
+LIMIT_S = 900.0
+HERE = Path(__file__).parent
+JAVA_SOURCE = HERE / "Drain.java"
+
+
+class ReadingError(Exception):
+    """A client failed, or has not read what there is."""
+
+
+class Client(NamedTuple):
+    """``words`` has ``{servers}``, ``{topic}``, ``{group}``, ``{records}`` where they belong."""
+
+    name: str
+    words: tuple[str, ...]
+    env: Mapping[str, str] = {}
+
+    def read(self, bootstrap_servers: str, filled: Filled) -> Reading:
+        """Read the topic to its end. ReadingError."""
+        told = {
+            "servers": bootstrap_servers,
+            "topic": filled.topic,
+            "group": f"g-{uuid.uuid4().hex[:8]}",
+            "records": filled.records,
+        }
+        try:
+            done = subprocess.run(
+                [word.format(**told) for word in self.words],
+                cwd=HERE.parent,
+                env={**os.environ, **self.env},
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ReadingError(f"{self.name} did not read {filled.topic} to its end") from error
+        if done.returncode:
+            raise ReadingError(f"{self.name}, {filled.topic}: {done.stderr[-2000:]}")
+        reading = Reading(**json.loads(done.stdout.splitlines()[-1]))
+        if (reading.records, checksum(reading.total)) != filled[1:]:
+            raise ReadingError(f"{self.name} read something else of {filled}: {reading}")
+        return reading
+
+
+def clients(wanted: list[str], folder: Path) -> tuple[list[Client], dict[str, str]]:
+    """Those that can be run here, and why the others cannot; programs are built in ``folder``."""
+    missing = {name: reason for name in wanted if (reason := _missing(name)) is not None}
+    return [_client(name, folder) for name in wanted if name not in missing], missing
+
+
+def _missing(name: str) -> str | None:
+    if name == names.ARROW and not hasattr(kohort.KafkaConsumer, "poll_arrow"):
+        return "KafkaConsumer has no poll_arrow()"
+    if name == names.ARROW and find_spec("pyarrow") is None:
+        return "pyarrow is not installed"
+    if name == names.FRANZ and shutil.which("go") is None:
+        return "Go is not installed"
+    if name == names.JAVA and _javac() is None:
+        return "there is no compiler for Java (javac)"
+    return None
+
+
+def _client(name: str, folder: Path) -> Client:
+    if name == names.FRANZ:
+        flags = "bootstrap={servers}", "topic={topic}", "group={group}", "count={records}"
+        return Client(name, (franz.build(folder), *(f"-{flag}" for flag in flags), "drain"))
+    if name == names.JAVA:
+        path = f"{jars()}/*:{folder}"
+        command = [str(_javac()), "-cp", path, "-d", str(folder), str(JAVA_SOURCE)]
+        subprocess.run(command, check=True)
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        told = "{servers}", "{topic}", "{group}", "{records}"
+        return Client(name, (str(java()), quiet, "-cp", path, JAVA_SOURCE.stem, *told))
+    module = READERS[name].__module__
+    told = "{servers}", "{topic}", "{group}", "{records}"
+    env = {"KOHORT_PURE": "1"} if name == names.PURE else {}
+    return Client(name, (sys.executable, "-m", module, name, *told), env)
+
+
+def _javac() -> Path | None:
+    """The compiler beside the Java that is run."""
+    program = java()
+    beside = None if program is None else Path(program).resolve().with_name("javac")
+    return beside if beside is not None and beside.exists() else None

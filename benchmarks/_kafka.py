@@ -1,0 +1,36 @@
+"""Apache Kafka as it is measured: one node, for as long as a measurement lasts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.jars import jars
+from tests.support.kafka_server import KafkaServer
+
+
+class FastKafka(KafkaServer):
+    """With all of the JVM's compilers; the tests do without, for the sake of a quick start."""
+
+    def _java(self, main_class: str, *args: object, level: str = "warn") -> list[str]:
+        command = super()._java(main_class, *args, level=level)
+        return [word for word in command if not word.startswith("-XX:TieredStopAtLevel")]
+
+    @property
+    def pid(self) -> int:
+        """Of the process that watches over it, whose only child it is."""
+        assert self._process is not None
+        return self._process.pid
+
+
+@contextmanager
+def kafka() -> Iterator[FastKafka]:
+    """A node that is not started yet; afterwards it and all of its data are gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = FastKafka(jars(), Path(folder))
+        try:
+            yield server
+        finally:
+            server.kill()

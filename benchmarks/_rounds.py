@@ -1,0 +1,29 @@
+"""Who is measured when: all take turns, so that load on the machine falls on all of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+K = TypeVar("K")
+
+
+def turns(rounds: int, ways: Iterable[K], *, warm_up: bool = True) -> Iterator[tuple[int, K]]:
+    """(round, way): each way once a round, in an order that changes; round 0 warms up."""
+    order = list(ways)
+    for number in range(0 if warm_up else 1, rounds + 1):
+        for way in order[:: 1 if number % 2 else -1]:
+            yield number, way
+
+
+def spread(values: list[float]) -> str:
+    """The median, with the least and the most in brackets; "" of nothing."""
+    if len(values) < 2:
+        return short(values[0]) if values else ""
+    return f"{short(statistics.median(values))} ({short(min(values))} to {short(max(values))})"
+
+
+def short(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
