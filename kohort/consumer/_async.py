@@ -14,6 +14,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._flow import NO_GROUP, flow, loop_clock
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
 from kohort.records import ConsumerRecord
 from kohort.subscription import OffsetReset
@@ -113,18 +114,20 @@ class AsyncKafkaConsumer(AsyncLife):
 
     async def __anext__(self) -> Record:
         """The next record; ends when another task stops the consumer."""
-        mailbox = self._engine.mailbox
-        busy = mailbox.work or mailbox.woken or self._closed or self._stopping
-        if self._handout and not busy:
-            record = self._handout.step()
-            if record is not None:
-                if not self._pollers:
-                    mailbox.left_poll()
-                return record
+        for record in self._flow:
+            return record
         try:
-            return await self.getone()
+            found = await self.getone()
         except ConsumerClosedError:
             raise StopAsyncIteration from None
+        if not (self._closed or self._stopping):
+            mailbox = self._engine.mailbox
+            session = self._engine.coordinator or NO_GROUP
+            clock = loop_clock(self._loop)
+            self._flow = flow(
+                self._handout, mailbox, session, clock, lambda: bool(mailbox.work or mailbox.woken)
+            )
+        return found
 
     # -- subscription -------------------------------------------------------------------------
 

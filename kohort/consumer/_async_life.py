@@ -153,7 +153,7 @@ class AsyncLife(ConsumerBase):
         From any task, any thread, or a signal handler. Nothing is lost. Where several tasks wait,
         one of them is told. What else waits is ended by cancelling it.
         """
-        self._engine.mailbox.woken = True
+        self._engine.mailbox.wake()
         if self._root is not None:
             self._root.call_soon(self._signal.notify)
 
@@ -166,6 +166,7 @@ class AsyncLife(ConsumerBase):
         await self._stop(autocommit=True, leave_group=leave_group)
 
     async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
+        self._flow = iter(())
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return

@@ -53,10 +53,10 @@ class Engine:
     ) -> None:
         rng = config.rng or random.Random()
         self.config = config
-        self.mailbox = Mailbox(CoreLink(), notify, clock)
         self.subscription = subscription or SubscriptionState(
             OffsetReset.of(config.fetch.auto_offset_reset)
         )
+        self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
         self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
         self.fetcher = Fetcher(
             self.cluster,

@@ -40,7 +40,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
         },
         "poll": {
             "inside": mailbox.polling,
-            "last_seconds_ago": seconds_since(engine, mailbox.last_poll_left()),
+            "last_seconds_ago": seconds_since(engine, mailbox.last_at),
             "max_poll_interval_ms": config.group.max_poll_interval_ms,
             "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(mailbox.errors)],
         },

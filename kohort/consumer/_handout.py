@@ -52,7 +52,8 @@ class Handout:
 
     Positions go back to the first record held, and forward with each record given. A partition
     that was sought or revoked meanwhile loses what is held of it; a paused one keeps it. While
-    ``may_deliver`` is False, everything is kept and nothing given.
+    ``may_deliver`` is False, everything is kept and nothing given. Whatever changes what is held,
+    but for step(), rings the subscription's bell.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Handout:
         self._subscription = subscription
         self._may_deliver = may_deliver
         self._held: deque[_Held] = deque()
-        self._latest: tuple[_Held, PartitionState] | None = None
+        self.latest: tuple[_Held, PartitionState] | None = None
+        """What the last record of next() or step() was of."""
+        self.bell = subscription.bell
         self.given = 0
         """How many records next() has given."""
 
@@ -73,6 +76,7 @@ class Handout:
 
         ``given_back``: it was given once, but did not arrive; so it comes before what is held.
         """
+        self.bell.ring()
         with self._subscription.lock:
             for tp, records in drained.items():
                 state = self._subscription.partition(tp)
@@ -90,6 +94,10 @@ class Handout:
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         """Give the next record; None when nothing is held that may be given."""
+        self.bell.ring()
+        return self._next(partitions)
+
+    def _next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         if not self._held or not self._may_deliver():
             return None
         with self._subscription.lock:
@@ -100,7 +108,7 @@ class Handout:
                     self._held.popleft()
                 elif self._may_give(held, state, partitions):
                     (record,) = held.give(state, 1)
-                    self._latest = held, state
+                    self.latest = held, state
                     self.given += 1
                     return record
                 else:
@@ -120,16 +128,17 @@ class Handout:
 
     def step(self) -> Record | None:
         """As next(), for a caller who is done with the record before this one by coming back."""
-        if self._latest is not None:
+        if self.latest is not None:
             with self._subscription.lock:
-                self._latest[1].note_consumed()
-        return self.next()
+                self.latest[1].note_consumed()
+        return self._next()
 
     def take_back(self) -> None:
         """The record that was given last did not arrive."""
-        if self._latest is None:
+        if self.latest is None:
             return
-        (held, state), self._latest = self._latest, None
+        (held, state), self.latest = self.latest, None
+        self.bell.ring()
         with self._subscription.lock:
             if held.index and self._state(held) is state:
                 held.index -= 1
@@ -144,6 +153,7 @@ class Handout:
         taken: Records = {}
         if not self._may_deliver():
             return taken
+        self.bell.ring()
         try:
             with self._subscription.lock:
                 for held in list(self._held):

@@ -63,7 +63,7 @@ def _polling(engine: Engine) -> dict[str, float]:
     mailbox = engine.mailbox
     return {
         "poll-total": float(mailbox.polls),
-        "last-poll-seconds-ago": _or_never(engine, mailbox.last_poll_left()),
+        "last-poll-seconds-ago": _or_never(engine, mailbox.last_at),
         "time-between-poll-max": 1000 * mailbox.longest_absence,
     }
 

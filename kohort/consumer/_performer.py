@@ -182,7 +182,7 @@ class Performer:
         try:
             await self._call(lambda: engine.commit(offsets, limit))
         except WakeupError:
-            engine.mailbox.woken = True  # meant for a call that is waited for: the next poll()
+            engine.mailbox.wake()  # meant for a call that is waited for: the next poll()
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
 

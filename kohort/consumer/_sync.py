@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Self, overload
 
@@ -11,6 +12,7 @@ from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._flow import NO_GROUP, flow
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._work import CommitCallback
@@ -91,31 +93,32 @@ class KafkaConsumer(SyncLife):
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
         """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
+        for record in self._flow:
+            return record
         if self._closed:
             raise StopIteration
         given = self._handout.given
         try:
-            record = self._next_held()
-            if record is None:
-                record = self._inside("iteration", self._next)
+            found = self._inside("iteration", self._next)
+            self._flow = self._new_flow()
         except BaseException:
             if self._handout.given != given:
                 self._handout.take_back()
             raise
-        if record is None:
+        if found is None:
             raise StopIteration
-        return record
+        return found
 
-    def _next_held(self) -> ConsumerRecord[Any, Any] | None:
-        """The next record without any ado, if there is nothing else to do."""
-        mailbox = self._engine.mailbox
-        if not self._handout or mailbox.work or mailbox.woken or not self._turn.free:
-            return None
-        self._check_usable()
-        record = self._handout.step()
-        if record is not None:
-            mailbox.left_poll()
-        return record
+    def _new_flow(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        if self._closed:  # on the way out of poll()
+            return iter(())
+        mailbox, turn, pid = self._engine.mailbox, self._turn, self._pid
+
+        def busy() -> bool:
+            return bool(mailbox.work or mailbox.woken or not turn.free or os.getpid() != pid)
+
+        session = self._engine.coordinator or NO_GROUP
+        return flow(self._handout, mailbox, session, time.monotonic, busy)
 
     def _next(self) -> ConsumerRecord[Any, Any] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000

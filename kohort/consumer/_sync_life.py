@@ -117,7 +117,7 @@ class SyncLife(ConsumerBase):
         and unsubscribe() never do. Nothing is lost: poll on, or close. A commit that was being
         waited for may still be done.
         """
-        self._engine.mailbox.woken = True
+        self._engine.mailbox.wake()
         self._signal.notify()
 
     def close(
@@ -147,6 +147,7 @@ class SyncLife(ConsumerBase):
 
     def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
         self._turn.take("close()")
+        self._flow = iter(())
         try:
             if self._close_later is None:
                 self._engine.note_consumed()

@@ -10,6 +10,7 @@ import anyio
 
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
+from kohort.subscription import Bell
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 MAX_ERRORS = 32
@@ -97,8 +98,15 @@ class Mailbox:
     Appending to and popping from a deque is atomic, so neither side takes a lock here.
     """
 
-    def __init__(self, core: CoreLink, notify: Callable[[], None], clock: Callable[[], float]):
+    def __init__(
+        self,
+        core: CoreLink,
+        notify: Callable[[], None],
+        clock: Callable[[], float],
+        bell: Bell | None = None,
+    ) -> None:
         self.core = core
+        self._bell = bell or Bell()
         self.notify = notify
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
@@ -113,13 +121,15 @@ class Mailbox:
         """How often the caller came into poll()."""
         self.longest_absence = 0.0
         """Seconds between two polls, at most."""
-        self._last_poll: float | None = None
+        self.last_at: float | None = None
+        """When the caller last came in or went out."""
 
     def entered_poll(self) -> None:
         """The caller came into poll()."""
+        self._bell.ring()
         now, last = self.clock(), self.last_poll()
         self.polling = True
-        self._last_poll = now
+        self.last_at = now
         self.polls += 1
         if last is not None and now - last > self.longest_absence:
             self.longest_absence = now - last
@@ -127,19 +137,21 @@ class Mailbox:
     def left_poll(self) -> None:
         """The caller went out of poll()."""
         self.polling = False
-        self._last_poll = self.clock()
+        self.last_at = self.clock()
 
-    def last_poll_left(self) -> float | None:
-        """When the caller last came in or went out."""
-        return self._last_poll
+    def wake(self) -> None:
+        """Have the caller raise WakeupError, as soon as it looks."""
+        self.woken = True
+        self._bell.ring()
 
     def last_poll(self) -> float | None:
         """When the caller was last known to be polling; now, while it is inside poll()."""
-        return self.clock() if self.polling else self._last_poll
+        return self.clock() if self.polling else self.last_at
 
     async def perform(self, work: Work) -> Any:
         """Leave something for the caller and wait until it is done."""
         self.work.append(work)
+        self._bell.ring()
         self.notify()
         try:
             return await work.wait()

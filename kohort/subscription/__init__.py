@@ -8,11 +8,13 @@ between them, shared with the buffer of completed fetches and held for a few ass
   :class:`PartitionState`. All methods of :class:`SubscriptionState` take it by themselves, but for
   :meth:`~SubscriptionState.partition`, which is for code that holds it already.
 * Without it: :meth:`~SubscriptionState.assigned` and :attr:`~SubscriptionState.changes`, an
-  immutable set and a counter that are replaced as a whole.
+  immutable set and a counter that are replaced as a whole. Iteration, on the caller's thread, also
+  stores a position, and what may be committed, until :attr:`~SubscriptionState.bell` rings.
 """
 
 from __future__ import annotations
 
+from kohort.subscription._bell import Bell
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -24,6 +26,7 @@ from kohort.subscription._partition import (
 from kohort.subscription._state import SubscriptionState
 
 __all__ = [
+    "Bell",
     "FetchTarget",
     "OffsetReset",
     "PartitionState",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
+from kohort.subscription._bell import Bell
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -27,6 +28,8 @@ class SubscriptionState:
 
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         self.lock = threading.Lock()
+        self.bell = Bell()
+        """Rings at whatever changes which records may be handed out."""
         self.default_reset = default_reset
         self.changes = 0
         """Grows whenever a partition's epoch changes or a partition goes."""
@@ -104,6 +107,7 @@ class SubscriptionState:
         self._mode = mode
 
     def _want(self, topics: frozenset[str]) -> None:
+        self.bell.ring()
         self._topics = topics
         for tp, state in self._partitions.items():
             state.unwanted = tp.topic not in topics
@@ -140,6 +144,7 @@ class SubscriptionState:
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch and deliver nothing more of these; they stay owned until :meth:`revoke`."""
         with self.lock:
+            self.bell.ring()
             for tp in partitions:
                 if state := self._partitions.get(tp):
                     state.pending_revocation = True
@@ -152,11 +157,13 @@ class SubscriptionState:
             kept[tp] = PartitionState(epoch=self._new_epoch())
         self._partitions, self._assigned = kept, wanted
         self.changes += 1
+        self.bell.ring()
 
     def _new_epoch(self) -> int:
         """Unique over partitions and ownerships, so that a stale fetch can never look current."""
         self._epochs += 1
         self.changes += 1
+        self.bell.ring()
         return self._epochs
 
     # --- positions ------------------------------------------------------------------------------
@@ -306,6 +313,7 @@ class SubscriptionState:
         with self.lock:
             for state in [self._owned(tp) for tp in partitions]:
                 state.paused = paused
+            self.bell.ring()
 
     def paused(self) -> frozenset[TopicPartition]:
         """The owned partitions that are paused."""

@@ -1,0 +1,205 @@
+"""Iteration in its quick steps sees at once whatever the slow ones would see."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.consumer._flow import flow, loop_clock
+from kohort.consumer._handout import Handout
+from kohort.consumer._work import CoreLink, Mailbox
+from kohort.errors import WakeupError
+from kohort.records import ConsumerRecord
+from kohort.subscription import SubscriptionState
+from kohort.testing import Cluster
+from tests.consumer.conftest import MakeConsumer
+
+RECORDS = 20
+QUICK = 7
+"""A record that is given in a quick step, with quick ones before and behind it."""
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Session:
+    confirmed_until = math.inf
+
+
+class Held:
+    """Twenty records of each of two partitions, held; leader epochs as ``epochs`` says."""
+
+    def __init__(self, epochs: Callable[[int], int] = lambda offset: 3) -> None:
+        self.subscription = SubscriptionState()
+        self.subscription.assign([T0, T1])
+        drained = {}
+        for tp in (T0, T1):
+            self.subscription.seek(tp, 0)
+            drained[tp] = [
+                ConsumerRecord[Any, Any](*tp, offset=2 * n, leader_epoch=epochs(2 * n))
+                for n in range(RECORDS)
+            ]
+        self.handout = Handout(self.subscription)
+        self.handout.load(drained)
+        self.session = Session()
+        self.mailbox = Mailbox(CoreLink(), lambda: None, time.monotonic, self.subscription.bell)
+        self.busy = False
+
+    def flow(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        clock = time.monotonic
+        return flow(self.handout, self.mailbox, self.session, clock, lambda: self.busy)
+
+    def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
+        """Position, what may be committed, and its leader epoch."""
+        state = self.subscription.partition(tp)
+        assert state is not None
+        return state.position, state.consumed, state.consumed_epoch
+
+
+def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
+    held = Held()
+    given = []
+    for record in held.flow():
+        given.append(record.offset)
+        position, consumed, _ = held.place(TopicPartition(record.topic, record.partition))
+        assert record.offset < (position or 0) <= record.offset + 2
+        assert (given[-2] if record.offset else -1) < (consumed or 0) <= record.offset
+    assert given == [2 * n for n in range(RECORDS)] * 2
+    assert not held.handout
+
+
+def test_what_may_be_committed_has_the_leader_epoch_of_what_was_given() -> None:
+    held = Held(lambda offset: offset // 10)
+    before = -1
+    for record in held.flow():
+        if record.partition:
+            break
+        assert held.place()[2] == before
+        before = record.leader_epoch
+
+
+@pytest.mark.parametrize("change", ["seek", "pause", "revoke", "withhold", "unsubscribe"])
+def test_a_change_of_the_partition_counts_for_the_next_step(change: str) -> None:
+    held = Held()
+    subscription = held.subscription
+    changes: dict[str, Callable[[], object]] = {
+        "seek": lambda: subscription.seek(T0, 1),
+        "pause": lambda: subscription.pause([T0]),
+        "revoke": lambda: subscription.revoke([T0]),
+        "withhold": lambda: subscription.mark_pending_revocation([T0]),
+        "unsubscribe": subscription.unsubscribe,
+    }
+    steps = held.flow()
+    assert [next(steps).offset for _ in range(QUICK)][-1] == 2 * (QUICK - 1)
+    changes[change]()
+    rest = list(steps)
+    assert {record.partition for record in rest} == ({1} if change != "unsubscribe" else set())
+    if change == "seek":
+        assert held.place()[0] == 1
+    if change == "pause":
+        subscription.resume([T0])
+        assert next(held.flow()).offset == 2 * QUICK
+
+
+def test_what_is_taken_in_between_is_not_given_again() -> None:
+    held = Held()
+    steps = held.flow()
+    for _ in range(QUICK):
+        next(steps)
+    taken = held.handout.take(3)[T0]
+    one = held.handout.next()
+    assert one is not None
+    offsets = [*(record.offset for record in taken), one.offset, next(steps).offset]
+    assert offsets == [2 * (QUICK + n) for n in range(5)]
+
+
+def test_it_stops_when_there_is_something_to_do_or_the_session_is_in_doubt() -> None:
+    for stop in ("work", "session"):
+        held = Held()
+        steps = held.flow()
+        for _ in range(QUICK):
+            next(steps)
+        if stop == "work":
+            held.busy = True
+            held.subscription.bell.ring()
+        else:
+            held.session.confirmed_until = 0.0
+            held.handout._may_deliver = lambda: False
+        assert list(steps) == []
+        held.handout._may_deliver = lambda: True
+        held.busy = False
+        assert next(held.flow()).offset == 2 * QUICK
+
+
+def test_each_step_counts_as_a_poll() -> None:
+    held = Held()
+    before = held.mailbox.last_at
+    for _, now in zip(range(QUICK), (held.mailbox.last_at for _ in held.flow()), strict=False):
+        assert now is not None and (before is None or now >= before)
+        before = now
+
+
+@pytest.fixture
+def tp(cluster: Cluster, topic: str) -> TopicPartition:
+    cluster.produce(topic, [b"%d" % n for n in range(RECORDS)], partition=0)
+    return TopicPartition(topic, 0)
+
+
+def quick_steps(consumer: KafkaConsumer) -> int:
+    """Step until the steps are quick; the offset that comes next."""
+    for _ in range(QUICK):
+        record = next(consumer)
+    return record.offset + 1
+
+
+def test_the_synchronous_face_sees_everything(make: MakeConsumer, tp: TopicPartition) -> None:
+    consumer = make()
+    consumer.assign([tp])
+    offset = quick_steps(consumer)
+    assert consumer.position(tp) == offset
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        next(consumer)
+    assert next(consumer).offset == offset
+    consumer.seek(tp, 0)
+    assert quick_steps(consumer) == QUICK
+    polled = consumer.poll(25_000, max_records=2)[tp]
+    assert [record.offset for record in polled] == [QUICK, QUICK + 1]
+    assert next(consumer).offset == QUICK + 2
+    consumer.seek(tp, 0)
+    quick_steps(consumer)
+    consumer.close()
+    assert list(consumer) == []
+
+
+def test_the_asynchronous_face_sees_everything(cluster: Cluster, tp: TopicPartition) -> None:
+    async def main() -> None:
+        options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with AsyncKafkaConsumer(**options) as consumer:
+            consumer.assign([tp])
+            consumer.seek(tp, 0)
+            async for record in consumer:
+                if record.offset == QUICK:
+                    break
+            assert await consumer.position(tp) == QUICK + 1
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                await anext(consumer)
+            assert (await anext(consumer)).offset == QUICK + 1
+            consumer.seek(tp, 0)
+            async for record in consumer:
+                if record.offset == QUICK:
+                    await consumer.stop()
+            assert record.offset == QUICK
+
+    anyio.run(main)
+
+
+@pytest.mark.anyio
+async def test_the_clock_is_that_of_the_event_loop() -> None:
+    clock = loop_clock(anyio.lowlevel.current_token().native_token)
+    assert abs(clock() - anyio.current_time()) < 20
