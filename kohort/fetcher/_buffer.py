@@ -275,6 +275,8 @@ class FetchBuffer:
             raise
         for failed in overrun:
             self._reset(failed)
+        if not blocked:
+            return records  # without a call: Ctrl-C comes in calls
         settles = self.policy.settles
         if blocked := [it for it in blocked if not settles(it, records, repeat=repeat_errors)]:
             item = min(blocked, key=lambda item: item.raised)

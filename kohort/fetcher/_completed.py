@@ -120,6 +120,7 @@ class CompletedFetch:
             self._lease = None
 
     def _take(self, limit: int, taken: list[ConsumerRecord[Any, Any]]) -> None:
+        self._close_finished()  # last time Ctrl-C may have come before that
         if isinstance(self.error, CorruptBatchError):
             return
         deserialize = self._deserialize
