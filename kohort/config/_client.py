@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, field
 
-from kohort.config._kinds import Flag, SocketOptions, Text, Whole
+from kohort.config._kinds import Choice, Flag, SocketOptions, Text, Whole
 from kohort.config._option import Section, invalid, option
 from kohort.config._servers import DEFAULT_PORT, Servers
 
@@ -110,6 +110,23 @@ class ClientConfig(RequestOptions):
             "Metadata older than this is asked for anew, to notice new topics and partitions.",
             unit="ms",
             also=("topic.metadata.refresh.interval.ms",),
+        ),
+    )
+    metadata_recovery_strategy: str = field(
+        default="rebootstrap",
+        metadata=option(
+            Choice("rebootstrap", "none"),
+            "rebootstrap asks the bootstrap servers again when no known broker can be reached, or "
+            "when a broker asks for it (KIP-899, KIP-1102); none never does.",
+        ),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = field(
+        default=300_000,
+        metadata=option(
+            Whole(0),
+            "With rebootstrap: start again from the bootstrap servers when the known brokers have "
+            "not given any metadata for so long.",
+            unit="ms",
         ),
     )
     allow_auto_create_topics: bool = field(

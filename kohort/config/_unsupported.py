@@ -140,16 +140,6 @@ PROPERTIES: tuple[Unsupported, ...] = (
         why="leave it out; each attempt has socket.connection.setup.timeout.ms",
         harmless=(30_000,),
     ),
-    *_dotted(
-        "metadata.recovery.strategy",
-        why="leave it out; the bootstrap servers are asked again when no broker is left",
-        harmless=("none",),
-    ),
-    *_dotted(
-        "metadata.recovery.rebootstrap.trigger.ms",
-        why="leave it out; the bootstrap servers are asked again when no broker is left",
-        harmless=(300_000,),
-    ),
     *_dotted("metrics.recording.level", why=_METRICS, harmless=("INFO",)),
     *_dotted("auto.include.jmx.reporter", why=_METRICS, harmless=(True,)),
     *_dotted(

@@ -85,6 +85,7 @@ class Nodes:
         )
         self._pool = BufferPool()
         self._tasks: TaskGroup | None = None
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._changed = Wake()
         self.bootstrap = {
             -index: Node(Broker(-index, host, port))
@@ -162,14 +163,15 @@ class Nodes:
     def least_loaded(self) -> int | None:
         """The node with the fewest requests in flight, of these the one idle longest.
 
-        Never one in back-off; bootstrap addresses only when no broker is left. None if there is
-        nobody to ask now.
+        Never one in back-off; bootstrap addresses only when no broker is left (KIP-899), or known
+        if the strategy of recovery is none. None if there is nobody to ask now.
         """
         taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
         spare = [
             node
             for node in self.bootstrap.values()
             if (node.broker.host, node.broker.port) not in taken
+            and (self._rebootstraps or not self.brokers)
         ]
         now = anyio.current_time()
         for nodes in (list(self.brokers.values()), spare):

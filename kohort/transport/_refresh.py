@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
@@ -43,6 +44,7 @@ class MetadataKeeper:
         self.bootstrapped = False
         self._config = config
         self._nodes = nodes
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._ask = ask
         self._rng = rng
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -113,11 +115,16 @@ class MetadataKeeper:
     async def run(self) -> None:
         """Refresh until closed; never raises."""
         failures = 0
+        in_vain_since: float | None = None
         while True:
             await self._wait_due()
             self._begun, wanted = self._asked, self._wanted
+            if in_vain_since is None:
+                in_vain_since = anyio.current_time()
+            response: MetadataResponse | None = None
             try:
-                response = await self._fetch(wanted)
+                with anyio.CancelScope(deadline=self._give_up_at(in_vain_since)):
+                    response = await self._fetch(wanted)
             except IllegalStateError:
                 return  # closed
             except KafkaError as error:
@@ -126,10 +133,30 @@ class MetadataKeeper:
                 logger.log(level, "the metadata could not be refreshed: %s", reason(error))
                 await anyio.sleep(self._backoff.delay(failures, self._rng))
                 continue
+            in_vain_since = None
+            if response is None:
+                self._start_again(
+                    "no known broker gave any metadata for "
+                    f"{self._config.metadata_recovery_rebootstrap_trigger_ms} ms"
+                )
+                continue
             failures = 0
             self._done = self._begun
             self._apply(self.snapshot.merged(response))
             self._plan()
+
+    def _give_up_at(self, in_vain_since: float) -> float:
+        """When the known brokers are given up (KIP-1102)."""
+        if not self._rebootstraps or not self.snapshot.brokers:
+            return math.inf
+        trigger = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        return in_vain_since + max(trigger, self._backoff.initial)
+
+    def _start_again(self, why: str) -> None:
+        """Forget the brokers; the bootstrap servers are asked next."""
+        logger.warning("starting again from the bootstrap servers (%s): %s", self._addresses(), why)
+        self.snapshot = self.snapshot.without_brokers()
+        self._nodes.forget_brokers()
 
     async def _wait_due(self) -> None:
         while True:
@@ -198,10 +225,8 @@ class MetadataKeeper:
         # A request for all topics creates none, whatever it says.
         create = self._config.allow_auto_create_topics or names is None
         response = await self._ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            logger.warning("the brokers ask to start again from the bootstrap servers (KIP-1102)")
-            self.snapshot = self.snapshot.without_brokers()
-            self._nodes.forget_brokers()
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstraps:
+            self._start_again("a broker asks for it")
         if response.error_code:
             raise broker_error(response.error_code)
         if not response.brokers:

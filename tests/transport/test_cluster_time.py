@@ -19,6 +19,7 @@ from kohort.protocol import Request, Response
 from kohort.protocol.messages import (
     HeartbeatRequest,
     MetadataRequest,
+    MetadataResponse,
     RequestHeader,
 )
 from tests.transport.peer import Peer
@@ -239,6 +240,61 @@ async def test_a_metadata_request_that_fails_is_sent_again_with_back_off() -> No
         counts = [broker.count(MetadataRequest) for broker in cluster.brokers]
         assert 10 <= sum(counts) <= 22
         assert min(counts) >= 4
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["silent", "down"])
+async def test_brokers_that_say_nothing_for_long_are_given_up_for_the_bootstrap_servers(
+    caplog: pytest.LogCaptureFixture, down: bool
+) -> None:
+    servers = (("b1", 9092), ("spare", 9092))
+    async with running(brokers=2, bootstrap=servers, request_timeout_ms=1000) as (client, cluster):
+        await client.wait_bootstrapped()
+        for broker in cluster.brokers:
+            broker.answer = lambda header, request: None
+            if down:
+                broker.down()
+        with anyio.move_on_after(299):
+            await client.wait_refreshed()
+        assert client.metadata.brokers
+        assert not any("starting again" in each for each in caplog.messages)
+        with anyio.move_on_after(10):
+            await client.wait_refreshed()
+        assert not client.metadata.brokers
+        assert [each for each in caplog.messages if "starting again" in each]
+        cluster.brokers[0].answer = None
+        if down:
+            cluster.brokers[0].up()
+        with anyio.fail_after(10):
+            await client.wait_refreshed()
+        assert client.metadata.brokers
+
+
+async def test_brokers_are_never_given_up_where_that_is_not_wanted() -> None:
+    servers = (("b1", 9092), ("spare", 9092))
+    async with running(
+        brokers=2, bootstrap=servers, metadata_recovery_strategy="none", request_timeout_ms=1000
+    ) as (client, cluster):
+        await client.wait_bootstrapped()
+        for broker in cluster.brokers:
+            broker.down()
+        del cluster.network.attempts[:]
+        with anyio.move_on_after(1000):
+            await client.wait_refreshed()
+        assert set(client.metadata.brokers) == {1, 2}
+        assert {attempt[1] for attempt in cluster.network.attempts} == {"b1", "b2"}
+        asked = [MetadataResponse(error_code=129)] * 3
+
+        def answer(header: RequestHeader, request: Request[Response]) -> Response | None:
+            assert isinstance(request, MetadataRequest)
+            return asked.pop() if asked else cluster.describe(request)
+
+        for broker in cluster.brokers:
+            broker.answer = answer
+            broker.up()
+        with anyio.fail_after(20):
+            await client.wait_refreshed()
+        assert not asked
+        assert "spare" not in {attempt[1] for attempt in cluster.network.attempts}
 
 
 async def test_idle_connections_are_closed_and_used_ones_stay() -> None:
