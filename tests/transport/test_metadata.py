@@ -153,3 +153,31 @@ def test_a_snapshot_cannot_be_changed() -> None:
         snapshot.controller = 9  # type: ignore[misc]  # that is the point
     with pytest.raises(TypeError):
         snapshot.topics["x"] = snapshot.topics["t"]  # type: ignore[index]  # that is the point
+
+
+def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
+    snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
+    new = snapshot.with_leaders({T0: Leader(9, 5)}, [Broker(9, "b9", 1)])
+    assert new.leader(T0) == Leader(9, 5)
+    assert new.brokers[9] == Broker(9, "b9", 1)
+    assert new.leader(TopicPartition("t", 1)) == Leader(2, 4)
+    assert new.topic_by_id(snapshot.topics["t"].topic_id) is new.topics["t"]
+    assert snapshot.leader(T0) == Leader(1, 4)
+    # An answer of a broker that has not heard of it changes nothing, but for the addresses.
+    lagging = new.merged(answer(topic_answer("t", [1, 2], epoch=4), brokers=(1, 2, 9)))
+    assert lagging.leader(T0) == Leader(9, 5)
+
+
+@pytest.mark.parametrize(
+    ("tp", "leader"),
+    [
+        (T0, Leader(2, 4)),
+        (T0, Leader(2, 3)),
+        (T0, Leader(7, 5)),
+        (TopicPartition("u", 0), Leader(2, 5)),
+    ],
+    ids=["as old", "older", "nowhere", "of what is not known"],
+)
+def test_other_leaders_that_were_named_are_not_taken(tp: TopicPartition, leader: Leader) -> None:
+    snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
+    assert snapshot.with_leaders({tp: leader}, [Broker(2, "elsewhere", 1)]) is snapshot
