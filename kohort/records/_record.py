@@ -14,6 +14,7 @@ Origin: TypeAlias = tuple[int, int, int | None]
 """What the records of a batch have in common: leader epoch, timestamp type, checksum."""
 
 NO_TIMESTAMP = -1
+NO_TIMESTAMP_TYPE = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
@@ -71,9 +72,10 @@ class ConsumerRecord(RecordDraft[K, V]):
     """One record as a consumer gets it; immutable, compared by value, hashed by its place.
 
     ``timestamp`` is in milliseconds since the epoch, -1 if unknown; ``timestamp_type`` 0 for
-    CreateTime, 1 for LogAppendTime; ``leader_epoch`` -1 if unknown. The sizes are those of the
-    serialized bytes, -1 for a null key or value and for no headers. ``checksum`` is None: records
-    have had none of their own since message format 2.
+    CreateTime, 1 for LogAppendTime, -1 in message format 0, which has no timestamps;
+    ``leader_epoch`` -1 if unknown. The sizes are those of the serialized bytes, -1 for a null key
+    or value and for no headers. ``checksum`` is that of a message of format 0 or 1, else None:
+    records have had none of their own since format 2.
     """
 
     __slots__ = ()
@@ -114,12 +116,12 @@ class ConsumerRecord(RecordDraft[K, V]):
 
     @property
     def timestamp_type(self) -> int:
-        """0: CreateTime, 1: LogAppendTime."""
+        """0: CreateTime, 1: LogAppendTime, -1: there is no timestamp."""
         return self._origin[1]
 
     @property
     def checksum(self) -> int | None:
-        """None: since message format 2 the batch has one."""
+        """Of a message of format 0 or 1, else None: since format 2 the batch has one."""
         return self._origin[2]
 
     @property

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._decoder import read_plain, scan
-from kohort.records._record import Record
+from kohort.records._encode import NewRecord, encode_batch
+from kohort.records._legacy import read_messages, scan_messages
+from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, Record
 from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch, split_batches
 from kohort.records._table import TablePlan
 from kohort.records._transactions import AbortedTransactions
+
+_AT_ONCE = 1000
+"""Old messages to be brought into batches."""
 
 Mark: TypeAlias = tuple[int, int, AbortedTransactions, int]
 
@@ -23,7 +29,8 @@ class RecordSet:
 
     What is plain is read many batches at a time, by the compiled decoder where there is one; what
     is compressed, of a transaction, or wrong, batch by batch. Control batches and transactions in
-    ``aborted`` ((producer_id, first_offset) pairs) are passed over.
+    ``aborted`` ((producer_id, first_offset) pairs) are passed over. Messages of the formats 0 and 1
+    may stand between batches: a topic's format could be changed either way.
     """
 
     def __init__(
@@ -45,20 +52,21 @@ class RecordSet:
         self._budget = budget
         self._scratch = scratch
         self._aborted = AbortedTransactions(aborted)
-        found = scan(self._data)
         self._pos = 0
-        self._end: int = found.end
-        self.batches: int = found.batches
-        self.size: int = found.end
-        """Bytes of the batches that are whole."""
-        self.last_offset: int = found.next_offset - 1
+        self._run_ends: list[int] = []
+        self._runs_are_old: list[bool] = []
+        self.batches = 0
+        self.last_offset = -2
         """Of the last batch; -2 without one."""
-        self.next_offset = max(offset, found.next_offset)
-        """Where the next fetch starts."""
-        self.leader_epoch: int = found.leader_epoch
+        self.leader_epoch = -1
         """Of the last batch; -1 without one."""
         self.read_epoch = -1
         """The leader epoch of what measure() moved behind last."""
+        self._end: int = self._scan()
+        self.size: int = self._end
+        """Bytes of the batches that are whole."""
+        self.next_offset = max(offset, self.last_offset + 1)
+        """Where the next fetch starts."""
         self.records: list[Record] = []
         """What was read last."""
         self.passed = offset
@@ -68,7 +76,34 @@ class RecordSet:
         self.tail_needs: int | None = None
         """Bytes that it claims to have, None if not even that is there."""
         self._end_error: CorruptBatchError | None = None
-        self._look_behind(found.end)
+        self._look_behind(self._end)
+
+    def _scan(self) -> int:
+        """Find out what there is, and where it ends."""
+        data, end = self._data, 0
+        while True:
+            found = scan(data[end:] if end else data)
+            if found.batches:
+                end += found.end
+                self._run_ends.append(end)
+                self._runs_are_old.append(False)
+                self.batches += found.batches
+                self.last_offset = found.next_offset - 1
+                self.leader_epoch = found.leader_epoch
+            old = scan_messages(data, end)
+            if not old.found:
+                return end
+            end = old.end
+            self._run_ends.append(end)
+            self._runs_are_old.append(True)
+            self.batches += old.found
+            self.last_offset = old.last_offset
+            self.leader_epoch = -1
+
+    def _run_at(self, pos: int) -> tuple[int, bool]:
+        """Where the batches or (True) old messages end that follow each other here."""
+        run = bisect_right(self._run_ends, pos)
+        return self._run_ends[run], self._runs_are_old[run]
 
     def _look_behind(self, end: int) -> None:
         """What follows the last batch that the scan took for one."""
@@ -95,11 +130,20 @@ class RecordSet:
         records: list[Record] = []
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         while pos < self._end and len(records) < enough:
+            end, old = self._run_at(pos)
+            if old:
+                try:
+                    pos, passed = self._read_old(pos, end, records, enough, passed)
+                except CorruptBatchError:
+                    if not records:
+                        raise
+                    break
+                continue
             before = pos
             pos, passed = read_plain(
                 self._data,
                 pos,
-                self._end,
+                end,
                 records,
                 enough,
                 passed,
@@ -107,7 +151,7 @@ class RecordSet:
                 self._topic,
                 self._partition,
             )
-            if pos < self._end and len(records) < enough:
+            if pos < end and len(records) < enough:
                 batch = RecordBatch.at(self._data, pos)
                 try:
                     records += self._read(batch, passed, aborted)
@@ -150,11 +194,21 @@ class RecordSet:
         where = self._topic.encode(), self._partition
         epoch = self.read_epoch
         while pos < self._end and plan.has_room:
-            pos, passed = plan.add_plain(
-                self._data, pos, self._end, passed, self._check_crcs, *where
-            )
-            if pos >= self._end or not plan.has_room:
-                break
+            end, old = self._run_at(pos)
+            if old:
+                try:
+                    pos, passed, whole = self._measure_old(pos, end, passed, plan)
+                except CorruptBatchError:
+                    if plan.rows == before:
+                        self._pos, self.passed, self._aborted = pos, passed, aborted
+                        raise
+                    break
+                if not whole:
+                    break
+                continue
+            pos, passed = plan.add_plain(self._data, pos, end, passed, self._check_crcs, *where)
+            if pos >= end or not plan.has_room:
+                continue
             batch = RecordBatch.at(self._data, pos)
             try:
                 if self._is_wanted(batch, passed, aborted):
@@ -185,11 +239,62 @@ class RecordSet:
         """Have measure() and read() begin where they did then."""
         self._pos, self.passed, self._aborted, self.read_epoch = mark
 
+    def _read_old(
+        self, pos: int, end: int, records: list[Record], enough: int, passed: int
+    ) -> tuple[int, int]:
+        return read_messages(
+            self._data,
+            pos,
+            end,
+            records,
+            enough,
+            passed,
+            self._check_crcs,
+            self._topic,
+            self._partition,
+            self._scratch,
+            self._budget,
+        )
+
+    def _measure_old(
+        self, pos: int, end: int, passed: int, plan: TablePlan
+    ) -> tuple[int, int, bool]:
+        """Plan rows of old messages, brought into batches; False if there was not room for all."""
+        records: list[Record] = []
+        stop, behind = self._read_old(pos, end, records, _AT_ONCE, passed)
+        where = self._topic.encode(), self._partition
+        for batch in _batches_of(records):
+            cut = plan.add_batch(batch, passed, self._budget, None, *where)
+            if cut is not None:
+                return pos, cut, False
+        return stop, behind, True
+
     def release(self) -> None:
         """Let go of the bytes: what was not read so far never will be."""
         self._data = memoryview(b"")
         self._pos = self._end = 0
         self._end_error = None
+
+
+def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:
+    """The records in batches of format 2; with LogAppendTime all of one have the same time."""
+    for (kind, time), group in groupby(records, key=_time_of_all):
+        same = list(group)
+        yield RecordBatch.of(
+            encode_batch(
+                [NewRecord(record.timestamp, record.key, record.value) for record in same],
+                base_offset=same[0].offset,
+                offset_deltas=[record.offset - same[0].offset for record in same],
+                timestamp_type=kind,
+                max_timestamp=time,
+            )
+        )
+
+
+def _time_of_all(record: Record) -> tuple[int, int | None]:
+    if record.timestamp_type == LOG_APPEND_TIME:
+        return LOG_APPEND_TIME, record.timestamp
+    return CREATE_TIME, None
 
 
 def _offset(record: Record) -> int:

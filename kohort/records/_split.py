@@ -21,6 +21,7 @@ from kohort.records._header import (
     BatchHeader,
     read_header,
 )
+from kohort.records._legacy import smallest_size
 from kohort.records._record import LOG_APPEND_TIME, Record
 from kohort.records._scratch import Scratch
 
@@ -156,11 +157,13 @@ class BatchSplit(Iterator[RecordBatch]):
         if left < LENGTH_END:
             return self._stop(left, None)
         base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data, pos)
-        if left > MAGIC_AT and data[pos + MAGIC_AT] != MAGIC:
-            raise self._error(base_offset, _wrong_magic(data[pos + MAGIC_AT]))
-        if length < MIN_LENGTH:
-            raise self._error(base_offset, f"a length of {length} is less than its header's")
         size = LENGTH_END + length
+        if left > MAGIC_AT and (magic := data[pos + MAGIC_AT]) != MAGIC:
+            if magic < MAGIC and length >= smallest_size(magic) and size > left:
+                return self._stop(left, size)
+            raise self._error(base_offset, _wrong_magic(magic))
+        if length < (MIN_LENGTH if left > MAGIC_AT else smallest_size(0)):
+            raise self._error(base_offset, f"a length of {length} is less than its header's")
         if size > left:
             return self._stop(left, size)
         try:
@@ -194,8 +197,5 @@ def split_batches(data: bytes | bytearray | memoryview) -> BatchSplit:
 
 def _wrong_magic(magic: int) -> str:
     if magic < MAGIC:
-        return (
-            f"it is a message set of magic {magic}, from before Kafka 0.11; kohort reads "
-            f"magic {MAGIC}: have the topic rewritten by a newer broker"
-        )
+        return f"it is no batch but a message of format {magic}, from before Kafka 0.11"
     return f"magic {magic} is not {MAGIC}"

@@ -106,7 +106,7 @@ def test_an_unknown_magic_is_refused(magic: int) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_message_set_of_the_old_formats_is_named(magic: int) -> None:
     error = _refused(_changed(16, bytes([magic])))
-    assert f"message set of magic {magic}" in str(error)
+    assert f"message of format {magic}" in str(error)
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 1, 18, 48])

@@ -1,0 +1,254 @@
+"""Messages of the formats 0 and 1, from before Kafka 0.11, as logs still hold them.
+
+::
+
+    offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  [timestamp:int64, format 1]
+    keySize:int32 key  valueSize:int32 value
+
+The CRC-32 is over all from the magic on. The value of a compressed message holds other messages,
+whose last offset is its own. The offsets of these count from 0 in format 1 and are what they say
+in format 0. There are no headers, producers or leader epochs.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from kohort.errors import CorruptBatchError
+from kohort.records._compression import DEFAULT_BUDGET
+from kohort.records._decompress import decompress_into
+from kohort.records._primitives import new_record
+from kohort.records._record import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    NO_TIMESTAMP_TYPE,
+    Record,
+)
+from kohort.records._scratch import Scratch
+
+_HEAD = struct.Struct(">qiIBb")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_SIZE_END, _MAGIC_AT = 12, 16
+_CODEC_MASK, _LOG_APPEND_TIME_BIT = 0x07, 0x08
+_SMALLEST = 14
+_SMALLEST_WITH_TIME = 22
+_INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
+
+
+class Messages(NamedTuple):
+    """Messages one behind the other; a compressed one counts as one."""
+
+    end: int
+    found: int
+    last_offset: int
+
+
+class _Message(NamedTuple):
+    offset: int
+    end: int
+    crc: int
+    magic: int
+    codec: int
+    timestamp: int
+    timestamp_type: int
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+
+
+def smallest_size(magic: int) -> int:
+    """What the size field of a message says at least."""
+    return _SMALLEST_WITH_TIME if magic else _SMALLEST
+
+
+def scan_messages(data: memoryview, pos: int) -> Messages:
+    """Walk over whole messages, up to the first that is cut off, odd or of a later format."""
+    found, last_offset, left = 0, -1, len(data)
+    while left - pos >= _HEAD.size:
+        offset, size, _, magic, _ = _HEAD.unpack_from(data, pos)
+        if magic > 1 or not smallest_size(magic) <= size <= left - pos - _SIZE_END:
+            break
+        if not 0 <= offset < _INT64_MAX:
+            break
+        found += 1
+        last_offset = offset
+        pos += _SIZE_END + size
+    return Messages(pos, found, last_offset)
+
+
+def read_messages(
+    data: memoryview,
+    pos: int,
+    end: int,
+    records: list[Record],
+    enough: int,
+    start_offset: int,
+    check_crcs: bool,
+    topic: str,
+    partition: int,
+    scratch: Scratch | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> tuple[int, int]:
+    """Append the records of messages in ``data[pos:end]``, which scan_messages() has seen.
+
+    Returns how far it came and the offset behind that. Goes on until there are ``enough``; what
+    ends before ``start_offset`` is passed over. Stops before a message that cannot be read; if that
+    is the first, it is a CorruptBatchError with the offset and bytes of the message.
+    """
+    begin, passed = pos, start_offset
+    while pos < end and len(records) < enough:
+        offset, size = struct.unpack_from(">qi", data, pos)
+        stop = pos + _SIZE_END + size
+        if offset >= start_offset:
+            raw = bytes(data[pos:stop])
+            try:
+                message = _read(raw, 0, len(raw), check_crcs)
+                if message.codec:
+                    scratch = scratch or Scratch()
+                    inner = _inner(raw, message, check_crcs, topic, partition, scratch, budget)
+                    records += inner
+                else:
+                    records.append(_record(raw, message, topic, partition))
+            except CorruptBatchError as error:
+                if pos > begin:
+                    break
+                raise _located(error, offset, start_offset, raw) from error.__cause__
+        pos = stop
+        passed = max(passed, offset + 1)
+    return pos, passed
+
+
+def _read(data: bytes, pos: int, end: int, check_crc: bool) -> _Message:
+    if end - pos < _SIZE_END + _SMALLEST:
+        raise CorruptBatchError("a message ends too early")
+    offset, size, crc, magic, attributes = _HEAD.unpack_from(data, pos)
+    stop = pos + _SIZE_END + size
+    if magic > 1:
+        raise CorruptBatchError(f"a message of format {magic} is among those of an old one")
+    if size < smallest_size(magic) or stop > end:
+        raise CorruptBatchError(f"a message cannot have {size} bytes")
+    if check_crc:
+        computed = crc32(memoryview(data)[pos + _MAGIC_AT : stop])
+        if computed != crc:
+            raise CorruptBatchError(f"CRC is {crc:#010x}, of its bytes {computed:#010x}")
+    at = pos + _HEAD.size
+    timestamp, timestamp_type = NO_TIMESTAMP, NO_TIMESTAMP_TYPE
+    if magic:
+        (timestamp,) = _INT64.unpack_from(data, at)
+        timestamp_type = LOG_APPEND_TIME if attributes & _LOG_APPEND_TIME_BIT else CREATE_TIME
+        at += 8
+    (key_size,) = _INT32.unpack_from(data, at)
+    key_at = at + 4
+    at = key_at + max(key_size, 0)
+    if key_size < -1 or at + 4 > stop:
+        raise CorruptBatchError("a message has a key longer than itself")
+    (value_size,) = _INT32.unpack_from(data, at)
+    value_at = at + 4
+    if value_size < -1 or value_at + max(value_size, 0) != stop:
+        raise CorruptBatchError("a message does not end where its size says")
+    codec = attributes & _CODEC_MASK
+    return _Message(
+        offset,
+        stop,
+        crc,
+        magic,
+        codec,
+        timestamp,
+        timestamp_type,
+        key_at,
+        key_size,
+        value_at,
+        value_size,
+    )
+
+
+def _inner(
+    data: bytes,
+    wrapper: _Message,
+    check_crcs: bool,
+    topic: str,
+    partition: int,
+    scratch: Scratch,
+    budget: int,
+) -> list[Record]:
+    """The records in a compressed message."""
+    if wrapper.value_size < 0:
+        raise CorruptBatchError("a compressed message has no value")
+    compressed = memoryview(data)[wrapper.value_at : wrapper.end]
+    # What was written in format 0 has lz4 header checksums over too many bytes (KIP-57).
+    any_checksum = wrapper.magic == 0
+    inner = bytes(
+        decompress_into(
+            wrapper.codec, compressed, scratch, budget, any_lz4_header_checksum=any_checksum
+        )
+    )
+    messages: list[_Message] = []
+    pos, last = 0, -1
+    while pos < len(inner):
+        message = _read(inner, pos, len(inner), check_crcs)
+        if message.magic != wrapper.magic:
+            raise CorruptBatchError(
+                f"a message of format {message.magic} is in one of format {wrapper.magic}"
+            )
+        if message.codec:
+            raise CorruptBatchError("a compressed message is in a compressed message")
+        if message.offset <= last:
+            raise CorruptBatchError("a message has an offset that does not follow the one before")
+        last = message.offset
+        pos = message.end
+        messages.append(message)
+    base = wrapper.offset - last if wrapper.magic else 0
+    if not messages or base < 0 or last + base > wrapper.offset:
+        raise CorruptBatchError(
+            f"the messages in a compressed message have offsets up to {last}, it has "
+            f"{wrapper.offset}"
+        )
+    log_append = wrapper.timestamp_type == LOG_APPEND_TIME
+    return [
+        _record(
+            inner,
+            message._replace(
+                offset=base + message.offset,
+                timestamp=wrapper.timestamp if log_append else message.timestamp,
+                timestamp_type=wrapper.timestamp_type,
+            ),
+            topic,
+            partition,
+        )
+        for message in messages
+    ]
+
+
+def _record(data: bytes, message: _Message, topic: str, partition: int) -> Record:
+    return new_record(
+        topic,
+        partition,
+        (-1, message.timestamp_type, message.crc),
+        data,
+        message.key_at,
+        message.key_size,
+        message.value_at,
+        message.value_size,
+        message.offset,
+        message.timestamp,
+        (),
+        None,
+    )
+
+
+def _located(
+    error: CorruptBatchError, offset: int, start_offset: int, raw: bytes
+) -> CorruptBatchError:
+    # Where the first of the messages in a compressed one is, is not told outside of it.
+    first = min(offset, max(start_offset, 0)) if raw[17] & _CODEC_MASK else offset
+    return type(error)(
+        f"the message at offset {offset} is corrupt: {error}",
+        offset=first,
+        next_offset=offset + 1,
+        raw=raw,
+    )
