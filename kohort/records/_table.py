@@ -15,7 +15,7 @@ from kohort.records._decoder import (
     measure_plain,
 )
 from kohort.records._encode import NewRecord, encode_batch
-from kohort.records._header import BatchHeader
+from kohort.records._header import COMPRESSION_MASK, BatchHeader
 from kohort.records._record import Record
 from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch
@@ -110,6 +110,8 @@ class TablePlan:
         CorruptBatchError.
         """
         body = batch.body(budget, scratch)
+        if batch.header.attributes & COMPRESSION_MASK:
+            body = bytes(body)  # the scratch is used again before the table is built
         sizes = self._sizes
         if sizes.rows and sizes.key_bytes + sizes.value_bytes + len(body) > self._max_bytes:
             self._full = True

@@ -25,6 +25,7 @@ from kohort.records import (
     encode_batch,
     split_batches,
 )
+from kohort.records._table import TablePlan
 
 BUILDERS = {
     "aiokafka": aiokafka.record.legacy_records.LegacyRecordBatchBuilder,
@@ -197,6 +198,44 @@ def test_a_log_changes_its_format_in_the_midst_of_a_fetch() -> None:
         assert [record.leader_epoch for record in records] == [-1, -1, -1, 4, 4, 4, -1, 5, 5, 5]
     assert [record.offset for record in read(data, 5)] == [5, 6, 7, 8, 9]
     assert RecordSet(data[: -len(news)]).leader_epoch == -1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 1000])
+def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
+    inner = message(0, b"c", timestamp=5) + message(1, b"d", key=b"k", timestamp=6)
+    data = (
+        message(0, b"a", magic=0)
+        + message(1, None, attributes=8, timestamp=3)
+        + message(2, b"b", attributes=8, timestamp=4)
+        + wrapper(4, inner)
+        + encode_batch([NewRecord(7, b"k", b"e"), NewRecord(8, None, b"f")], base_offset=5)
+        + wrapper(8, inner, flags=8, timestamp=9)
+    )
+    found = RecordSet(data, 0, topic="t", partition=3)
+    offsets: list[int] = []
+    times: list[int] = []
+    values = b""
+    while not found.done:
+        plan = TablePlan(rows)
+        count = found.measure(plan)
+        assert 0 < count <= rows
+        table = plan.build(lambda size: memoryview(bytearray(size)))
+        offsets += table.buffers["offset"][: 8 * count].cast("q")
+        times += table.buffers["timestamp"][: 8 * count].cast("q")
+        values += table.buffers["value"]
+    records = read(data)
+    assert offsets == [record.offset for record in records] == [*range(9)]
+    assert times == [record.timestamp for record in records] == [-1, 3, 4, 5, 6, 7, 8, 9, 9]
+    assert values == b"abcdefcd"
+
+
+def test_a_bad_old_message_comes_behind_the_rows_before_it() -> None:
+    found = RecordSet(message(1, b"a") + message(2, b"b", crc=1))
+    assert found.measure(TablePlan()) == 1
+    for _ in range(2):
+        with pytest.raises(CorruptBatchError) as caught:
+            found.measure(TablePlan())
+        assert caught.value.offset == 2
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -7,7 +7,16 @@ import random
 import pytest
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
-from kohort.records import Compression, Scratch, compress, decompress_into
+from kohort.records import (
+    Compression,
+    NewRecord,
+    RecordSet,
+    Scratch,
+    compress,
+    decompress_into,
+    encode_batch,
+)
+from kohort.records._table import TablePlan
 
 MB = 1024 * 1024
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -87,3 +96,20 @@ def test_after_an_error_the_memory_is_used_on() -> None:
         with pytest.raises(DecompressionBudgetError):
             decompress_into(Compression.GZIP, packed, scratch, len(TEXT) - 1)
         assert decompress_into(Compression.GZIP, packed, scratch, len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_table_of_several_batches_has_the_bytes_of_each(codec: Compression) -> None:
+    values = [b"value %d" % number for number in range(30)]
+    data = b"".join(
+        encode_batch(
+            [NewRecord(1, None, value) for value in values[first : first + 10]],
+            base_offset=first,
+            compression=codec,
+        )
+        for first in (0, 10, 20)
+    )
+    plan = TablePlan()
+    assert RecordSet(data, scratch=Scratch()).measure(plan) == 30
+    table = plan.build(lambda size: memoryview(bytearray(size)))
+    assert bytes(table.buffers["value"]) == b"".join(values)
