@@ -128,6 +128,7 @@ class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE
     ) -> None:
         super().__init__(message, code=code)
         self.topic_partition, self.offset = topic_partition, offset
+        self.reason = str(self)
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):

@@ -101,7 +101,8 @@ class DataError(KafkaError):
     """Something is wrong with one partition's data; other partitions go on.
 
     ``topic_partition`` says where, ``offset`` is the first offset concerned, ``raw`` the bytes as
-    they came (None where there are none). ``seek(topic_partition, next_offset)`` passes over it.
+    they came (None where there are none), ``reason`` what is wrong without what to do about it.
+    ``seek(topic_partition, next_offset)`` passes over it.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class DataError(KafkaError):
         offset: int | None = None,
         next_offset: int | None = None,
         raw: bytes | None = None,
+        reason: str = "",
     ) -> None:
         super().__init__(message)
+        self.reason = reason or message
         self.topic_partition = topic_partition
         self.offset = offset
         self.next_offset = next_offset

@@ -183,6 +183,7 @@ class CompletedFetch:
             offset=offset,
             next_offset=behind,
             raw=error.raw,
+            reason=str(error),
         )
 
 

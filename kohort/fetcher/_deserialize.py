@@ -38,6 +38,7 @@ def _failed(
     what: str, raw: bytes | None, record: Record, error: Exception
 ) -> RecordDeserializationError:
     tp = TopicPartition(record.topic, record.partition)
+    reason = f"the {what} does not deserialize: {type(error).__name__}: {error}"
     return RecordDeserializationError(
         f"the {what} of {tp.topic}-{tp.partition} offset {record.offset} does not deserialize: "
         f"{type(error).__name__}: {error}. Nothing is skipped and the other partitions go on; the "
@@ -47,4 +48,5 @@ def _failed(
         offset=record.offset,
         next_offset=record.offset + 1,
         raw=raw,
+        reason=reason,
     )

@@ -205,7 +205,14 @@ class ErrorPolicy:
             state.paused = True
             state.last_error = error
             self.counters.pauses += 1
-        logger.error("%s-%d is paused until resume(): %s", *tp, error, exc_info=error.__cause__)
+        logger.error(
+            "%s-%d is paused at offset %s until resume(): %s: %s",
+            *tp,
+            error.offset,
+            type(error).__name__,
+            error.reason,
+            exc_info=error.__cause__,
+        )
 
     def _current(self, item: Item) -> PartitionState | None:
         state = self._subscription.current(item.topic_partition, item.epoch)
@@ -215,13 +222,14 @@ class ErrorPolicy:
         assert error.topic_partition is not None
         more = "" if error.next_offset == behind else ", as where it ends cannot be told"
         logger.warning(
-            "%s-%d: skipped what is at offset %s, %d bytes; going on at %s%s: %s",
+            "%s-%d: skipped what is at offset %s, %d bytes; going on at %s%s: %s: %s",
             *error.topic_partition,
             error.offset,
             len(error.raw or b""),
             behind,
             more,
-            error,
+            type(error).__name__,
+            error.reason,
         )
 
 

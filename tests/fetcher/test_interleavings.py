@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import settings
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._memory import FetchMemory
 from kohort.records import ConsumerRecord
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
+from tests.fetcher.bench import raising_at
 from tests.fetcher.making import (
     T0,
     T1,
@@ -21,6 +24,7 @@ from tests.fetcher.making import (
     ControlType,
     CountedLease,
     batch,
+    broken,
     compacted,
     fetched,
     marker,
@@ -55,16 +59,38 @@ def log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
 
 LOG, OFFSETS = log()
 END = LOG[-1][1]
+POISON = frozenset(OFFSETS[4::9])
+"""These do not deserialize, where a machine says so."""
+SPOILT = [(first, behind, broken(data)) for first, behind, data in LOG[8::14]]
+"""These are corrupt there; each of them whole, without a gap."""
+
+
+def spoilt_log() -> tuple[list[tuple[int, int, bytes]], list[int]]:
+    """The log with those in place of the sound ones, and the offsets that can be read."""
+    by_first = {each[0]: each for each in SPOILT}
+    gone = {offset for first, behind, _ in SPOILT for offset in range(first, behind)}
+    readable = [offset for offset in OFFSETS if offset not in gone | POISON]
+    return [by_first.get(each[0], each) for each in LOG], readable
 
 
 class Interleaving(RuleBasedStateMachine):
     """The core's and the caller's steps in any order; fetches may be answered late."""
 
+    log = LOG
+    offsets = OFFSETS
+    options: Mapping[str, Any] = {}
+    memory = 1 << 62
+
     @initialize()
     def start(self) -> None:
         self.subscription = SubscriptionState()
         self.subscription.subscribe(["t"])
-        self.buffer = FetchBuffer(self.subscription, max_bytes=1 << 20)
+        self.buffer = FetchBuffer(
+            self.subscription,
+            max_bytes=1 << 20,
+            on_error="skip",
+            memory=FetchMemory(self.memory),
+        )
         self.expected: dict[TopicPartition, int] = {}
         self.in_flight: list[tuple[TopicPartition, int, int]] = []
         self.leases: list[CountedLease] = []
@@ -91,10 +117,13 @@ class Interleaving(RuleBasedStateMachine):
     def answer(self, pick: int, count: int) -> None:
         tp, epoch, offset = self.in_flight.pop(pick % len(self.in_flight))
         at = next((i for i, (_, behind, _) in enumerate(LOG) if behind > offset), len(LOG))
-        data = [data for _, _, data in LOG[at : at + count]]
+        data = [data for _, _, data in self.log[at : at + count]]
         lease = CountedLease()
         self.leases.append(lease)
-        self.buffer.append(fetched(self.subscription, tp, offset, *data, epoch=epoch, lease=lease))
+        held: Any = self.buffer.memory.hold(lease, sum(map(len, data)))
+        self.buffer.append(
+            fetched(self.subscription, tp, offset, *data, epoch=epoch, lease=held, **self.options)
+        )
 
     @rule(limit=st.integers(1, 12), only=st.none() | st.sets(st.sampled_from(PARTITIONS)))
     def drain(self, limit: int, only: set[TopicPartition] | None) -> None:
@@ -107,8 +136,8 @@ class Interleaving(RuleBasedStateMachine):
         for tp, records in drained.items():
             assert tp in self.expected
             assert tp not in paused
-            start = bisect_left(OFFSETS, self.expected[tp])
-            want = OFFSETS[start : start + len(records)]
+            start = bisect_left(self.offsets, self.expected[tp])
+            want = self.offsets[start : start + len(records)]
             assert [record.offset for record in records] == want
             self.expected[tp] = want[-1] + 1
         return drained
@@ -137,18 +166,32 @@ class Interleaving(RuleBasedStateMachine):
             position = self.subscription.position(tp)
             assert position is not None
             assert position >= expected
-            assert bisect_left(OFFSETS, position) == bisect_left(OFFSETS, expected)
+            passed = bisect_left(self.offsets, position)
+            assert passed == bisect_left(self.offsets, expected)
 
     def teardown(self) -> None:
         if hasattr(self, "buffer"):
             self.buffer.close()
             assert all(lease.released <= 1 for lease in self.leases)
+            assert self.buffer.memory.held == 0
 
 
 Interleaving.TestCase.settings = settings(
     max_examples=150, stateful_step_count=60, deadline=None, derandomize=True
 )
 TestInterleaving = Interleaving.TestCase
+
+
+class Strained(Interleaving):
+    """The same with little memory and with data that cannot be read, which is skipped."""
+
+    log, offsets = spoilt_log()
+    options = {"deserialize": raising_at(*POISON)}
+    memory = 1500
+
+
+Strained.TestCase.settings = Interleaving.TestCase.settings
+TestStrained = Strained.TestCase
 
 
 def test_appending_and_draining_from_two_threads_loses_and_repeats_nothing() -> None:
