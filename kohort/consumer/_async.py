@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -15,11 +15,16 @@ from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._flow import NO_GROUP, flow, loop_clock
+from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
-from kohort.records import ConsumerRecord
+from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
 Records = dict[TopicPartition, list[Record]]
 
@@ -75,6 +80,37 @@ class AsyncKafkaConsumer(AsyncLife):
             record = self._handout.next(chosen)
         return record
 
+    async def poll_arrow(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> pyarrow.RecordBatch:
+        """As :meth:`KafkaConsumer.poll_arrow`; of these partitions only, if any are named."""
+        require_pyarrow()
+        table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow)
+        return to_arrow(TablePlan()) if table is None else table
+
+    async def _poll_table(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        timeout_ms: float,
+        max_records: int | None,
+        build: Callable[[TablePlan], T],
+    ) -> T | None:
+        timeout = _arguments.timeout_seconds(timeout_ms, 0)
+        assert timeout is not None
+        rows = _arguments.max_records(max_records, MAX_ROWS)
+        chosen = frozenset(_arguments.topic_partitions(partitions)) or None
+        poll = TablePoll(self._engine, self._handout, rows, build)
+        try:
+            async with self._polling("getmany()"):
+                await self._poll(timeout, 0, chosen, table=poll)
+        except BaseException:
+            poll.undo()
+            raise
+        return poll.table
+
     async def _poll(
         self,
         timeout: float,
@@ -82,8 +118,12 @@ class AsyncKafkaConsumer(AsyncLife):
         chosen: frozenset[TopicPartition] | None,
         *,
         held: bool = True,
+        table: TablePoll[Any] | None = None,
     ) -> Records:
-        """``held``: with what is held for iteration; else nothing, as soon as some may be given."""
+        """``held``: with what is held for iteration; else nothing, as soon as some may be given.
+
+        ``table``: the rows go there, and nothing is returned.
+        """
         deadline = anyio.current_time() + timeout
         buffer = self._engine.fetcher.buffer
         # The one point to be cancelled at when data is there: nothing has been taken yet.
@@ -97,6 +137,12 @@ class AsyncKafkaConsumer(AsyncLife):
             self._performer.raise_errors(over=over)
             if self._stop_later:
                 return {}
+            if table is not None:
+                if table.drain(chosen, repeat_errors=over) or over:
+                    return {}
+                with anyio.move_on_after(remaining):
+                    await event.wait()
+                continue
             if held and self._handout and (records := self._handout.take(count, chosen)):
                 return records
             if not held and self._handout.ready(chosen):

@@ -146,6 +146,19 @@ class Handout:
                 if held not in self._held:
                     self._held.appendleft(held)
 
+    def give_up(self) -> bool:
+        """Let go of what is held: it will be fetched anew, as bytes. True if there was any."""
+        with self._subscription.lock:
+            given_up = False
+            for held in self._held:
+                state = self._state(held)
+                if state is not None and not held.over:
+                    self._subscription.fetch_anew(state)
+                    given_up = True
+            self._held.clear()
+            self._latest = None
+        return given_up
+
     def take(
         self, max_records: int, partitions: Collection[TopicPartition] | None = None
     ) -> Records:

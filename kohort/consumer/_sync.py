@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
@@ -15,12 +15,17 @@ from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._flow import NO_GROUP, flow
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
+from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
-from kohort.records import ConsumerRecord
+from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
 from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 Committed = int | OffsetAndMetadata | None
 
@@ -66,8 +71,46 @@ class KafkaConsumer(SyncLife):
             raise
         return records
 
-    def _poll(self, timeout: float, count: int, *, held: bool = True) -> Records:
-        """``held``: with what is held for iteration; else nothing, as soon as some may be given."""
+    def poll_arrow(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> pyarrow.RecordBatch:
+        """As :meth:`poll`, as a ``pyarrow.RecordBatch``: all rows that are there, maybe none.
+
+        Columns as in Spark's Kafka source: key, value, topic, partition, offset, timestamp (ms,
+        UTC; null if unknown), timestampType, headers. Rows of one partition follow each other.
+        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 1 GiB of
+        keys and values. ImportError without pyarrow.
+        """
+        require_pyarrow()
+        table = self._poll_table(timeout_ms, max_records, to_arrow)
+        return to_arrow(TablePlan()) if table is None else table
+
+    def _poll_table(
+        self, timeout_ms: float, max_records: int | None, build: Callable[[TablePlan], T]
+    ) -> T | None:
+        timeout = _arguments.timeout_seconds(timeout_ms, 0)
+        assert timeout is not None
+        rows = _arguments.max_records(max_records, MAX_ROWS)
+        poll = TablePoll(self._engine, self._handout, rows, build)
+        try:
+            self._inside("poll()", lambda: self._poll(timeout, 0, table=poll))
+        except BaseException:
+            poll.undo()  # Ctrl-C on the way out
+            raise
+        return poll.table
+
+    def _poll(
+        self,
+        timeout: float,
+        count: int,
+        *,
+        held: bool = True,
+        table: TablePoll[Any] | None = None,
+    ) -> Records:
+        """``held``: with what is held for iteration; else nothing, as soon as some may be given.
+
+        ``table``: the rows go there, and nothing is returned.
+        """
         deadline = time.monotonic() + timeout
         buffer, performer = self._engine.fetcher.buffer, self._performer
         while True:
@@ -79,6 +122,11 @@ class KafkaConsumer(SyncLife):
             performer.raise_errors(over=over)
             if self._close_later is not None:
                 return {}
+            if table is not None:
+                if table.drain(None, repeat_errors=over) or over:
+                    return {}
+                self._signal.wait(remaining)
+                continue
             if held and self._handout and (records := self._handout.take(count)):
                 return records
             if not held and self._handout.ready():

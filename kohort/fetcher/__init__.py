@@ -9,5 +9,6 @@ from __future__ import annotations
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
+from kohort.fetcher._taking import TakeTable
 
-__all__ = ["EARLIEST", "LATEST", "FetchBuffer", "Fetcher", "OffsetLookup"]
+__all__ = ["EARLIEST", "LATEST", "FetchBuffer", "Fetcher", "OffsetLookup", "TakeTable"]

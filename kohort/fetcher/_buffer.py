@@ -16,37 +16,21 @@ returns them, and the error is raised by the next one. See :meth:`FetchBuffer.dr
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from kohort.errors import KafkaError, OffsetOutOfRangeError
+from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
-from kohort.fetcher._sessions import Watermarks
-from kohort.records import ConsumerRecord
-from kohort.subscription import FetchTarget, OffsetReset, PartitionState, SubscriptionState
+from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._taking import Records, TakeRecords, TakeTable, Taking
+from kohort.records import MAX_ROWS
+from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
-
-Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-
-FETCHES_PER_PARTITION = 2
-"""One being taken and one behind it: more would only be memory."""
-
-
-@dataclass(slots=True)
-class BufferCounters:
-    """What went through the buffer since the start."""
-
-    records_delivered: int = 0
-    bytes_appended: int = 0
-    dropped_stale: int = 0
-    errors_raised: int = 0
-    bytes_evicted: int = 0
 
 
 @dataclass(slots=True)
@@ -54,13 +38,13 @@ class _Taken:
     """Records decoded in this drain, and what to restore if they are not handed out after all."""
 
     fetch: CompletedFetch
-    records: list[ConsumerRecord[Any, Any]]
+    records: Any
     moved: PartitionState | None = None
     position: int | None = None
     leader_epoch: int = -1
 
 
-class FetchBuffer:
+class FetchBuffer(FetchQueues):
     """Completed fetches by partition. One thread appends, one thread drains."""
 
     def __init__(
@@ -74,175 +58,14 @@ class FetchBuffer:
         memory: FetchMemory | None = None,
         laggiest_first: bool = False,
     ) -> None:
-        """``max_bytes``: so much is read ahead; ``memory``: so much is held, whatever it is."""
-        self.counters = BufferCounters()
-        self.memory = memory or FetchMemory(1 << 62)
+        """As FetchQueues; while ``may_deliver`` is False, everything is kept."""
+        super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
         self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
-        self._subscription = subscription
-        self._lock = subscription.lock
-        self._max_bytes = max_bytes
-        self._on_room = on_room
         self._may_deliver = may_deliver
-        self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
-        self._fetcher_waits = False  # under the lock: with_room() left something out
-        self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
         self._laggiest_first = laggiest_first
         self._by_lag = laggiest_first
-        self._reported: KafkaError | None = None  # of no partition in particular
         self._owed: Item | None = None  # raised first by the next drain
         self._raises = 0
-
-    # --- the core's side ------------------------------------------------------------------------
-
-    def append(self, item: Item, *, at: float | None = None) -> bool:
-        """Take what a fetch brought; False if it is stale. An empty one only updates the state."""
-        tp = item.topic_partition
-        with self._lock:
-            state = self._subscription.current(tp, item.epoch)
-            if state is None:
-                self.counters.dropped_stale += 1
-                item.release()
-                return False
-            queue = self._queues.setdefault(tp, deque())
-            self._drop_done(tp, queue)
-            if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
-                queue.pop()  # it was tried again since
-            if isinstance(item, FailedFetch):
-                state.last_error = item.error
-                queue.append(item)
-                return True
-            state.last_error = None
-            state.fetched_at = at
-            state.high_watermark = item.high_watermark
-            state.last_stable_offset = item.last_stable_offset
-            state.log_start_offset = item.log_start_offset
-            if item.exhausted:
-                item.release()
-                return True
-            state.fetch_offset = item.next_offset
-            state.fetch_leader_epoch = item.last_leader_epoch
-            self.counters.bytes_appended += item.size
-            queue.append(item)
-            return True
-
-    def nothing_new(
-        self, quiet: Iterable[tuple[TopicPartition, int, Watermarks]], at: float
-    ) -> None:
-        """The brokers have nothing to add to what they said of these (partition, epoch) before."""
-        with self._lock:
-            for tp, epoch, told in quiet:
-                if state := self._subscription.current(tp, epoch):
-                    queue = self._queues.get(tp)
-                    if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
-                        queue.pop()
-                    state.last_error = None
-                    state.fetched_at = at
-                    state.high_watermark = told.high_watermark
-                    state.last_stable_offset = told.last_stable_offset
-                    state.log_start_offset = told.log_start_offset
-
-    def report(self, error: KafkaError) -> None:
-        """Have the next drain raise an error that concerns no partition in particular."""
-        self._reported = error
-
-    def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
-        """Remember an error that passes by itself, for who asks why nothing comes."""
-        with self._lock:
-            if state := self._subscription.current(tp, epoch):
-                state.last_error = error
-
-    def bytes_held(self) -> int:
-        """Bytes of the batches that are not handed out yet."""
-        with self._lock:
-            return sum(item.size for queue in self._queues.values() for item in queue)
-
-    def held(self) -> dict[TopicPartition, int]:
-        """The same by partition."""
-        with self._lock:
-            return {tp: sum(item.size for item in queue) for tp, queue in self._queues.items()}
-
-    def standing(self) -> dict[TopicPartition, KafkaError]:
-        """The errors that only the caller can go on from, by partition."""
-        with self._lock:
-            return {
-                tp: item.error
-                for tp, queue in self._queues.items()
-                for item in queue
-                if item.error is not None and item.blocked and self._is_current(item)
-            }
-
-    def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
-        """Those of which more may be fetched: below their share of the buffer, and not blocked."""
-        with self._lock:
-            full = self._deliverable_bytes() >= self._max_bytes
-            chosen = [target for target in targets if self._has_room(target, full)]
-            return self._with_memory(chosen)
-
-    def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
-        """Those that there is memory for; what is held back is let go of if there is none."""
-        memory = self.memory
-        memory.queued = self._queued_bytes()
-        if 2 * memory.taken < memory.limit:
-            return targets
-        if memory.full:
-            self._evict()
-            memory.queued = self._queued_bytes()
-        if memory.full and self._deliverable_bytes():
-            chosen = []
-        else:  # whoever has nothing to take must get something
-            chosen = [each for each in targets if self._is_wanted(each.topic_partition)]
-        self._fetcher_waits = self._fetcher_waits or len(chosen) < len(targets)
-        return chosen
-
-    def _evict(self) -> None:
-        """Drop what is over, and what is paused or not asked for beyond half of the memory.
-
-        It is fetched again when it is wanted, so it costs time and never records.
-        """
-        held_back: dict[TopicPartition, int] = {}
-        for tp, queue in self._queues.items():
-            state = self._subscription.partition(tp)
-            if state is not None and (state.paused or not self._is_wanted(tp)):
-                held_back[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
-            self._drop_stale(tp, queue)
-        excess = sum(held_back.values()) - self.memory.limit // 2
-        for tp in sorted(held_back, key=held_back.__getitem__, reverse=True):
-            state = self._subscription.partition(tp)
-            if excess <= 0 or state is None:
-                break
-            excess -= held_back[tp]
-            self.counters.bytes_evicted += held_back[tp]
-            self._subscription.fetch_anew(state)
-            self._drop_stale(tp, self._queues[tp])
-
-    def _queued_bytes(self) -> int:
-        queues = self._queues.values()
-        return sum(item.size for queue in queues for item in queue if not item.exhausted)
-
-    def _is_wanted(self, tp: TopicPartition) -> bool:
-        return self._wanted is None or tp in self._wanted
-
-    def _has_room(self, target: FetchTarget, full: bool) -> bool:
-        queue = self._queues.get(target.topic_partition)
-        mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
-        room = not mine or (
-            len(mine) < FETCHES_PER_PARTITION and not full and not any(i.blocked for i in mine)
-        )
-        if not room:
-            self._fetcher_waits = True
-        return room
-
-    def _deliverable_bytes(self) -> int:
-        # What a pause or an error holds back must not keep the others from being fetched.
-        total = 0
-        for tp, queue in self._queues.items():
-            state = self._subscription.partition(tp)
-            deliverable = state is not None and state.deliverable and self._is_wanted(tp)
-            if state is not None and deliverable and not any(item.blocked for item in queue):
-                total += sum(item.size for item in queue if item.epoch == state.epoch)
-        return total
-
-    # --- the caller's side ----------------------------------------------------------------------
 
     def drain(
         self,
@@ -261,22 +84,48 @@ class FetchBuffer:
         False until the time is up, and so neither spins nor misses the error. ``on_error`` is
         asked before, whenever something cannot be read.
         """
+        how = TakeRecords()
+        self._drain(how, max_records, partitions, repeat_errors)
+        return how.records
+
+    def drain_table(
+        self,
+        how: TakeTable[Any],
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        repeat_errors: bool = True,
+    ) -> None:
+        """As drain(), with the rows of all partitions in one table; deserializers do not run."""
+        self._drain(how, MAX_ROWS, partitions, repeat_errors)
+
+    def _drain(
+        self,
+        how: Taking,
+        max_records: int,
+        partitions: Collection[TopicPartition] | None,
+        repeat_errors: bool,
+    ) -> None:
         if not self._may_deliver():
-            return {}
+            return
         self._raise_owed(partitions)
         taken: list[_Taken] = []
         blocked: list[Item] = []
         overrun: list[FailedFetch] = []
+        how.undo = lambda: self._put_back(how, taken)
         try:
-            self._decode(max_records, partitions, taken, blocked, overrun, repeat_errors)
-            records = self._deliver(taken)
+            self._decode(how, max_records, partitions, taken, blocked, overrun, repeat_errors)
+            how.finish()
+            records = self._deliver(how, taken)
+            if not how.whole():
+                self._put_back(how, taken)
+                records = set()
         except BaseException:
-            self._put_back(taken)
+            self._put_back(how, taken)
             raise
         for failed in overrun:
             self._reset(failed)
         if not blocked:
-            return records  # without a call: Ctrl-C comes in calls
+            return  # without a call: Ctrl-C comes in calls
         settles = self.policy.settles
         if blocked := [it for it in blocked if not settles(it, records, repeat=repeat_errors)]:
             item = min(blocked, key=lambda item: item.raised)
@@ -284,7 +133,6 @@ class FetchBuffer:
                 self._owed = item
             elif repeat_errors or not item.raised:
                 self._raise(item)
-        return records
 
     def close(self) -> None:
         """Drop everything."""
@@ -330,6 +178,7 @@ class FetchBuffer:
 
     def _decode(
         self,
+        how: Taking,
         max_records: int,
         partitions: Collection[TopicPartition] | None,
         taken: list[_Taken],
@@ -347,9 +196,11 @@ class FetchBuffer:
                     break
                 found = _Taken(item, [])
                 taken.append(found)
-                found.records = item.take(missing)
+                if not how.ready(item):
+                    break
+                found.records = how.take(item, missing)
                 while item.error is not None and self.policy.passes(item, repeat=repeat_errors):
-                    found.records += item.take(missing - len(found.records))
+                    found.records += how.take(item, missing - len(found.records))
                 missing -= len(found.records)
                 if item.error is not None:
                     blocked.append(item)
@@ -421,9 +272,9 @@ class FetchBuffer:
         logger.warning("%s: resetting to %s", item.error, self._subscription.default_reset.value)
         self._on_room()
 
-    def _deliver(self, taken: list[_Taken]) -> Records:
+    def _deliver(self, how: Taking, taken: list[_Taken]) -> set[TopicPartition]:
         """Move the positions and hand out what belongs to partitions that have not moved on."""
-        result: Records = {}
+        result: set[TopicPartition] = set()
         wake = False
         with self._lock:
             for found in taken:
@@ -431,17 +282,19 @@ class FetchBuffer:
                 fetch.busy = False
                 tp = fetch.topic_partition
                 state = self._subscription.current(tp, fetch.epoch)
-                if state is None or not state.deliverable:
-                    fetch.put_back(records)
-                    found.records = []
+                if state is None or not state.deliverable or not how.ready(fetch):
+                    wake = how.put_back(self._subscription, fetch, records) or wake
+                    self._fetcher_waits = self._fetcher_waits or wake
+                    found.records = ()
                     continue
                 found.position, found.leader_epoch = state.position, state.leader_epoch
                 found.moved = state
                 state.position = fetch.position
                 if records:
-                    state.leader_epoch = records[-1].leader_epoch
+                    state.leader_epoch = how.leader_epoch(fetch, records)
                     self._queues.move_to_end(tp)
-                    result.setdefault(tp, []).extend(records)
+                    how.hand_out(tp, records)
+                    result.add(tp)
                     self.counters.records_delivered += len(records)
                 wake = wake or fetch.exhausted
             if result:  # every other turn is by order: nobody starves
@@ -453,32 +306,14 @@ class FetchBuffer:
             self._on_room()
         return result
 
-    def _put_back(self, taken: list[_Taken]) -> None:
+    def _put_back(self, how: Taking, taken: list[_Taken]) -> None:
+        fetches = False
         with self._lock:
             for found in reversed(taken):
                 if found.moved is not None:
                     found.moved.position = found.position
                     found.moved.leader_epoch = found.leader_epoch
-                found.fetch.put_back(found.records)
+                fetches = how.put_back(self._subscription, found.fetch, found.records) or fetches
                 found.fetch.busy = False
-
-    def _is_current(self, item: Item) -> bool:
-        return self._subscription.current(item.topic_partition, item.epoch) is not None
-
-    def _drop_done(self, tp: TopicPartition, queue: deque[Item]) -> None:
-        """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.
-
-        What is handed out is dropped by the next drain, not by its own, which may still be undone.
-        """
-        self._drop_stale(tp, queue)
-        for item in [item for item in queue if not item.busy and item.exhausted]:
-            queue.remove(item)
-            item.release()
-
-    def _drop_stale(self, tp: TopicPartition, queue: deque[Item]) -> None:
-        state = self._subscription.partition(tp)
-        epoch = state.epoch if state is not None else None
-        for item in [item for item in queue if not item.busy and item.epoch != epoch]:
-            self.counters.dropped_stale += 1
-            queue.remove(item)
-            item.release()
+        if fetches:
+            self._on_room()

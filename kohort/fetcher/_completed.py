@@ -8,7 +8,7 @@ from typing import Any, Final
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._deserialize import DeserializeRecord
 from kohort.fetcher._lease import Lease
-from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
+from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch, TablePlan
 from kohort.types import TopicPartition
 
 
@@ -97,6 +97,31 @@ class CompletedFetch:
         self._ready, self.position = ready, position
         return taken
 
+    @property
+    def begun(self) -> bool:
+        """Records were decoded that are not taken: their bytes are not at hand any more."""
+        return bool(self._ready) or self._at < len(self._set.records)
+
+    def measure(self, plan: TablePlan) -> int:
+        """Plan rows of a table in place of taking records; returns how many.
+
+        The bytes stay until release(), as the table is made of them; there is no way back.
+        """
+        rows = 0
+        if not isinstance(self.error, CorruptBatchError):
+            try:
+                rows = self._set.measure(plan)
+            except CorruptBatchError as error:
+                self._passed = self._set.passed
+                self._fail(self._located(error))
+            self.position = self._passed = self._set.passed
+        return rows
+
+    @property
+    def measured_epoch(self) -> int:
+        """The leader epoch of the last row that was planned."""
+        return self._set.read_epoch
+
     def skip(self) -> None:
         """Pass over the record that the last take() could not deserialize."""
         assert isinstance(self.error, RecordDeserializationError)
@@ -140,11 +165,14 @@ class CompletedFetch:
                     break
                 self._close_finished()
         except (CorruptBatchError, RecordDeserializationError) as error:
-            if self._failed_at != error.offset:
-                self._failed_at, self.raised = error.offset, 0
-            self.error = error
+            self._fail(error)
         else:
             self.error = None
+
+    def _fail(self, error: DataError) -> None:
+        if self._failed_at != error.offset:
+            self._failed_at, self.raised = error.offset, 0
+        self.error = error
 
     def _close_finished(self) -> None:
         if self._at == len(self._set.records):

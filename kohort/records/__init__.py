@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from kohort.records._arrow import arrow_schema, to_arrow
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED
@@ -28,7 +29,7 @@ from kohort.records._record import (
 from kohort.records._scratch import Scratch
 from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
-from kohort.records._table import Table, TablePlan
+from kohort.records._table import MAX_ROWS, Table, TablePlan
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_BUDGET",
     "HEADER_SIZE",
     "LOG_APPEND_TIME",
+    "MAX_ROWS",
     "NO_TIMESTAMP",
     "AbortedTransactions",
     "BatchHeader",
@@ -58,6 +60,7 @@ __all__ = [
     "Scratch",
     "Table",
     "TablePlan",
+    "arrow_schema",
     "compress",
     "control_type",
     "crc32c",
@@ -70,4 +73,5 @@ __all__ = [
     "read_header",
     "rewrite_header",
     "split_batches",
+    "to_arrow",
 ]

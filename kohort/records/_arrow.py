@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def schema() -> pa.Schema:
+def arrow_schema() -> pa.Schema:
     """The columns of Spark's Kafka source, with Kafka's milliseconds."""
     import pyarrow as pa
 
@@ -40,14 +40,14 @@ def to_arrow(plan: TablePlan) -> pa.RecordBatch:
 
     table = plan.build(allocate)
     buffers = {name: pa.py_buffer(view) for name, view in table.buffers.items()}
-    return pa.RecordBatch.from_arrays(_arrays(table, buffers), schema=schema())
+    return pa.RecordBatch.from_arrays(_arrays(table, buffers), schema=arrow_schema())
 
 
 def _arrays(table: Table, buffers: dict[str, pa.Buffer]) -> list[pa.Array]:
     import pyarrow as pa
 
     rows = table.rows
-    names = schema()
+    names = arrow_schema()
 
     def strings(name: str, count: int, kind: pa.DataType, valid: str | None) -> pa.Array:
         parts = [None if valid is None else buffers[valid], buffers[f"{name}_ends"], buffers[name]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
@@ -20,8 +19,6 @@ from kohort.records._transactions import AbortedTransactions
 
 _AT_ONCE = 1000
 """Old messages to be brought into batches."""
-
-Mark: TypeAlias = tuple[int, int, AbortedTransactions, int]
 
 
 class RecordSet:
@@ -230,14 +227,6 @@ class RecordSet:
         if not rows and pos >= self._end and self._end_error is not None:
             raise self._end_error
         return rows
-
-    def mark(self) -> Mark:
-        """What back_to() needs to undo a measure()."""
-        return self._pos, self.passed, self._aborted, self.read_epoch
-
-    def back_to(self, mark: Mark) -> None:
-        """Have measure() and read() begin where they did then."""
-        self._pos, self.passed, self._aborted, self.read_epoch = mark
 
     def _read_old(
         self, pos: int, end: int, records: list[Record], enough: int, passed: int

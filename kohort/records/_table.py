@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
@@ -14,9 +14,7 @@ from kohort.records._decoder import (
     measure_body,
     measure_plain,
 )
-from kohort.records._encode import NewRecord, encode_batch
 from kohort.records._header import COMPRESSION_MASK, BatchHeader
-from kohort.records._record import Record
 from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch
 
@@ -123,17 +121,6 @@ class TablePlan:
         piece = _Piece(body, 0, len(body), start_offset, sizes.rows, topic, partition, batch.header)
         self._pieces.append(piece)
         return None if cut == _ALL_FIT else cut + 1
-
-    def add_records(self, records: Sequence[Record]) -> None:
-        """Add records that were decoded before; there has to be room for them."""
-        for record in records:
-            data = encode_batch(
-                [NewRecord(record.timestamp, record.key, record.value, record.headers)],
-                base_offset=record.offset,
-                timestamp_type=record.timestamp_type,
-            )
-            batch = RecordBatch.of(data)
-            self.add_batch(batch, 0, MAX_BYTES, None, record.topic.encode(), record.partition)
 
     def build(self, allocate: Allocate) -> Table:
         """The table in memory that ``allocate`` gives."""

@@ -12,7 +12,7 @@ from tests.house._source import ROOT, Module, modules
 VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the in-process cluster may know
 THIRD_PARTY = {
-    "records": {"crc32c", "cramjam", "lz4"},
+    "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow where tables are asked for
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},

@@ -1,0 +1,59 @@
+"""Polling for tables: rows in Arrow's layout, without an object for a record."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kohort.fetcher import TakeTable
+from kohort.records import TablePlan
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.consumer._engine import Engine
+    from kohort.consumer._handout import Handout
+
+T = TypeVar("T")
+
+
+def require_pyarrow() -> None:
+    """ImportError that says what to do, unless pyarrow is there."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ImportError(
+            "poll_arrow() needs pyarrow: pip install 'kohort[arrow]'. poll_batches() does without"
+        )
+
+
+class TablePoll(Generic[T]):
+    """One call of poll_arrow() or its like."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        handout: Handout,
+        max_rows: int,
+        build: Callable[[TablePlan], T],
+    ) -> None:
+        self.table: T | None = None
+        self._engine = engine
+        self._handout = handout
+        self._max_rows = max_rows
+        self._build = build
+        self._undo: Callable[[], None] | None = None
+
+    def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
+        """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
+        if self._handout and self._handout.give_up():
+            self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
+        how = TakeTable(TablePlan(self._max_rows), self._build)
+        # In place before anything is handed out: Ctrl-C comes in calls.
+        self._undo = lambda: how.undo()
+        self._engine.fetcher.buffer.drain_table(how, partitions, repeat_errors=repeat_errors)
+        self.table = how.table
+        return self.table is not None
+
+    def undo(self) -> None:
+        """It did not arrive: have it fetched again."""
+        if self._undo is not None:
+            self._undo()

@@ -1,0 +1,226 @@
+"""The queues of completed fetches: the core's side of the buffer.
+
+Per partition there is a queue of what was fetched, in order: data, and what went wrong instead of
+data. The subscription's lock guards the queues as well as the positions.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kohort.errors import KafkaError
+from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher._policy import Item
+from kohort.fetcher._sessions import Watermarks
+from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.types import TopicPartition
+
+FETCHES_PER_PARTITION = 2
+"""One being taken and one behind it: more would only be memory."""
+
+
+@dataclass(slots=True)
+class BufferCounters:
+    """What went through the buffer since the start."""
+
+    records_delivered: int = 0
+    bytes_appended: int = 0
+    dropped_stale: int = 0
+    errors_raised: int = 0
+    bytes_evicted: int = 0
+
+
+class FetchQueues:
+    """Appended to by the core, and asked by it what there is room for."""
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        *,
+        max_bytes: int,
+        on_room: Callable[[], None] = lambda: None,
+        memory: FetchMemory | None = None,
+    ) -> None:
+        """``max_bytes``: so much is read ahead; ``memory``: so much is held, whatever it is."""
+        self.counters = BufferCounters()
+        self.memory = memory or FetchMemory(1 << 62)
+        self._subscription = subscription
+        self._lock = subscription.lock
+        self._max_bytes = max_bytes
+        self._on_room = on_room
+        self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
+        self._fetcher_waits = False  # under the lock: with_room() left something out
+        self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
+        self._reported: KafkaError | None = None  # of no partition in particular
+
+    def append(self, item: Item, *, at: float | None = None) -> bool:
+        """Take what a fetch brought; False if it is stale. An empty one only updates the state."""
+        tp = item.topic_partition
+        with self._lock:
+            state = self._subscription.current(tp, item.epoch)
+            if state is None:
+                self.counters.dropped_stale += 1
+                item.release()
+                return False
+            queue = self._queues.setdefault(tp, deque())
+            self._drop_done(tp, queue)
+            if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
+                queue.pop()  # it was tried again since
+            if isinstance(item, FailedFetch):
+                state.last_error = item.error
+                queue.append(item)
+                return True
+            state.last_error = None
+            state.fetched_at = at
+            state.high_watermark = item.high_watermark
+            state.last_stable_offset = item.last_stable_offset
+            state.log_start_offset = item.log_start_offset
+            if item.exhausted:
+                item.release()
+                return True
+            state.fetch_offset = item.next_offset
+            state.fetch_leader_epoch = item.last_leader_epoch
+            self.counters.bytes_appended += item.size
+            queue.append(item)
+            return True
+
+    def nothing_new(
+        self, quiet: Iterable[tuple[TopicPartition, int, Watermarks]], at: float
+    ) -> None:
+        """The brokers have nothing to add to what they said of these (partition, epoch) before."""
+        with self._lock:
+            for tp, epoch, told in quiet:
+                if state := self._subscription.current(tp, epoch):
+                    queue = self._queues.get(tp)
+                    if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
+                        queue.pop()
+                    state.last_error = None
+                    state.fetched_at = at
+                    state.high_watermark = told.high_watermark
+                    state.last_stable_offset = told.last_stable_offset
+                    state.log_start_offset = told.log_start_offset
+
+    def report(self, error: KafkaError) -> None:
+        """Have the next drain raise an error that concerns no partition in particular."""
+        self._reported = error
+
+    def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
+        """Remember an error that passes by itself, for who asks why nothing comes."""
+        with self._lock:
+            if state := self._subscription.current(tp, epoch):
+                state.last_error = error
+
+    def bytes_held(self) -> int:
+        """Bytes of the batches that are not handed out yet."""
+        with self._lock:
+            return sum(item.size for queue in self._queues.values() for item in queue)
+
+    def held(self) -> dict[TopicPartition, int]:
+        """The same by partition."""
+        with self._lock:
+            return {tp: sum(item.size for item in queue) for tp, queue in self._queues.items()}
+
+    def standing(self) -> dict[TopicPartition, KafkaError]:
+        """The errors that only the caller can go on from, by partition."""
+        with self._lock:
+            return {
+                tp: item.error
+                for tp, queue in self._queues.items()
+                for item in queue
+                if item.error is not None and item.blocked and self._is_current(item)
+            }
+
+    def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
+        """Those of which more may be fetched: below their share of the buffer, and not blocked."""
+        with self._lock:
+            full = self._deliverable_bytes() >= self._max_bytes
+            chosen = [target for target in targets if self._has_room(target, full)]
+            return self._with_memory(chosen)
+
+    def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
+        """Those that there is memory for; what is held back is let go of if there is none."""
+        memory = self.memory
+        memory.queued = self._queued_bytes()
+        if 2 * memory.taken < memory.limit:
+            return targets
+        if memory.full:
+            self._evict()
+            memory.queued = self._queued_bytes()
+        if memory.full and self._deliverable_bytes():
+            chosen = []
+        else:  # whoever has nothing to take must get something
+            chosen = [each for each in targets if self._is_wanted(each.topic_partition)]
+        self._fetcher_waits = self._fetcher_waits or len(chosen) < len(targets)
+        return chosen
+
+    def _evict(self) -> None:
+        """Drop what is over, and what is paused or not asked for beyond half of the memory.
+
+        It is fetched again when it is wanted, so it costs time and never records.
+        """
+        held_back: dict[TopicPartition, int] = {}
+        for tp, queue in self._queues.items():
+            state = self._subscription.partition(tp)
+            if state is not None and (state.paused or not self._is_wanted(tp)):
+                held_back[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
+            self._drop_stale(tp, queue)
+        excess = sum(held_back.values()) - self.memory.limit // 2
+        for tp in sorted(held_back, key=held_back.__getitem__, reverse=True):
+            state = self._subscription.partition(tp)
+            if excess <= 0 or state is None:
+                break
+            excess -= held_back[tp]
+            self.counters.bytes_evicted += held_back[tp]
+            self._subscription.fetch_anew(state)
+            self._drop_stale(tp, self._queues[tp])
+
+    def _queued_bytes(self) -> int:
+        queues = self._queues.values()
+        return sum(item.size for queue in queues for item in queue if not item.exhausted)
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._wanted is None or tp in self._wanted
+
+    def _has_room(self, target: FetchTarget, full: bool) -> bool:
+        queue = self._queues.get(target.topic_partition)
+        mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
+        room = not mine or (
+            len(mine) < FETCHES_PER_PARTITION and not full and not any(i.blocked for i in mine)
+        )
+        if not room:
+            self._fetcher_waits = True
+        return room
+
+    def _deliverable_bytes(self) -> int:
+        # What a pause or an error holds back must not keep the others from being fetched.
+        total = 0
+        for tp, queue in self._queues.items():
+            state = self._subscription.partition(tp)
+            deliverable = state is not None and state.deliverable and self._is_wanted(tp)
+            if state is not None and deliverable and not any(item.blocked for item in queue):
+                total += sum(item.size for item in queue if item.epoch == state.epoch)
+        return total
+
+    def _is_current(self, item: Item) -> bool:
+        return self._subscription.current(item.topic_partition, item.epoch) is not None
+
+    def _drop_done(self, tp: TopicPartition, queue: deque[Item]) -> None:
+        """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.
+
+        What is handed out is dropped by the next drain, not by its own, which may still be undone.
+        """
+        self._drop_stale(tp, queue)
+        for item in [item for item in queue if not item.busy and item.exhausted]:
+            queue.remove(item)
+            item.release()
+
+    def _drop_stale(self, tp: TopicPartition, queue: deque[Item]) -> None:
+        state = self._subscription.partition(tp)
+        epoch = state.epoch if state is not None else None
+        for item in [item for item in queue if not item.busy and item.epoch != epoch]:
+            self.counters.dropped_stale += 1
+            queue.remove(item)
+            item.release()

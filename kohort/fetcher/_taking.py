@@ -1,0 +1,124 @@
+"""What a drain makes of completed fetches: record objects, or the rows of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from kohort.fetcher._completed import CompletedFetch
+from kohort.records import ConsumerRecord, TablePlan
+from kohort.subscription import PartitionState, SubscriptionState
+from kohort.types import TopicPartition
+
+Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+T = TypeVar("T")
+
+
+def _nothing() -> None:
+    pass
+
+
+class Taking(Protocol):
+    """How a drain takes; one for each drain. What take() returns has a length."""
+
+    undo: Callable[[], None]
+    """Set by the drain: takes back what was handed out."""
+
+    def ready(self, fetch: CompletedFetch) -> bool:
+        """False: it has to be fetched anew before it can be taken so."""
+        ...
+
+    def take(self, fetch: CompletedFetch, limit: int) -> Any: ...
+
+    def finish(self) -> None:
+        """All is taken; nothing is handed out yet, and all fetches still have their bytes."""
+        ...
+
+    def leader_epoch(self, fetch: CompletedFetch, taken: Any) -> int:
+        """Of the last record taken."""
+        ...
+
+    def hand_out(self, tp: TopicPartition, taken: Any) -> None: ...
+
+    def put_back(self, subscription: SubscriptionState, fetch: CompletedFetch, taken: Any) -> bool:
+        """Undo a take(); True if something is to be fetched for it. The caller holds the lock."""
+        ...
+
+    def whole(self) -> bool:
+        """All that was taken is handed out, or it does not matter."""
+        ...
+
+
+class TakeRecords:
+    """Records as objects."""
+
+    def __init__(self) -> None:
+        self.records: Records = {}
+        self.undo: Callable[[], None] = _nothing
+
+    def ready(self, fetch: CompletedFetch) -> bool:
+        return True
+
+    def take(self, fetch: CompletedFetch, limit: int) -> list[ConsumerRecord[Any, Any]]:
+        return fetch.take(limit)
+
+    def finish(self) -> None:
+        pass
+
+    def leader_epoch(self, fetch: CompletedFetch, taken: list[ConsumerRecord[Any, Any]]) -> int:
+        return taken[-1].leader_epoch
+
+    def hand_out(self, tp: TopicPartition, taken: list[ConsumerRecord[Any, Any]]) -> None:
+        self.records.setdefault(tp, []).extend(taken)
+
+    def put_back(
+        self,
+        subscription: SubscriptionState,
+        fetch: CompletedFetch,
+        taken: list[ConsumerRecord[Any, Any]],
+    ) -> bool:
+        fetch.put_back(taken)
+        return False
+
+    def whole(self) -> bool:
+        return True
+
+
+class TakeTable(Generic[T]):
+    """Rows of all partitions in a table that ``build`` makes; what is put back is fetched anew."""
+
+    def __init__(self, plan: TablePlan, build: Callable[[TablePlan], T]) -> None:
+        self.plan = plan
+        self.table: T | None = None
+        self.undo: Callable[[], None] = _nothing
+        self._build = build
+        self._handed_out = 0
+
+    def ready(self, fetch: CompletedFetch) -> bool:
+        return not fetch.begun
+
+    def take(self, fetch: CompletedFetch, limit: int) -> range:
+        return range(fetch.measure(self.plan))
+
+    def finish(self) -> None:
+        if self.plan.rows:
+            self.table = self._build(self.plan)
+
+    def leader_epoch(self, fetch: CompletedFetch, taken: range) -> int:
+        return fetch.measured_epoch
+
+    def hand_out(self, tp: TopicPartition, taken: range) -> None:
+        self._handed_out += len(taken)
+
+    def put_back(
+        self, subscription: SubscriptionState, fetch: CompletedFetch, taken: range
+    ) -> bool:
+        state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
+        if state is None:
+            return False
+        subscription.fetch_anew(state)
+        return True
+
+    def whole(self) -> bool:
+        # The table cannot be cut any more; a partition that was revoked meanwhile spoils it.
+        return self._handed_out == self.plan.rows
