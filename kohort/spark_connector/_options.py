@@ -179,6 +179,11 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     for name, why in REJECTED.items():
         if name in properties:
             raise UnsupportedOptionError(f"option {PREFIX}{name} cannot be set: {why}")
+    if properties.get("on.error", "").strip().lower() == "pause":
+        raise UnsupportedOptionError(
+            f"option {PREFIX}on.error cannot be pause: a task needs its whole range, and nobody "
+            "resumes it; raise fails the task, skip leaves out what cannot be read"
+        )
     if not properties.get("bootstrap.servers", "").strip():
         raise InvalidOptionError(
             "option kafka.bootstrap.servers is missing: the brokers to begin with, as "

@@ -10,7 +10,12 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from kohort import TopicPartition
-from kohort.errors import InvalidOptionError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kohort.errors import (
+    CorruptBatchError,
+    InvalidOptionError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 from kohort.spark_connector import _consumers
 from kohort.spark_connector._batch import KohortPartition
 from kohort.spark_connector._errors import DataLossError
@@ -189,6 +194,17 @@ def test_offsets_deleted_between_planning_and_reading_are_data_loss(cluster: Clu
         list(rows(reader, planned))
     lenient = batch_reader(options(cluster, failOnDataLoss=False), "value binary")
     assert values(list(rows(lenient, planned))) == expected[6:]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_corrupt_batch_fails_the_task_or_is_left_out(cluster: Cluster, at: int) -> None:
+    for value in (b"a", b"b", b"c"):
+        cluster.produce("orders", [value], partition=0)
+    cluster.corrupt(TopicPartition("orders", 0), at)
+    with pytest.raises(CorruptBatchError):
+        read_batch(options(cluster))
+    expected = [value for n, value in enumerate([b"a", b"b", b"c"]) if n != at]
+    assert values(read_batch(options(cluster, kafka_on_error="skip"))) == expected
 
 
 def test_offsets_that_never_come_end_in_an_error(cluster: Cluster) -> None:

@@ -153,6 +153,12 @@ def test_options_that_would_break_the_promises_are_rejected(name: str, said: str
         parse(**{f"kafka.{name}": "x"})
 
 
+def test_what_cannot_be_read_may_be_skipped_but_not_waited_for() -> None:
+    assert parse(**{"kafka.on.error": "skip"}).properties["on.error"] == "skip"
+    with pytest.raises(UnsupportedOptionError, match=r"kafka\.on\.error cannot be pause"):
+        parse(**{"kafka.on.error": "Pause"})
+
+
 def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(parse(**{"kafka.sasl.password": "hunter2"}))
 
