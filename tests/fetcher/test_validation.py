@@ -1,0 +1,227 @@
+"""Positions that are validated when the leader has changed, against a scripted cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort.errors import LogTruncationError, UnsupportedVersionError
+from kohort.protocol.messages import FetchResponse, OffsetForLeaderEpochResponse
+from kohort.transport import Leader
+from tests.fetcher.fake import Consumer, FakeCluster, consuming
+from tests.fetcher.making import T0, T1, batch, owning
+
+pytestmark = pytest.mark.anyio
+
+virtual_time = pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+"""For what depends on how long things take."""
+
+
+def cluster_of(*batches: bytes, behind: int = 4, epoch: int = 3) -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.add(T0, epoch=epoch).append(behind, *batches)
+    return cluster
+
+
+def lead(cluster: FakeCluster, node: int, epoch: int) -> None:
+    cluster.leaders[T0] = Leader(node, epoch)
+
+
+async def go_on(cluster: FakeCluster, consumer: Consumer, behind: int = 6) -> None:
+    """Something more is there, and comes."""
+    start = cluster.logs[T0].end
+    cluster.produce(T0, behind, batch(start, behind - start))
+    consumer.fetcher.wake()
+    assert await consumer.poll() == {T0: list(range(start, behind))}
+
+
+async def told(consumer: Consumer) -> LogTruncationError:
+    with pytest.raises(LogTruncationError) as caught:
+        await consumer.poll(timeout=2)
+    return caught.value
+
+
+async def test_the_leader_is_asked_about_the_last_batch_and_under_its_own_epoch() -> None:
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        assert not cluster.validations
+        lead(cluster, 2, 7)
+        await go_on(cluster, consumer)
+        [(node, request)] = cluster.validations
+        assert node == 2
+        assert request.replica_id == -1
+        [partition] = request.topics[0].partitions
+        assert (partition.current_leader_epoch, partition.leader_epoch) == (7, 3)
+
+
+@virtual_time
+async def test_what_was_read_before_the_cut_is_handed_out_first() -> None:
+    cluster = cluster_of(batch(0, 2), batch(2, 2))
+    async with consuming(cluster, owning(T0)) as consumer:
+        assert await consumer.poll(limit=1) == {T0: [0]}
+        lead(cluster, 2, 7)
+        cluster.logs[T0].epoch_ends[3] = 3, 1
+        consumer.fetcher.wake()
+        await anyio.sleep(0.05)
+        assert cluster.validations
+        assert await consumer.read(3) == {T0: [1, 2, 3]}
+        error = await told(consumer)
+        assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 1, 3)
+        assert consumer.fetcher.buffer.standing() == {T0: error}
+        count = len(cluster.validations)
+        for _ in range(3):
+            assert str(await told(consumer)) == str(error)
+        assert len(cluster.validations) == count, "it is known, and not asked again"
+
+
+async def test_an_epoch_that_was_read_and_is_not_in_the_log_is_a_cut() -> None:
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        lead(cluster, 2, 7)
+        cluster.logs[T0].epoch_ends[3] = 2, 10
+        consumer.fetcher.wake()
+        error = await told(consumer)
+        assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 4, 2)
+
+
+async def test_an_epoch_that_wrote_nothing_is_forgotten_without_a_cut() -> None:
+    cluster = cluster_of(batch(0, 4))
+    subscription = owning(T0)
+    subscription.seek(T0, 4, leader_epoch=3)
+    lead(cluster, 2, 7)
+    cluster.logs[T0].epoch_ends[3] = 2, 4
+    async with consuming(cluster, subscription) as consumer:
+        await go_on(cluster, consumer)
+    assert len(cluster.validations) == 1
+
+
+async def test_that_the_epoch_is_not_known_proves_nothing() -> None:
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        lead(cluster, 2, 7)
+        cluster.logs[T0].epoch_ends[3] = -1, -1
+        await go_on(cluster, consumer)
+
+
+async def test_a_broker_too_old_to_ask_is_read_from_on() -> None:
+    def too_old(node: int, request: Any) -> Exception:
+        return UnsupportedVersionError("OffsetForLeaderEpoch needs a version of 3-4")
+
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        await consumer.poll(timeout=0.3)
+        lead(cluster, 2, 7)
+        cluster.scripts.append(too_old)
+        await go_on(cluster, consumer)
+        await consumer.poll(timeout=0.5)
+    assert len(cluster.validations) == 1
+
+
+@virtual_time
+@pytest.mark.parametrize("wrong", ["nothing", "an error", "a bug"])
+async def test_without_an_answer_it_is_asked_again_and_nothing_is_fetched(wrong: str) -> None:
+    def answer(node: int, request: Any) -> Any:
+        if wrong == "a bug":
+            return ZeroDivisionError()
+        if wrong == "nothing":
+            return OffsetForLeaderEpochResponse(topics=[])
+        return cluster.logs[T0].codes.append(6)
+
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        await consumer.poll(timeout=0.9)
+        lead(cluster, 2, 7)
+        fetches = len(cluster.fetches)
+        cluster.scripts.extend([answer] * 5)
+        started = anyio.current_time()
+        consumer.fetcher.wake()
+        while cluster.scripts:
+            assert [node for node, _, _ in cluster.fetches[fetches:]] == []
+            try:
+                assert await consumer.poll(timeout=0.005) == {}
+            except Exception:
+                assert wrong == "a bug"
+        assert 0.05 < anyio.current_time() - started < 1
+        await go_on(cluster, consumer)
+        assert len(cluster.validations) == 6
+
+
+async def test_what_was_sought_meanwhile_is_not_concerned() -> None:
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0)) as consumer:
+        await consumer.read(4)
+        await consumer.poll(timeout=0.3)
+        lead(cluster, 2, 7)
+        cluster.logs[T0].epoch_ends[3] = 3, 1
+
+        def sought(node: int, request: Any) -> None:
+            consumer.seek(T0, 1)
+
+        cluster.scripts.append(sought)
+        consumer.fetcher.wake()
+        assert await consumer.read(3) == {T0: [1, 2, 3]}
+
+
+async def test_one_partition_that_was_cut_off_does_not_hold_up_another() -> None:
+    cluster = cluster_of(batch(0, 4))
+    cluster.add(T1)
+    async with consuming(cluster, owning(T0, T1)) as consumer:
+        await consumer.read(4)
+        lead(cluster, 2, 7)
+        cluster.logs[T0].epoch_ends[3] = 3, 1
+        consumer.fetcher.wake()
+        await told(consumer)
+        cluster.produce(T1, 2, batch(0, 2))
+        assert await consumer.poll() == {T1: [0, 1]}
+
+
+async def test_a_diverging_epoch_in_an_answer_to_a_fetch_is_told_as_well() -> None:
+    def diverging(node: int, request: Any) -> FetchResponse:
+        data = FetchResponse.PartitionData(
+            partition_index=0,
+            diverging_epoch=FetchResponse.EpochEndOffset(epoch=2, end_offset=1),
+            records=b"",
+        )
+        topic = FetchResponse.FetchableTopicResponse(topic="t", partitions=[data])
+        return FetchResponse(responses=[topic])
+
+    cluster = cluster_of(batch(0, 4))
+    cluster.scripts.append(diverging)
+    async with consuming(cluster, owning(T0, offset=3)) as consumer:
+        error = await told(consumer)
+        assert (error.offset, error.diverging_offset, error.diverging_epoch) == (3, 1, 2)
+        consumer.seek(T0, 1)
+        assert await consumer.read(3) == {T0: [1, 2, 3]}
+
+
+@virtual_time
+async def test_what_the_old_leader_still_gave_is_validated_too() -> None:
+    """Its answer comes when the position was found good, and the new leader may lack it."""
+    cluster = cluster_of(batch(0, 4))
+    async with consuming(cluster, owning(T0), fetch_max_wait_ms=1000) as consumer:
+        await consumer.read(4)
+        await consumer.poll(timeout=0.1)  # a fetch is parked at broker 1
+        consumer.subscription.pause([T0])
+        lead(cluster, 2, 7)
+        consumer.fetcher._validation.good(
+            T0, consumer.subscription.snapshot().partitions[T0].epoch, 7
+        )
+        late = cluster.logs[T0]
+        late.append(6, batch(4, 2))
+        leaders, cluster.leaders = cluster.leaders, {T0: Leader(1, 3)}
+        cluster.produce(T0, 6)
+        await anyio.sleep(0.01)
+        cluster.leaders = leaders
+        late.epoch_ends[3] = 3, 5
+        consumer.subscription.resume([T0])
+        consumer.fetcher.wake()
+        assert await consumer.read(2) == {T0: [4, 5]}
+        error = await told(consumer)
+        assert (error.offset, error.diverging_offset) == (6, 5)
