@@ -11,13 +11,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kohort.config import Deserialize, FetchConfig
-from kohort.errors import ErrorCode, KafkaError, LogTruncationError, broker_error
+from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster import Cluster
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions, FailedFetch
+from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._intake import Intake
 from kohort.fetcher._lanes import Lane, NodeLanes
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
@@ -27,15 +27,13 @@ from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
     Answer,
     Ask,
-    Redirect,
-    TooSmall,
     fetch_request,
     partitions_of,
     read_answers,
 )
 from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
-from kohort.fetcher._sessions import SESSION_ERRORS, Watermarks
+from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import FetchTarget, OffsetReset, SubscriptionState
@@ -124,10 +122,16 @@ class Fetcher:
         )
         self._nodes: dict[int, NodeLanes] = {}
         self._asked: dict[tuple[TopicPartition, int], Lane] = {}
-        self._sizes: dict[TopicPartition, int] = {}
-        self._turns: dict[TopicPartition, int] = {}
-        self._turn = 0
         self._counters = FetchCounters()
+        self._intake = Intake(
+            cluster,
+            self.buffer,
+            self._leaders,
+            self._replicas,
+            self._validation,
+            self._retries,
+            self._counters,
+        )
         self._changes_seen = -1
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
@@ -182,9 +186,7 @@ class Fetcher:
         self._leaders.keep_only(owned)
         self._replicas.keep_only(owned)
         self._validation.keep_only(owned)
-        for memory in (self._sizes, self._turns):
-            for tp in [tp for tp in memory if tp not in owned]:
-                del memory[tp]
+        self._intake.keep_only(owned)
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Fetcher:
                 continue
             self._validation.good(tp, target.epoch, leader.epoch)
             node = self._replicas.find(tp, leader, now)
-            size = self._sizes.get(tp, self._config.max_partition_fetch_bytes)
+            size = self._intake.sizes.get(tp, self._config.max_partition_fetch_bytes)
             topic_id = self._leaders.topic_id(tp.topic)
             by_node[node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size, topic_id))
         look_again = min(look_again, self._validation.start(tasks, unsure, now))
@@ -241,7 +243,7 @@ class Fetcher:
                 look_again = min(look_again, choice.ask_again)
                 continue
             # Who was served last comes last: the answer may be full before it gets there.
-            asks.sort(key=lambda ask: self._turns.get(ask.topic_partition, 0))
+            asks.sort(key=lambda ask: self._intake.turns.get(ask.topic_partition, 0))
             # A fetch at a broker that has lost the leadership, or is dead, is not waited for.
             self._asked.update(((ask.topic_partition, ask.epoch), choice.lane) for ask in asks)
             choice.lane.start(now, choice.max_wait)
@@ -343,8 +345,8 @@ class Fetcher:
         )
         ready = False
         for tp, answer in answers.items():
-            ready = self._take_one(lane.node, by_partition[tp], answer, now) or ready
-        self._nothing_new(by_partition, quiet, now)
+            ready = self._intake.take(lane.node, by_partition[tp], answer, now) or ready
+        self._intake.nothing_new(by_partition, quiet, now)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
@@ -354,76 +356,6 @@ class Fetcher:
         lanes = self._node(lane.node)
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
-
-    def _take_one(self, node: int, ask: Ask, answer: Answer, now: float) -> bool:
-        tp = ask.topic_partition
-        if isinstance(answer, Redirect):
-            failure = self._redirected(node, ask, answer.node, now)
-            return failure is not None and self._partition_failed(ask, failure, now)
-        if isinstance(answer, Failure):
-            of_leader = not self._replicas.leave(tp, node, now)
-            if not of_leader and not isinstance(answer.error, LogTruncationError):
-                # A follower may be behind, or out of order: the leader's word counts.
-                answer = answer._replace(then=Then.RETRY)
-            return self._partition_failed(ask, answer, now, again_at_once=not of_leader)
-        self._retries.succeeded(tp)
-        if isinstance(answer, TooSmall):
-            logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
-            self._sizes[tp] = answer.max_bytes
-            return False
-        brought = not answer.exhausted
-        if brought:
-            self._validation.read(tp, ask.epoch, ask.leader_epoch, answer.last_leader_epoch)
-            self._turn += 1
-            self._turns[tp] = self._turn
-        return self.buffer.append(answer, at=now) and brought
-
-    def _redirected(self, node: int, ask: Ask, follower: int, now: float) -> Failure | None:
-        """Read from a follower from now on; a failure if that makes no sense."""
-        tp = ask.topic_partition
-        leader = self._leaders.find(tp)
-        if leader is not None and leader.epoch != ask.leader_epoch:
-            return None  # said by one that leads no more
-        if leader is None or node != leader.node or not self._leaders.follower(tp, follower):
-            if leader is not None:
-                self._replicas.stay(tp, leader, now)
-            where = f"broker {node} names broker {follower} to read {tp.topic}-{tp.partition} from"
-            error = broker_error(
-                ErrorCode.REPLICA_NOT_AVAILABLE, f"{where}, which is not known to have it"
-            )
-            return Failure(error, Then.RETRY, refresh=True)
-        logger.info("%s-%d is read from broker %d, as its leader says", *tp, follower)
-        self._replicas.follow(tp, follower, leader, now)
-        return None
-
-    def _nothing_new(
-        self,
-        asks: Mapping[TopicPartition, Ask],
-        quiet: Mapping[TopicPartition, Watermarks],
-        now: float,
-    ) -> None:
-        there = [(tp, asks[tp].epoch, told) for tp, told in quiet.items() if tp in asks]
-        for tp, _, _ in there:
-            self._retries.succeeded(tp)
-        self.buffer.nothing_new(there, at=now)
-
-    def _partition_failed(
-        self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False
-    ) -> bool:
-        tp, epoch = ask.topic_partition, ask.epoch
-        self._counters.partition_errors += 1
-        if failure.refresh:
-            self._cluster.request_refresh()
-        if again_at_once or (failure.refresh and self._leaders.moved(tp, ask.leader_epoch)):
-            self._retries.succeeded(tp)  # somebody else is asked
-        else:
-            self._retries.failed(tp, now, epoch)
-        if failure.then is Then.RETRY:
-            logger.info("%s; trying again", failure.error)
-            self.buffer.note_error(tp, epoch, failure.error)
-            return False
-        passing = failure.then is Then.RAISE
-        return self.buffer.append(FailedFetch(tp, epoch, failure.error, passing=passing))
 
     def _node_failed(self, node: int, error: KafkaError, asks: Sequence[Ask]) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""

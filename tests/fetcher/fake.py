@@ -318,7 +318,7 @@ class Consumer:
     ) -> None:
         given = {
             name: options.pop(name)
-            for name in ("key_deserializer", "value_deserializer", "wall_clock")
+            for name in ("key_deserializer", "value_deserializer", "wall_clock", "rack")
             if name in options
         }
         self.subscription = subscription
