@@ -201,7 +201,8 @@ class FetchQueues:
             state = self._subscription.partition(tp)
             deliverable = state is not None and state.deliverable and self._is_wanted(tp)
             if state is not None and deliverable and not any(item.blocked for item in queue):
-                total += sum(item.size for item in queue if item.epoch == state.epoch)
+                mine = (item for item in queue if item.epoch == state.epoch)
+                total += sum(item.size for item in mine if not item.exhausted)
         return total
 
     def _is_current(self, item: Item) -> bool:

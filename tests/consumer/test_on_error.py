@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -205,6 +206,24 @@ def test_iteration_gives_what_is_before_the_pause(
     assert sorted(seen) == ["a", "x", "y"]
     poll_until(consumer, consumer.paused)
     assert consumer.position(bad) == 1
+
+
+@pytest.mark.parametrize("how", ["crc", "magic"])
+@pytest.mark.parametrize("policy", ["skip", "pause"])
+def test_tables_go_by_it_too(
+    cluster: Cluster, topic: str, make: MakeConsumer, policy: str, how: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    bad = spoil(cluster, topic, how)
+    consumer = make(topic, group_id=None, on_error=policy)
+    expected = [b"a", b"c", b"x", b"y"] if policy == "skip" else [b"a", b"x", b"y"]
+    seen: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(seen) < len(expected) or (policy == "pause" and not consumer.paused()):
+        assert time.monotonic() < deadline, seen
+        seen += consumer.poll_arrow(timeout_ms=200).column("value").to_pylist()
+    assert sorted(seen) == expected
+    assert consumer.position(bad) == (3 if policy == "skip" else 1)
 
 
 @pytest.mark.anyio

@@ -98,6 +98,18 @@ class TestRoom:
             bench.drain()
         assert bench.with_room() == {T1}
 
+    def test_what_is_handed_out_is_not_waited_for(self) -> None:
+        """Else the one that can be read would wait for a drain that has nothing to drain."""
+        bench = bench_of(T0, T1, limit=BATCH)
+        put(bench, T0, 0, broken(batch(0, 10)))
+        with pytest.raises(Exception, match="CRC"):
+            bench.drain()
+        put(bench, T1, 0, batch(0, 10))
+        assert bench.with_room() == set()
+        assert bench.drain() == {T1: list(range(10))}
+        assert bench.rooms == 1
+        assert bench.with_room() == {T1}
+
     def test_what_was_sought_away_from_is_let_go(self) -> None:
         bench = bench_of(T0, limit=BATCH)
         put(bench, T0, 0, batch(0, 10))
