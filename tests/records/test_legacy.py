@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import time
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import aiokafka.record.legacy_records
@@ -27,6 +29,8 @@ from kohort.records import (
 )
 from kohort.records._table import TablePlan
 
+_FILE = Path(__file__).parent.parent / "data" / "old_messages.json"
+LOGS: list[dict[str, Any]] = json.loads(_FILE.read_text())["logs"]
 BUILDERS = {
     "aiokafka": aiokafka.record.legacy_records.LegacyRecordBatchBuilder,
     "kafka-python": kafka.record.legacy_records.LegacyRecordBatchBuilder,
@@ -121,6 +125,25 @@ def test_what_other_clients_wrote_is_read(builder: str, magic: int, codec: Compr
         assert record.headers == ()
         assert record.serialized_header_size == -1
         assert record.serialized_key_size == (-1 if record.key is None else len(record.key))
+
+
+@pytest.mark.parametrize(
+    "log", LOGS, ids=lambda log: f"{log['magic']}-{log['codec']}-{log['timestamp_type']}"
+)
+def test_what_apache_kafka_2_8_2_stored_is_read(log: dict[str, Any]) -> None:
+    def data(text: str | None) -> bytes | None:
+        return None if text is None else bytes.fromhex(text)
+
+    raw = bytes.fromhex(log["raw"])
+    found = [(r.offset, r.timestamp_type, r.timestamp, r.key, r.value) for r in read(raw)]
+    assert found == [
+        (r["offset"], r["timestamp_type"], r["timestamp"], data(r["key"]), data(r["value"]))
+        for r in log["records"]
+    ]
+    assert RecordSet(raw).next_offset == 6
+    if log["magic"] == 0 and log["codec"] == "lz4":
+        packed = raw[raw.index(b"\x04\x22\x4d\x18") :]
+        assert packed[6] != 0x82  # which the checksum of these flags is: see KIP-57
 
 
 @pytest.mark.parametrize("magic", [0, 1])

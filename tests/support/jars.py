@@ -13,11 +13,14 @@ from pathlib import Path
 from tests.support.needs import missing_java, missing_spark
 
 KAFKA_VERSION = "4.3.1"
+LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
+    LOGGING,
 )
+OLD_VERSIONS = ("2.8.2", "3.9.2")
+"""Of brokers that are still met: the last with messages of old formats by topic, the last 3.x."""
 SPARK_ARTIFACTS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
@@ -39,6 +42,11 @@ def jars() -> Path:
     return _found(KAFKA, _pom(ARTIFACTS))
 
 
+def old_jars(version: str) -> Path:
+    """The same for a broker of one of OLD_VERSIONS."""
+    return _found(CACHE / version, _pom((("org.apache.kafka", "kafka_2.13", version), LOGGING)))
+
+
 def spark_jars() -> Path:
     """The folder of what Spark's own Kafka source adds to Spark, found or fetched."""
     alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
@@ -58,6 +66,17 @@ def _found(folder: Path, pom: str) -> Path:
 def missing_kafka() -> str | None:
     """Why Apache Kafka cannot be run; None when it can. Fetches the jars; a failed fetch raises."""
     return missing_java() or _missing_jars("Apache Kafka", KAFKA, jars)
+
+
+@functools.cache
+def missing_old_kafka() -> str | None:
+    """As :func:`missing_kafka`, of its OLD_VERSIONS."""
+    reason = missing_java()
+    for version in OLD_VERSIONS:
+        reason = reason or _missing_jars(
+            f"Apache Kafka {version}", CACHE / version, functools.partial(old_jars, version)
+        )
+    return reason
 
 
 @functools.cache

@@ -127,6 +127,10 @@ class KafkaServer:
         """Create a topic and return its name once every partition has a leader."""
         return create_topic(self.bootstrap_servers, name, partitions, config)
 
+    def segment(self, topic: str, partition: int = 0) -> bytes:
+        """The partition's log as it is on disk, up to its first roll."""
+        return Path(self._folder, "data", f"{topic}-{partition}", f"{0:020}.log").read_bytes()
+
     def log_tail(self, lines: int = 60) -> str:
         """The last lines of the node's log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""

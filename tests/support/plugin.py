@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.jars import MavenError, jars, missing_kafka, missing_spark_source
+from tests.support.jars import (
+    MavenError,
+    jars,
+    missing_kafka,
+    missing_old_kafka,
+    missing_spark_source,
+)
 from tests.support.kafka_server import KafkaServer
 from tests.support.needs import missing_spark, required
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "real_kafka": missing_kafka,
+    "old_kafka": missing_old_kafka,
     "spark": missing_spark,
     "spark_source": missing_spark_source,
 }
