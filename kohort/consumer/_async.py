@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -14,11 +14,10 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._flow import NO_GROUP, flow, loop_clock
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
 from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
-from kohort.subscription import OffsetReset
+from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -160,20 +159,27 @@ class AsyncKafkaConsumer(AsyncLife):
 
     async def __anext__(self) -> Record:
         """The next record; ends when another task stops the consumer."""
-        for record in self._flow:
-            return record
+        run, now = self._handout.run, self._clock()
+        if not run.bell.rung and now < run.session.confirmed_until:
+            self._engine.mailbox.last_at = now
+            for record in run.records:
+                run.given = record
+                return cast("Record", record)
+        mailbox = self._engine.mailbox
+        self._handout.end_run()
+        self._engine.subscription.bell.rung = False
+        busy = mailbox.work or mailbox.woken or self._closed or self._stopping
+        if self._handout and not busy:
+            given = self._handout.step()
+            if given is not None:
+                if not self._pollers:
+                    mailbox.left_poll()
+                self._handout.start_run(self._engine.coordinator or NO_GROUP)
+                return given
         try:
-            found = await self.getone()
+            return await self.getone()
         except ConsumerClosedError:
             raise StopAsyncIteration from None
-        if not (self._closed or self._stopping):
-            mailbox = self._engine.mailbox
-            session = self._engine.coordinator or NO_GROUP
-            clock = loop_clock(self._loop)
-            self._flow = flow(
-                self._handout, mailbox, session, clock, lambda: bool(mailbox.work or mailbox.woken)
-            )
-        return found
 
     # -- subscription -------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from kohort.config import ConsumerConfig
 from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
 from kohort.consumer._engine import Engine
 from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
-from kohort.consumer._root import Root, event_loop, make_root
+from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
 from kohort.consumer._work import ListenerWork
 from kohort.errors import (
@@ -40,6 +40,7 @@ class AsyncLife(ConsumerBase):
         self._signal = TaskSignal()
         self._root: Root | None = None
         self._loop: Any = None
+        self._clock = anyio.current_time
         self._performing: int | None = None
         self._stopping: anyio.Event | None = None
         self._stop_later = False
@@ -74,6 +75,7 @@ class AsyncLife(ConsumerBase):
             return
         root = self._root = make_root(in_block=in_block)
         self._loop, self._pid = event_loop(), os.getpid()
+        self._clock = loop_clock(self._loop)
         try:
             await root.start(self._engine.run)
             await self._begin()
@@ -166,7 +168,7 @@ class AsyncLife(ConsumerBase):
         await self._stop(autocommit=True, leave_group=leave_group)
 
     async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
-        self._flow = iter(())
+        self._engine.subscription.bell.ring()
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return

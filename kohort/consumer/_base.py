@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig
@@ -14,7 +14,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
 from kohort.consumer._facts import gather
-from kohort.consumer._handout import Handout, Record
+from kohort.consumer._handout import Handout
 from kohort.consumer._metrics import collect, lags
 from kohort.consumer._performer import Performer
 from kohort.coordinator_client import GroupSnapshot, MemberState
@@ -48,8 +48,6 @@ class ConsumerBase:
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
-    _flow: Iterator[Record]
-    """What is held, given on without any ado; empty when there is something else to do."""
     _performer: Performer
     _closed: bool
     _pid: int | None
@@ -80,7 +78,6 @@ class ConsumerBase:
         self._config = config
         self._engine = engine
         self._handout = Handout(engine.subscription, lambda: self._engine.may_deliver())
-        self._flow = iter(())
         self._closed = False
         self._pid = None
         if topics:

@@ -6,12 +6,13 @@ in a way, that no record is lost by one interrupt: neither forgotten here nor pa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
 from kohort.records import ConsumerRecord
-from kohort.subscription import PartitionState, SubscriptionState
+from kohort.subscription import NO_RUN, PartitionState, Run, Session, SubscriptionState
 from kohort.types import TopicPartition
 
 Record = ConsumerRecord[Any, Any]
@@ -35,6 +36,11 @@ class _Held:
         """All of it was given."""
         return self.index == len(self.records)
 
+    def settle(self, record: Record | None) -> None:
+        """A run was over with this record."""
+        if record is not None:
+            self.index = bisect_left(self.records, record.offset + 1, self.index, key=_offset)
+
     def give(self, state: PartitionState, count: int) -> list[Record]:
         """The next records, the position behind them."""
         records = self.records
@@ -52,8 +58,8 @@ class Handout:
 
     Positions go back to the first record held, and forward with each record given. A partition
     that was sought or revoked meanwhile loses what is held of it; a paused one keeps it. While
-    ``may_deliver`` is False, everything is kept and nothing given. Whatever changes what is held,
-    but for step(), rings the subscription's bell.
+    ``may_deliver`` is False, everything is kept and nothing given. Everything but start_run() ends
+    the run.
     """
 
     def __init__(
@@ -62,9 +68,10 @@ class Handout:
         self._subscription = subscription
         self._may_deliver = may_deliver
         self._held: deque[_Held] = deque()
-        self.latest: tuple[_Held, PartitionState] | None = None
-        """What the last record of next() or step() was of."""
-        self.bell = subscription.bell
+        self._latest: tuple[_Held, PartitionState] | None = None
+        self._running: _Held | None = None
+        self.run: Run = NO_RUN
+        """What may be taken without coming here: see :class:`~kohort.subscription.Run`."""
         self.given = 0
         """How many records next() has given."""
 
@@ -76,8 +83,8 @@ class Handout:
 
         ``given_back``: it was given once, but did not arrive; so it comes before what is held.
         """
-        self.bell.ring()
         with self._subscription.lock:
+            self._settle()
             for tp, records in drained.items():
                 state = self._subscription.partition(tp)
                 if state is None or state.position is None:
@@ -94,13 +101,10 @@ class Handout:
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         """Give the next record; None when nothing is held that may be given."""
-        self.bell.ring()
-        return self._next(partitions)
-
-    def _next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         if not self._held or not self._may_deliver():
             return None
         with self._subscription.lock:
+            self._settle()
             for _ in range(len(self._held)):
                 held = self._held[0]
                 state = self._state(held)
@@ -108,7 +112,7 @@ class Handout:
                     self._held.popleft()
                 elif self._may_give(held, state, partitions):
                     (record,) = held.give(state, 1)
-                    self.latest = held, state
+                    self._latest = held, state
                     self.given += 1
                     return record
                 else:
@@ -120,6 +124,7 @@ class Handout:
         if not self._held or not self._may_deliver():
             return False
         with self._subscription.lock:
+            self._settle()
             return any(
                 state is not None and not held.over and self._may_give(held, state, partitions)
                 for held in self._held
@@ -128,18 +133,50 @@ class Handout:
 
     def step(self) -> Record | None:
         """As next(), for a caller who is done with the record before this one by coming back."""
-        if self.latest is not None:
+        if self._latest is not None:
             with self._subscription.lock:
-                self.latest[1].note_consumed()
-        return self._next()
+                self._settle()
+                self._latest[1].note_consumed()
+        return self.next()
+
+    def start_run(self, session: Session) -> None:
+        """Have all but the last of what is left of the partition that step() gave of in ``run``.
+
+        The last one moves the position behind all of them, which is step()'s affair.
+        """
+        if self._latest is None:
+            return
+        held, state = self._latest
+        with self._subscription.lock:
+            self._settle()
+            last = len(held.records) - 1
+            epoch = state.leader_epoch
+            if held.index < last and held.records[last].leader_epoch == epoch:
+                records = iter(held.records[held.index : last])
+                run = Run(self._subscription.bell, session, state, records)
+                self._running, self.run = held, run
+                self._subscription.start_run(run)
+
+    def end_run(self) -> None:
+        """Have whoever takes the next record come here."""
+        with self._subscription.lock:
+            self._settle()
+
+    def _settle(self) -> None:
+        """End the run, and know what it has given. The caller holds the lock."""
+        run, held = self.run, self._running
+        if held is not None:
+            self._subscription.stop_run(run)
+            held.settle(run.given)
+            self._running, self.run = None, NO_RUN
 
     def take_back(self) -> None:
         """The record that was given last did not arrive."""
-        if self.latest is None:
+        if self._latest is None:
             return
-        (held, state), self.latest = self.latest, None
-        self.bell.ring()
+        (held, state), self._latest = self._latest, None
         with self._subscription.lock:
+            self._settle()
             if held.index and self._state(held) is state:
                 held.index -= 1
                 state.position = held.records[held.index].offset
@@ -149,6 +186,7 @@ class Handout:
     def give_up(self) -> bool:
         """Let go of what is held: it will be fetched anew, as bytes. True if there was any."""
         with self._subscription.lock:
+            self._settle()
             given_up = False
             for held in self._held:
                 state = self._state(held)
@@ -166,9 +204,9 @@ class Handout:
         taken: Records = {}
         if not self._may_deliver():
             return taken
-        self.bell.ring()
         try:
             with self._subscription.lock:
+                self._settle()
                 for held in list(self._held):
                     state = self._state(held)
                     if state is None or held.over:
@@ -194,3 +232,7 @@ class Handout:
         self, held: _Held, state: PartitionState, partitions: Collection[TopicPartition] | None
     ) -> bool:
         return state.fetchable and (partitions is None or held.topic_partition in partitions)
+
+
+def _offset(record: Record) -> int:
+    return record.offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol, cast
@@ -142,6 +143,13 @@ def event_loop() -> object:
         return anyio.lowlevel.current_token().native_token
     except RuntimeError:
         return None
+
+
+def loop_clock(loop: object) -> Callable[[], float]:
+    """What anyio.current_time() is in this event loop, without finding out each time."""
+    if isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is asyncio.BaseEventLoop.time:
+        return time.monotonic
+    return anyio.current_time
 
 
 def make_root(*, in_block: bool) -> Root:

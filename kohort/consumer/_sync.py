@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._flow import NO_GROUP, flow
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
 from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
-from kohort.subscription import OffsetReset
+from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -141,32 +139,44 @@ class KafkaConsumer(SyncLife):
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
         """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
-        for record in self._flow:
-            return record
+        run, now = self._handout.run, time.monotonic()
+        # From here on nothing is called: signal handlers run in calls.
+        if not run.bell.rung and now < run.session.confirmed_until:
+            self._mailbox.last_at = now
+            for record in run.records:
+                run.given = record
+                return cast("ConsumerRecord[Any, Any]", record)
+        return self._step()
+
+    def _step(self) -> ConsumerRecord[Any, Any]:
         if self._closed:
             raise StopIteration
         given = self._handout.given
         try:
-            found = self._inside("iteration", self._next)
-            self._flow = self._new_flow()
+            record = self._next_held()
+            if record is None:
+                record = self._inside("iteration", self._next)
         except BaseException:
             if self._handout.given != given:
                 self._handout.take_back()
             raise
-        if found is None:
+        if record is None:
             raise StopIteration
-        return found
+        return record
 
-    def _new_flow(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        if self._closed:  # on the way out of poll()
-            return iter(())
-        mailbox, turn, pid = self._engine.mailbox, self._turn, self._pid
-
-        def busy() -> bool:
-            return bool(mailbox.work or mailbox.woken or not turn.free or os.getpid() != pid)
-
-        session = self._engine.coordinator or NO_GROUP
-        return flow(self._handout, mailbox, session, time.monotonic, busy)
+    def _next_held(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record without much ado, if there is nothing else to do."""
+        mailbox = self._mailbox
+        self._handout.end_run()
+        self._engine.subscription.bell.rung = False
+        if not self._handout or mailbox.work or mailbox.woken or not self._turn.free:
+            return None
+        self._check_usable()
+        record = self._handout.step()
+        if record is not None:
+            mailbox.left_poll()
+            self._handout.start_run(self._engine.coordinator or NO_GROUP)
+        return record
 
     def _next(self) -> ConsumerRecord[Any, Any] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000

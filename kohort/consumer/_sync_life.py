@@ -35,6 +35,7 @@ class SyncLife(ConsumerBase):
         self._closing_until: float | None = None
         self._commits: set[Future[None]] = set()
         engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
+        self._mailbox = engine.mailbox
         self._prepare(config, engine, topics)
 
         async def call(function: Callable[[], Awaitable[T]]) -> T:
@@ -147,7 +148,7 @@ class SyncLife(ConsumerBase):
 
     def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
         self._turn.take("close()")
-        self._flow = iter(())
+        self._engine.subscription.bell.ring()
         try:
             if self._close_later is None:
                 self._engine.note_consumed()

@@ -8,13 +8,12 @@ between them, shared with the buffer of completed fetches and held for a few ass
   :class:`PartitionState`. All methods of :class:`SubscriptionState` take it by themselves, but for
   :meth:`~SubscriptionState.partition`, which is for code that holds it already.
 * Without it: :meth:`~SubscriptionState.assigned` and :attr:`~SubscriptionState.changes`, an
-  immutable set and a counter that are replaced as a whole. Iteration, on the caller's thread, also
-  stores a position, and what may be committed, until :attr:`~SubscriptionState.bell` rings.
+  immutable set and a counter that are replaced as a whole; and the :class:`Run` of the caller, who
+  stores one thing, the record that it has taken.
 """
 
 from __future__ import annotations
 
-from kohort.subscription._bell import Bell
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -23,14 +22,19 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
+from kohort.subscription._run import NO_GROUP, NO_RUN, Bell, Run, Session
 from kohort.subscription._state import SubscriptionState
 
 __all__ = [
+    "NO_GROUP",
+    "NO_RUN",
     "Bell",
     "FetchTarget",
     "OffsetReset",
     "PartitionState",
     "PendingReset",
+    "Run",
+    "Session",
     "SubscriptionMode",
     "SubscriptionSnapshot",
     "SubscriptionState",

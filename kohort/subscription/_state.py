@@ -9,7 +9,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
-from kohort.subscription._bell import Bell
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -18,6 +17,7 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
+from kohort.subscription._run import NO_RUN, Bell, Run
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
@@ -30,6 +30,7 @@ class SubscriptionState:
         self.lock = threading.Lock()
         self.bell = Bell()
         """Rings at whatever changes which records may be handed out."""
+        self._run = NO_RUN
         self.default_reset = default_reset
         self.changes = 0
         """Grows whenever a partition's epoch changes or a partition goes."""
@@ -107,7 +108,7 @@ class SubscriptionState:
         self._mode = mode
 
     def _want(self, topics: frozenset[str]) -> None:
-        self.bell.ring()
+        self._stop_run()
         self._topics = topics
         for tp, state in self._partitions.items():
             state.unwanted = tp.topic not in topics
@@ -144,7 +145,7 @@ class SubscriptionState:
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch and deliver nothing more of these; they stay owned until :meth:`revoke`."""
         with self.lock:
-            self.bell.ring()
+            self._stop_run()
             for tp in partitions:
                 if state := self._partitions.get(tp):
                     state.pending_revocation = True
@@ -157,27 +158,45 @@ class SubscriptionState:
             kept[tp] = PartitionState(epoch=self._new_epoch())
         self._partitions, self._assigned = kept, wanted
         self.changes += 1
+        self._stop_run()
+
+    def start_run(self, run: Run) -> None:
+        """Let the caller take records without the lock, which it holds now."""
+        self._run.fold()
+        self._run = run
+
+    def stop_run(self, run: Run) -> None:
+        """That was enough. The caller holds the lock."""
+        if self._run is run:
+            self._stop_run()
+
+    def _stop_run(self) -> None:
         self.bell.ring()
+        self._run.fold()
+        self._run = NO_RUN
 
     def _new_epoch(self) -> int:
         """Unique over partitions and ownerships, so that a stale fetch can never look current."""
         self._epochs += 1
         self.changes += 1
-        self.bell.ring()
+        self._stop_run()
         return self._epochs
 
     # --- positions ------------------------------------------------------------------------------
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The state of an assigned partition. The caller holds the lock."""
+        self._run.fold()
         return self._partitions.get(tp)
 
     def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """The state if the partition is still at this epoch. The caller holds the lock."""
+        self._run.fold()
         state = self._partitions.get(tp)
         return state if state is not None and state.epoch == epoch else None
 
     def _owned(self, tp: TopicPartition) -> PartitionState:
+        self._run.fold()
         state = self._partitions.get(tp)
         if state is None:
             raise NotAssignedError(
@@ -204,6 +223,7 @@ class SubscriptionState:
     def forget_fetched(self) -> None:
         """What was fetched and not handed out is gone: continue at the positions."""
         with self.lock:
+            self._stop_run()
             for state in self._partitions.values():
                 self.fetch_anew(state)
 
@@ -266,6 +286,7 @@ class SubscriptionState:
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all owned partitions that have one: what was consumed up to."""
         with self.lock:
+            self._run.fold()
             return {
                 tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
                 for tp, state in self._partitions.items()
@@ -275,6 +296,7 @@ class SubscriptionState:
     def note_consumed(self) -> None:
         """The caller is done with all that it was given before: it may be committed."""
         with self.lock:
+            self._stop_run()
             for state in self._partitions.values():
                 state.note_consumed()
 
@@ -284,6 +306,7 @@ class SubscriptionState:
         Bound to the ownership: a partition that was away and came back starts anew.
         """
         with self.lock:
+            self._run.fold()
             return {
                 tp: OffsetAndMetadata(state.consumed, "", state.consumed_epoch)
                 for tp, state in self._partitions.items()
@@ -313,7 +336,7 @@ class SubscriptionState:
         with self.lock:
             for state in [self._owned(tp) for tp in partitions]:
                 state.paused = paused
-            self.bell.ring()
+            self._stop_run()
 
     def paused(self) -> frozenset[TopicPartition]:
         """The owned partitions that are paused."""
@@ -338,6 +361,7 @@ class SubscriptionState:
     def snapshot(self) -> SubscriptionSnapshot:
         """A copy of everything."""
         with self.lock:
+            self._run.fold()
             return SubscriptionSnapshot(
                 self._mode,
                 self._topics,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +12,11 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.consumer._flow import flow, loop_clock
 from kohort.consumer._handout import Handout
-from kohort.consumer._work import CoreLink, Mailbox
+from kohort.consumer._root import loop_clock
 from kohort.errors import WakeupError
 from kohort.records import ConsumerRecord
-from kohort.subscription import SubscriptionState
+from kohort.subscription import Bell, SubscriptionState
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
 
@@ -44,14 +44,31 @@ class Held:
                 for n in range(RECORDS)
             ]
         self.handout = Handout(self.subscription)
+        self.quick = 0
         self.handout.load(drained)
         self.session = Session()
-        self.mailbox = Mailbox(CoreLink(), lambda: None, time.monotonic, self.subscription.bell)
-        self.busy = False
 
-    def flow(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        clock = time.monotonic
-        return flow(self.handout, self.mailbox, self.session, clock, lambda: self.busy)
+    def steps(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        """As a face does it: quick steps while they last, and a slow one between them."""
+        handout, bell = self.handout, self.subscription.bell
+        while True:
+            run = handout.run
+            if not run.bell.rung and run.session.confirmed_until:
+                for record in run.records:
+                    run.given = record
+                    self.quick += 1
+                    yield record
+                    break
+                else:
+                    handout.end_run()
+                continue
+            handout.end_run()
+            bell.rung = False
+            slow = handout.step()
+            if slow is None:
+                return
+            handout.start_run(self.session)
+            yield slow
 
     def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
         """Position, what may be committed, and its leader epoch."""
@@ -63,19 +80,20 @@ class Held:
 def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
     held = Held()
     given = []
-    for record in held.flow():
+    for record in held.steps():
         given.append(record.offset)
         position, consumed, _ = held.place(TopicPartition(record.topic, record.partition))
         assert record.offset < (position or 0) <= record.offset + 2
         assert (given[-2] if record.offset else -1) < (consumed or 0) <= record.offset
     assert given == [2 * n for n in range(RECORDS)] * 2
     assert not held.handout
+    assert held.quick > RECORDS
 
 
 def test_what_may_be_committed_has_the_leader_epoch_of_what_was_given() -> None:
     held = Held(lambda offset: offset // 10)
     before = -1
-    for record in held.flow():
+    for record in held.steps():
         if record.partition:
             break
         assert held.place()[2] == before
@@ -93,7 +111,7 @@ def test_a_change_of_the_partition_counts_for_the_next_step(change: str) -> None
         "withhold": lambda: subscription.mark_pending_revocation([T0]),
         "unsubscribe": subscription.unsubscribe,
     }
-    steps = held.flow()
+    steps = held.steps()
     assert [next(steps).offset for _ in range(QUICK)][-1] == 2 * (QUICK - 1)
     changes[change]()
     rest = list(steps)
@@ -102,12 +120,12 @@ def test_a_change_of_the_partition_counts_for_the_next_step(change: str) -> None
         assert held.place()[0] == 1
     if change == "pause":
         subscription.resume([T0])
-        assert next(held.flow()).offset == 2 * QUICK
+        assert next(held.steps()).offset == 2 * QUICK
 
 
 def test_what_is_taken_in_between_is_not_given_again() -> None:
     held = Held()
-    steps = held.flow()
+    steps = held.steps()
     for _ in range(QUICK):
         next(steps)
     taken = held.handout.take(3)[T0]
@@ -117,30 +135,28 @@ def test_what_is_taken_in_between_is_not_given_again() -> None:
     assert offsets == [2 * (QUICK + n) for n in range(5)]
 
 
-def test_it_stops_when_there_is_something_to_do_or_the_session_is_in_doubt() -> None:
-    for stop in ("work", "session"):
-        held = Held()
-        steps = held.flow()
-        for _ in range(QUICK):
-            next(steps)
-        if stop == "work":
-            held.busy = True
-            held.subscription.bell.ring()
-        else:
-            held.session.confirmed_until = 0.0
-            held.handout._may_deliver = lambda: False
-        assert list(steps) == []
-        held.handout._may_deliver = lambda: True
-        held.busy = False
-        assert next(held.flow()).offset == 2 * QUICK
-
-
-def test_each_step_counts_as_a_poll() -> None:
+def test_a_run_is_over_when_the_session_is_in_doubt() -> None:
     held = Held()
-    before = held.mailbox.last_at
-    for _, now in zip(range(QUICK), (held.mailbox.last_at for _ in held.flow()), strict=False):
-        assert now is not None and (before is None or now >= before)
-        before = now
+    steps = held.steps()
+    for _ in range(QUICK):
+        next(steps)
+    held.session.confirmed_until = 0.0
+    held.handout._may_deliver = lambda: False
+    assert list(steps) == []
+    held.handout._may_deliver = lambda: True
+    assert next(held.steps()).offset == 2 * QUICK
+
+
+def test_in_the_child_of_a_fork_no_run_goes_on() -> None:
+    bell = Bell()
+    bell.rung = False
+    with warnings.catch_warnings():  # this process has threads, and the child does next to nothing
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if not pid:
+        os._exit(0 if bell.rung else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert not bell.rung
 
 
 @pytest.fixture
