@@ -25,6 +25,8 @@ REVOKED: CallbackName = "on_partitions_revoked"
 LOST: CallbackName = "on_partitions_lost"
 SHARE_OF_COMMIT = 0.7
 """How much of the time for leaving the commit before it may take: LeaveGroup needs some, too."""
+END_SECONDS = 0.2
+"""How long closing may take longer for the sake of the brokers' memory of fetches."""
 
 
 class Call(Protocol):
@@ -209,9 +211,19 @@ class Performer:
                 await self.auto_commit()
             engine.subscription.revoke(engine.subscription.assigned())
             await self.perform_all()
+            await self._end_sessions(min(END_SECONDS, deadline - self._clock()))
         finally:
             self._commits, self._commit_until = True, None
         return self.take_listener_error()
+
+    async def _end_sessions(self, seconds: float) -> None:
+        """Brokers need not remember what is fetched no more; no matter if one is not told."""
+        if seconds <= 0:
+            return
+        try:
+            await self._call(lambda: self._engine.fetcher.end_sessions(seconds))
+        except WakeupError:
+            self._engine.mailbox.wake()
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""

@@ -27,6 +27,7 @@ from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
     Answer,
     Ask,
+    FetchPlan,
     fetch_request,
     partitions_of,
     read_answers,
@@ -152,6 +153,34 @@ class Fetcher:
     def close(self) -> None:
         """Drop what is buffered."""
         self.buffer.close()
+
+    async def end_sessions(self, timeout: float) -> None:
+        """Tell the brokers that nothing more is fetched, so that they need not remember what was.
+
+        In seconds; never raises. Sent beside the lanes, which may be parked.
+        """
+        plans = [
+            (node, plan)
+            for node, lanes in self._nodes.items()
+            for lane in lanes.both
+            if (plan := lane.session.end()) is not None
+            and self._node_retries.not_before(node) == 0.0
+        ]
+
+        async def tell(node: int, plan: FetchPlan) -> None:
+            try:
+                await self._cluster.request(
+                    fetch_request(self._config, plan, 0, 0),
+                    node=node,
+                    max_version=plan.max_version,
+                )
+            except KafkaError as error:
+                logger.debug("broker %d was not told of the end of a session: %s", node, error)
+
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as tasks:
+                for node, plan in plans:
+                    tasks.start_soon(tell, node, plan)
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float

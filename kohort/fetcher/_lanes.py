@@ -66,6 +66,10 @@ class NodeLanes:
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
 
+    @property
+    def both(self) -> tuple[Lane, Lane]:
+        return self.main, self.side
+
     def choose(self, now: float, max_wait: float) -> Choice:
         """Where a fetch may go now."""
         if self.not_before > now:

@@ -100,6 +100,14 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
         return {tp: told for tp, told in self._told.items() if tp not in there}
 
+    def end(self) -> FetchPlan | None:
+        """What to say so that the broker forgets the session; None if there is none."""
+        if self.id == NO_SESSION:
+            return None
+        plan = FetchPlan((), (), self.id, FINAL_EPOCH, self._by_id)
+        self.id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        return plan
+
     def failed(self, code: int = 0) -> None:
         """Nobody knows what the broker has understood: begin again, in place of the old one."""
         self._epoch = INITIAL_EPOCH

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kohort import TopicPartition
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import FetchRequest
@@ -108,6 +110,28 @@ def test_a_session_that_the_broker_dropped_costs_one_answer() -> None:
                     assert epochs[-1] > 0
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_closing_ends_the_sessions(group: str | None) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=3, topics={"t": 6}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=group) as consumer:
+                for round in range(4):
+                    for partition in range(6):
+                        cluster.produce("t", [b"%d" % round], partition=partition)
+                    await values(consumer, 6)
+                    await consumer.getmany(timeout_ms=100)
+                assert sessions(cluster) >= 3
+            assert sessions(cluster) == 0
+
+    run_virtual(main)
+
+
+def sessions(cluster: MemoryCluster) -> int:
+    """How many the brokers remember."""
+    assert cluster._core is not None
+    return sum(len(broker.fetch_sessions) for broker in cluster._core.brokers.values())
 
 
 def test_a_topic_that_is_made_anew_is_read_under_its_new_id() -> None:
