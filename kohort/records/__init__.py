@@ -17,6 +17,7 @@ from kohort.records._decoder import COMPILED
 from kohort.records._decompress import decompress, decompress_into
 from kohort.records._encode import NewRecord, encode_batch, rewrite_header
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
+from kohort.records._legacy import scan_messages
 from kohort.records._record import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -72,6 +73,7 @@ __all__ = [
     "marker_epoch",
     "read_header",
     "rewrite_header",
+    "scan_messages",
     "split_batches",
     "to_arrow",
 ]

@@ -20,7 +20,7 @@ from kohort.errors import (
     RecordTooLargeError,
     UnsupportedCodecError,
 )
-from kohort.records import Compression, NewRecord, crc32c, encode_batch
+from kohort.records import Compression, NewRecord, compress, crc32c, encode_batch
 from tests.fetcher.making import batch, broken
 
 LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 21, 23, 57, 61
@@ -64,10 +64,19 @@ def _bomb() -> bytes:
     return encode_batch(records, base_offset=2, compression=Compression.GZIP, leader_epoch=3)
 
 
+def _old(magic: int) -> bytes:
+    """A compressed message of an old format, with the offset of the last one in it and no CRC."""
+    value = compress(Compression.GZIP, b"not looked at")
+    body = bytes([magic, Compression.GZIP]) + bytes(8 * magic)
+    body += struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", 3, len(body) + 4, 0) + body
+
+
 STEPS = "asks the broker for the next offset, until something can be read"
 
 ROWS = (
     Row("a wrong CRC", (broken(GOOD),)),
+    Row("a wrong CRC of a message of format 0 or 1", (_old(0), _old(1))),
     Row(
         "an unknown magic (3, 127)",
         tuple(changed(MAGIC, ">b", magic) for magic in (3, 127)),

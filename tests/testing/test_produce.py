@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+
 import pytest
 
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     InitProducerIdRequest,
     MetadataRequest,
@@ -117,6 +121,15 @@ def test_a_broker_that_does_not_lead_says_who_does() -> None:
             assert outcome(raw.ask(produce_request(partition=index), 9)).error_code == 6
         with Raw(cluster, 2) as raw:
             assert outcome(raw.ask(produce_request(partition=index), 9)).error_code == 0
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_refused(raw: Raw, magic: int) -> None:
+    body = bytes([magic, 0]) + bytes(8 * magic) + struct.pack(">ii", -1, -1)
+    message = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+    for records in (message, encode_batch([NewRecord(0)]) + message):
+        answer = outcome(raw.ask(produce_request(records=records), 9))
+        assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
 def test_log_append_time_is_the_brokers(cluster: Cluster, raw: Raw) -> None:

@@ -12,6 +12,7 @@ from kohort.records import (
     Record,
     RecordBatch,
     encode_batch,
+    scan_messages,
     split_batches,
 )
 from kohort.testing.log._log import AppendError
@@ -35,7 +36,9 @@ def one_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
     try:
         first, second = next(split, None), next(split, None)
     except CorruptBatchError as error:
-        raise AppendError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        old = scan_messages(memoryview(error.raw or b""), 0).found
+        code = ErrorCode.INVALID_RECORD if old else ErrorCode.CORRUPT_MESSAGE
+        raise AppendError(code, str(error)) from error
     if first is None or second is not None:
         raise AppendError(ErrorCode.INVALID_RECORD, "a partition gets exactly one batch a request")
     return first

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Iterator
 
 import cramjam
 
@@ -200,6 +202,20 @@ def _patched(sent: bytes, at: int, fmt: str, value: int, *, crc: bool = True) ->
     return bytes(data)
 
 
+def _old_messages(sent: bytes) -> Iterator[tuple[str, bytes]]:
+    """What producers sent before Kafka 0.11."""
+    for magic in (0, 1):
+        body = bytes([magic, 0]) + bytes(8 * magic) + struct.pack(">ii5s", -1, 5, b"hello")
+        one = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+        yield f"format {magic}", one
+        yield f"two of format {magic}", one + one
+        yield f"format {magic} with a wrong checksum", one[:-1] + b"x"
+        yield f"format {magic} cut short", one[:-3]
+        yield f"format {magic} with a size of 5", _patched(one, 8, ">i", 5, crc=False)
+        yield f"format {magic} before a batch", one + sent
+        yield f"format {magic} behind a batch", sent + one
+
+
 @probe("2.13e")
 def corrupt_batches(session: Session) -> Observations:
     """Checksums, lengths and magics that are wrong."""
@@ -218,6 +234,7 @@ def corrupt_batches(session: Session) -> Observations:
         ("a byte behind it", sent + b"\0"),
         ("two batches", sent + sent),
         ("nothing", b""),
+        *_old_messages(sent),
     ):
         for version in (7, 9):
             connection = session.connect()
