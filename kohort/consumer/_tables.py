@@ -40,7 +40,7 @@ class TablePoll(Generic[T]):
         self._handout = handout
         self._max_rows = max_rows
         self._build = build
-        self._undo: Callable[[], None] | None = None
+        self._how: TakeTable[T] | None = None
 
     def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
         """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
@@ -48,12 +48,12 @@ class TablePoll(Generic[T]):
             self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
         how = TakeTable(TablePlan(self._max_rows), self._build)
         # In place before anything is handed out: Ctrl-C comes in calls.
-        self._undo = lambda: how.undo()
+        self._how = how
         self._engine.fetcher.buffer.drain_table(how, partitions, repeat_errors=repeat_errors)
         self.table = how.table
         return self.table is not None
 
     def undo(self) -> None:
         """It did not arrive: have it fetched again."""
-        if self._undo is not None:
-            self._undo()
+        if self._how is not None:
+            self._how.undo()

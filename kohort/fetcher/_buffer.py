@@ -26,7 +26,6 @@ from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
 from kohort.fetcher._queues import FetchQueues
 from kohort.fetcher._taking import Records, TakeRecords, TakeTable, Taking
-from kohort.records import MAX_ROWS
 from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
@@ -96,7 +95,7 @@ class FetchBuffer(FetchQueues):
         repeat_errors: bool = True,
     ) -> None:
         """As drain(), with the rows of all partitions in one table; deserializers do not run."""
-        self._drain(how, MAX_ROWS, partitions, repeat_errors)
+        self._drain(how, how.plan.max_rows, partitions, repeat_errors)
 
     def _drain(
         self,
@@ -111,7 +110,7 @@ class FetchBuffer(FetchQueues):
         taken: list[_Taken] = []
         blocked: list[Item] = []
         overrun: list[FailedFetch] = []
-        how.undo = lambda: self._put_back(how, taken)
+        how.begin(self._put_back, taken)
         try:
             self._decode(how, max_records, partitions, taken, blocked, overrun, repeat_errors)
             how.finish()

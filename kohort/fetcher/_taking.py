@@ -14,15 +14,12 @@ Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 T = TypeVar("T")
 
 
-def _nothing() -> None:
-    pass
-
-
 class Taking(Protocol):
     """How a drain takes; one for each drain. What take() returns has a length."""
 
-    undo: Callable[[], None]
-    """Set by the drain: takes back what was handed out."""
+    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
+        """``put_back(self, taken)`` takes back what was handed out."""
+        ...
 
     def ready(self, fetch: CompletedFetch) -> bool:
         """False: it has to be fetched anew before it can be taken so."""
@@ -54,7 +51,9 @@ class TakeRecords:
 
     def __init__(self) -> None:
         self.records: Records = {}
-        self.undo: Callable[[], None] = _nothing
+
+    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
+        pass
 
     def ready(self, fetch: CompletedFetch) -> bool:
         return True
@@ -90,9 +89,18 @@ class TakeTable(Generic[T]):
     def __init__(self, plan: TablePlan, build: Callable[[TablePlan], T]) -> None:
         self.plan = plan
         self.table: T | None = None
-        self.undo: Callable[[], None] = _nothing
+        self._put_back: tuple[Callable[[Any, Any], None], Any] | None = None
         self._build = build
         self._handed_out = 0
+
+    def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
+        self._put_back = put_back, taken
+
+    def undo(self) -> None:
+        """Have what was handed out fetched again."""
+        if self._put_back is not None:
+            put_back, taken = self._put_back
+            put_back(self, taken)
 
     def ready(self, fetch: CompletedFetch) -> bool:
         return not fetch.begun
@@ -114,7 +122,7 @@ class TakeTable(Generic[T]):
         self, subscription: SubscriptionState, fetch: CompletedFetch, taken: range
     ) -> bool:
         state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
-        if state is None:
+        if state is None or (not taken and self.ready(fetch)):
             return False
         subscription.fetch_anew(state)
         return True

@@ -54,7 +54,7 @@ class TablePlan:
     """What is going to be in a table of at most ``max_rows`` rows and about ``max_bytes``."""
 
     def __init__(self, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES) -> None:
-        self._max_rows = min(max_rows, MAX_ROWS)
+        self.max_rows = min(max_rows, MAX_ROWS)
         self._max_bytes = min(max_bytes, MAX_BYTES)
         self._sizes = Sizes()
         self._pieces: list[_Piece] = []
@@ -68,7 +68,7 @@ class TablePlan:
     @property
     def has_room(self) -> bool:
         """More may be added."""
-        return not self._full and self._sizes.rows < self._max_rows
+        return not self._full and self._sizes.rows < self.max_rows
 
     def add_plain(
         self,
@@ -84,7 +84,7 @@ class TablePlan:
         sizes = self._sizes
         before = sizes.rows
         stop, passed = measure_plain(
-            data, pos, end, start_offset, self._max_rows, self._max_bytes, check_crcs, sizes
+            data, pos, end, start_offset, self.max_rows, self._max_bytes, check_crcs, sizes
         )
         if sizes.rows > before:
             piece = _Piece(data, pos, end, start_offset, sizes.rows, topic, partition, None)
@@ -114,7 +114,7 @@ class TablePlan:
         if sizes.rows and sizes.key_bytes + sizes.value_bytes + len(body) > self._max_bytes:
             self._full = True
             return start_offset
-        cut = measure_body(body, batch.header, start_offset, self._max_rows, sizes)
+        cut = measure_body(body, batch.header, start_offset, self.max_rows, sizes)
         if cut == -1:
             batch.records(budget)  # this raises what is wrong
             raise batch.located(CorruptBatchError("its records are not what they should be"))

@@ -1,0 +1,74 @@
+"""What a drain takes: objects or a table; both are gone when nobody has them any more."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from kohort.fetcher import TakeTable
+from kohort.records import Table, TablePlan
+from tests.fetcher.bench import Bench
+from tests.fetcher.making import T0, T1, batch
+
+
+class Built:
+    """A table that a weak reference can be made to."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self.table: Table = plan.build(lambda size: memoryview(bytearray(size)))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench(T0, T1)
+    for tp in (T0, T1):
+        bench.put(tp, 0, batch(0, 5), batch(5, 5))
+    return bench
+
+
+def test_a_table_has_the_rows_of_all_partitions_and_moves_the_positions(bench: Bench) -> None:
+    how = TakeTable(TablePlan(), Built)
+    bench.buffer.drain_table(how)
+    assert how.table is not None
+    table = how.table.table
+    assert table.buffers["offset"].cast("B").cast("q").tolist() == [*range(10), *range(10)]
+    assert (bench.position(T0), bench.position(T1)) == (10, 10)
+
+
+def test_a_table_that_did_not_arrive_is_fetched_again(bench: Bench) -> None:
+    how = TakeTable(TablePlan(max_rows=7), Built)
+    bench.buffer.drain_table(how)
+    assert bench.position(T0) == 7
+    how.undo()
+    assert bench.position(T0) == 0
+    assert bench.drain(100) == {T1: list(range(10))}, "what was read of T0 is out of date"
+    bench.put(T0, 0, batch(0, 5))
+    assert bench.drain(100) == {T0: list(range(5))}
+
+
+def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew(
+    bench: Bench,
+) -> None:
+    assert bench.drain(2) == {T0: [0, 1]}
+    how = TakeTable(TablePlan(), Built)
+    bench.buffer.drain_table(how)
+    assert how.plan.rows == 10, "T1's"
+    [target] = [each for each in bench.subscription.fetchable() if each.topic_partition == T0]
+    assert target.offset == 2
+
+
+def test_what_was_drained_is_freed_at_once_without_the_garbage_collector(bench: Bench) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        how = TakeTable(TablePlan(max_rows=4), Built)
+        bench.buffer.drain_table(how)
+        gone = weakref.ref(how.table)
+        del how
+        assert gone() is None
+        bench.buffer.drain(3)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
