@@ -17,6 +17,7 @@ from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._intake import Intake
 from kohort.fetcher._lanes import Lane, NodeLanes
 from kohort.fetcher._leaders import Leaders
@@ -380,7 +381,7 @@ class Fetcher:
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
             # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
-            # failed has a back-off of its own, and need not hold up the others.)
+            # is tried again has a back-off of its own, and need not hold up the others.)
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
         lanes = self._node(lane.node)
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
@@ -409,4 +410,6 @@ def _size(response: FetchResponse) -> int:
 
 
 def _is_empty(answer: Answer) -> bool:
+    if isinstance(answer, Failure):
+        return answer.then is Then.STAND  # a reset may follow, and the same again
     return isinstance(answer, CompletedFetch) and not answer.size
