@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
+import sys
+import tarfile
 import tomllib
 from itertools import chain
+from pathlib import Path
 
+from kohort.records._decoder import SOURCES
 from tests.house._source import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -38,3 +43,13 @@ def test_every_dependency_is_pinned_to_one_version_without_an_address() -> None:
 def test_the_licence_is_shipped() -> None:
     for name in PROJECT["license-files"]:
         assert (ROOT / name).stat().st_size > 0
+
+
+def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    command += ["sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
+    [packed] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        names = {Path(name).name for name in archive.getnames() if "/kohort/records/" in name}
+    assert set(SOURCES) <= names
