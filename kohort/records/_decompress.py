@@ -31,7 +31,7 @@ _STEP = 256 * 1024
 _INPUT_STEP = 64 * 1024
 _GZIP_MEMBERS = 64
 _XERIAL_CHUNKS = 1 << 18
-_SNAPPY_RATIO = 32
+_SNAPPY_RATIO = 22
 """A snappy copy element makes at most 64 bytes out of 3."""
 _ZSTD_FULL = "failed to write whole buffer"
 

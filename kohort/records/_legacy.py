@@ -13,7 +13,7 @@ in format 0. There are no headers, producers or leader epochs.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from kohort.errors import CorruptBatchError
@@ -30,8 +30,9 @@ from kohort.records._record import (
 from kohort.records._scratch import Scratch
 
 _HEAD = struct.Struct(">qiIBb")
+_OFFSET_AND_SIZE = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
+_TIME_AND_SIZE = struct.Struct(">qi")
 _SIZE_END, _MAGIC_AT = 12, 16
 _CODEC_MASK, _LOG_APPEND_TIME_BIT = 0x07, 0x08
 _SMALLEST = 14
@@ -47,18 +48,8 @@ class Messages(NamedTuple):
     last_offset: int
 
 
-class _Message(NamedTuple):
-    offset: int
-    end: int
-    crc: int
-    magic: int
-    codec: int
-    timestamp: int
-    timestamp_type: int
-    key_at: int
-    key_size: int
-    value_at: int
-    value_size: int
+_Message: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int]
+"""offset, end, crc, magic, attributes, timestamp, place and size of the key and of the value."""
 
 
 def smallest_size(magic: int) -> int:
@@ -102,16 +93,15 @@ def read_messages(
     """
     begin, passed = pos, start_offset
     while pos < end and len(records) < enough:
-        offset, size = struct.unpack_from(">qi", data, pos)
+        offset, size = _OFFSET_AND_SIZE.unpack_from(data, pos)
         stop = pos + _SIZE_END + size
         if offset >= start_offset:
             raw = bytes(data[pos:stop])
             try:
                 message = _read(raw, 0, len(raw), check_crcs)
-                if message.codec:
-                    scratch = scratch or Scratch()
-                    inner = _inner(raw, message, check_crcs, topic, partition, scratch, budget)
-                    records += inner
+                if message[4] & _CODEC_MASK:
+                    inner = _inside(raw, message, scratch or Scratch(), budget)
+                    records += _read_inside(inner, message, check_crcs, topic, partition)
                 else:
                     records.append(_record(raw, message, topic, partition))
             except CorruptBatchError as error:
@@ -136,30 +126,27 @@ def _read(data: bytes, pos: int, end: int, check_crc: bool) -> _Message:
         computed = crc32(memoryview(data)[pos + _MAGIC_AT : stop])
         if computed != crc:
             raise CorruptBatchError(f"CRC is {crc:#010x}, of its bytes {computed:#010x}")
-    at = pos + _HEAD.size
-    timestamp, timestamp_type = NO_TIMESTAMP, NO_TIMESTAMP_TYPE
     if magic:
-        (timestamp,) = _INT64.unpack_from(data, at)
-        timestamp_type = LOG_APPEND_TIME if attributes & _LOG_APPEND_TIME_BIT else CREATE_TIME
-        at += 8
-    (key_size,) = _INT32.unpack_from(data, at)
-    key_at = at + 4
-    at = key_at + max(key_size, 0)
+        timestamp, key_size = _TIME_AND_SIZE.unpack_from(data, pos + _HEAD.size)
+        key_at = pos + _HEAD.size + _TIME_AND_SIZE.size
+    else:
+        timestamp = NO_TIMESTAMP
+        (key_size,) = _INT32.unpack_from(data, pos + _HEAD.size)
+        key_at = pos + _HEAD.size + 4
+    at = key_at + key_size if key_size > 0 else key_at
     if key_size < -1 or at + 4 > stop:
         raise CorruptBatchError("a message has a key longer than itself")
     (value_size,) = _INT32.unpack_from(data, at)
     value_at = at + 4
-    if value_size < -1 or value_at + max(value_size, 0) != stop:
+    if value_size < -1 or (value_at + value_size if value_size > 0 else value_at) != stop:
         raise CorruptBatchError("a message does not end where its size says")
-    codec = attributes & _CODEC_MASK
-    return _Message(
+    return (
         offset,
         stop,
         crc,
         magic,
-        codec,
+        attributes,
         timestamp,
-        timestamp_type,
         key_at,
         key_size,
         value_at,
@@ -167,75 +154,78 @@ def _read(data: bytes, pos: int, end: int, check_crc: bool) -> _Message:
     )
 
 
-def _inner(
-    data: bytes,
-    wrapper: _Message,
-    check_crcs: bool,
-    topic: str,
-    partition: int,
-    scratch: Scratch,
-    budget: int,
-) -> list[Record]:
-    """The records in a compressed message."""
-    if wrapper.value_size < 0:
+def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> bytes:
+    """What a compressed message holds."""
+    _, stop, _, magic, attributes, _, _, _, value_at, value_size = wrapper
+    if value_size < 0:
         raise CorruptBatchError("a compressed message has no value")
-    compressed = memoryview(data)[wrapper.value_at : wrapper.end]
-    # What was written in format 0 has lz4 header checksums over too many bytes (KIP-57).
-    any_checksum = wrapper.magic == 0
-    inner = bytes(
+    return bytes(
         decompress_into(
-            wrapper.codec, compressed, scratch, budget, any_lz4_header_checksum=any_checksum
+            attributes & _CODEC_MASK,
+            memoryview(data)[value_at:stop],
+            scratch,
+            budget,
+            # What was written in format 0 has them over too many bytes (KIP-57).
+            any_lz4_header_checksum=magic == 0,
         )
     )
+
+
+def _read_inside(
+    data: bytes, wrapper: _Message, check_crcs: bool, topic: str, partition: int
+) -> list[Record]:
+    """The records of the messages in a compressed one."""
+    last_offset, _, _, magic, attributes, wrapper_time, *_ = wrapper
     messages: list[_Message] = []
-    pos, last = 0, -1
-    while pos < len(inner):
-        message = _read(inner, pos, len(inner), check_crcs)
-        if message.magic != wrapper.magic:
-            raise CorruptBatchError(
-                f"a message of format {message.magic} is in one of format {wrapper.magic}"
-            )
-        if message.codec:
+    pos, last, end = 0, -1, len(data)
+    while pos < end:
+        message = _read(data, pos, end, check_crcs)
+        if message[3] != magic:
+            raise CorruptBatchError(f"a message of format {message[3]} is in one of format {magic}")
+        if message[4] & _CODEC_MASK:
             raise CorruptBatchError("a compressed message is in a compressed message")
-        if message.offset <= last:
+        if message[0] <= last:
             raise CorruptBatchError("a message has an offset that does not follow the one before")
-        last = message.offset
-        pos = message.end
+        last, pos = message[0], message[1]
         messages.append(message)
-    base = wrapper.offset - last if wrapper.magic else 0
-    if not messages or base < 0 or last + base > wrapper.offset:
+    base = last_offset - last if magic else 0
+    if not messages or base < 0 or last + base > last_offset:
         raise CorruptBatchError(
-            f"the messages in a compressed message have offsets up to {last}, it has "
-            f"{wrapper.offset}"
+            f"the messages in a compressed message have offsets up to {last}, it has {last_offset}"
         )
-    log_append = wrapper.timestamp_type == LOG_APPEND_TIME
+    time = wrapper_time if magic and attributes & _LOG_APPEND_TIME_BIT else None
     return [
-        _record(
-            inner,
-            message._replace(
-                offset=base + message.offset,
-                timestamp=wrapper.timestamp if log_append else message.timestamp,
-                timestamp_type=wrapper.timestamp_type,
-            ),
-            topic,
-            partition,
-        )
-        for message in messages
+        _record(data, message, topic, partition, base, attributes, time) for message in messages
     ]
 
 
-def _record(data: bytes, message: _Message, topic: str, partition: int) -> Record:
+def _record(
+    data: bytes,
+    message: _Message,
+    topic: str,
+    partition: int,
+    base: int = 0,
+    attributes: int | None = None,
+    time: int | None = None,
+) -> Record:
+    offset, _, crc, magic, own, timestamp, key_at, key_size, value_at, value_size = message
+    if not magic:
+        kind = NO_TIMESTAMP_TYPE
+    elif (own if attributes is None else attributes) & _LOG_APPEND_TIME_BIT:
+        kind = LOG_APPEND_TIME
+    else:
+        kind = CREATE_TIME
     return new_record(
         topic,
         partition,
-        (-1, message.timestamp_type, message.crc),
+        (-1, kind, crc),
         data,
-        message.key_at,
-        message.key_size,
-        message.value_at,
-        message.value_size,
-        message.offset,
-        message.timestamp,
+        key_at,
+        key_size,
+        value_at,
+        value_size,
+        base + offset,
+        timestamp if time is None else time,
         (),
         None,
     )

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
@@ -142,6 +143,15 @@ def test_a_topic_whose_format_was_raised_twice_is_read_through(
     assert [record.value for record in records] == values
     assert [record.offset for record in records] == [*range(len(values))]
     assert records[0].leader_epoch == -1 < records[-1].leader_epoch
+    tables: list[pa.RecordBatch] = []
+    with consumer(broker.bootstrap_servers, topic) as reader:
+        wait_until(
+            lambda: sum(table.num_rows for table in tables) >= len(values),
+            lambda: tables.append(reader.poll_arrow(timeout_ms=500, max_records=10)),
+        )
+    whole = pa.Table.from_batches(tables)
+    assert whole["value"].to_pylist() == values
+    assert whole["offset"].to_pylist() == [*range(len(values))]
 
 
 def set_format(broker: Broker, topic: str, version: str) -> None:
