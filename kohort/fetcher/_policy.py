@@ -189,7 +189,8 @@ class ErrorPolicy:
                 return
             behind = _end_of(error, state.position, fetch.high_watermark)
             self.counters.batches_skipped += 1
-            self.counters.bytes_skipped += len(error.raw or b"")
+            if behind == error.next_offset:  # else these are of others, too
+                self.counters.bytes_skipped += len(error.raw or b"")
             self._subscription.skip_to(state, behind)
         self._log_skip(error, behind)
         self._on_room()
@@ -220,14 +221,14 @@ class ErrorPolicy:
 
     def _log_skip(self, error: DataError, behind: int | None) -> None:
         assert error.topic_partition is not None
-        more = "" if error.next_offset == behind else ", as where it ends cannot be told"
+        told = error.next_offset == behind
         logger.warning(
-            "%s-%d: skipped what is at offset %s, %d bytes; going on at %s%s: %s: %s",
+            "%s-%d: skipped what is at offset %s, %s%d bytes; going on at %s: %s: %s",
             *error.topic_partition,
             error.offset,
+            "" if told else "where it ends in these cannot be told: ",
             len(error.raw or b""),
             behind,
-            more,
             type(error).__name__,
             error.reason,
         )
