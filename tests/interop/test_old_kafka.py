@@ -75,7 +75,7 @@ def test_a_group_reads_every_codec_and_goes_on_where_it_committed(
     broker = Broker(servers[version].bootstrap_servers)
     topic, group = broker.create_topic(unique("codecs")), unique("group")
     values = [value for codec in CODECS for value in write(broker, topic, codec)]
-    stored = split_batches(servers[version].segment(topic))
+    stored = split_batches(servers[version].first_segment(topic).read_bytes())
     assert {batch.header.compression for batch in stored} == {*Compression}
     tp = TopicPartition(topic, 0)
     with consumer(broker.bootstrap_servers, topic, group_id=group) as reader:
@@ -100,7 +100,7 @@ def test_topics_in_an_old_message_format_are_read(
     config = {"message.format.version": version, "message.timestamp.type": kind}
     topic = broker.create_topic(unique("old"), config=config)
     values = [value for codec in CODECS[:4] for value in write(broker, topic, codec)]
-    data = server.segment(topic)
+    data = server.first_segment(topic).read_bytes()
     assert magics(data) == {FORMATS[version]}
     with consumer(broker.bootstrap_servers, topic, max_poll_records=7) as reader:
         records = read(reader, len(values))
@@ -136,7 +136,7 @@ def test_a_topic_whose_format_was_raised_twice_is_read_through(
         # The broker takes it up a moment later.
         wait_until(partial(is_in, magic, server, topic), write_one)
         values += write(broker, topic, "gzip") + write(broker, topic, "none", 3)
-    data = server.segment(topic)
+    data = server.first_segment(topic).read_bytes()
     assert magics(data) == {0, 1, 2}
     with consumer(broker.bootstrap_servers, topic) as reader:
         records = read(reader, len(values))
@@ -164,7 +164,7 @@ def set_format(broker: Broker, topic: str, version: str) -> None:
 
 def is_in(magic: int, server: KafkaServer, topic: str) -> bool:
     """Whether something of this format is in the topic."""
-    return magic in magics(server.segment(topic))
+    return magic in magics(server.first_segment(topic).read_bytes())
 
 
 def magics(data: bytes) -> set[int]:

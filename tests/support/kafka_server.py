@@ -127,9 +127,9 @@ class KafkaServer:
         """Create a topic and return its name once every partition has a leader."""
         return create_topic(self.bootstrap_servers, name, partitions, config)
 
-    def segment(self, topic: str, partition: int = 0) -> bytes:
-        """The partition's log as it is on disk, up to its first roll."""
-        return Path(self._folder, "data", f"{topic}-{partition}", f"{0:020}.log").read_bytes()
+    def first_segment(self, topic: str, partition: int = 0) -> Path:
+        """The file with the first batches of a partition, as they are stored."""
+        return self._folder / "data" / f"{topic}-{partition}" / f"{0:020}.log"
 
     def log_tail(self, lines: int = 60) -> str:
         """The last lines of the node's log."""

@@ -1,0 +1,88 @@
+"""Batches that were damaged in the log of Apache Kafka, and what ``on_error`` makes of them."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from kohort import KafkaConsumer, TopicPartition
+from kohort.errors import CorruptBatchError
+from tests.interop.brokers import TIMEOUT_S
+from tests.support.kafka_server import KafkaServer
+
+pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
+
+HOW: dict[str, Callable[[bytearray, int, int], None]] = {
+    "crc": lambda data, at, size: data.__setitem__(at + size - 3, data[at + size - 3] ^ 1),
+    "magic": lambda data, at, size: data.__setitem__(at + 16, 3),
+    "last offset": lambda data, at, size: struct.pack_into(">i", data, at + 23, 1000),
+    "count": lambda data, at, size: struct.pack_into(">i", data, at + 57, 77),
+}
+END_KNOWN = {"crc"}
+
+
+def damage(kafka: KafkaServer, topic: str, number: int, how: str) -> tuple[int, int]:
+    """Damage the batch of that number on the disk; its offsets: the first, and that behind it."""
+    segment = kafka.first_segment(topic)
+    data, at, bases = bytearray(segment.read_bytes()), 0, []
+    places = []
+    while at + 12 <= len(data) and (length := struct.unpack_from(">i", data, at + 8)[0]) > 0:
+        bases.append(struct.unpack_from(">q", data, at)[0])
+        places.append((at, length + 12))
+        at += length + 12
+    HOW[how](data, *places[number])
+    with segment.open("r+b") as file:  # in its place: the node has it open
+        file.write(data)
+    return bases[number], bases[number + 1]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_damaged_batch_is_told_or_skipped_and_nothing_else_is_lost(
+    kafka: KafkaServer, unique: Callable[[str], str], how: str
+) -> None:
+    topic = kafka.create_topic(unique("damaged"))
+    tp = TopicPartition(topic, 0)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 100})
+    for batch in range(6):
+        for number in range(5):
+            producer.produce(topic, b"%d" % (5 * batch + number), partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+    first, behind = damage(kafka, topic, 2, how)
+    readable = [offset for offset in range(30) if not first <= offset < behind]
+    try:
+        for policy in ("raise", "skip"):
+            with KafkaConsumer(
+                topic,
+                bootstrap_servers=kafka.bootstrap_servers,
+                auto_offset_reset="earliest",
+                on_error=policy,
+            ) as consumer:
+                seen, errors = read_all(consumer, len(readable))
+                if policy == "raise":
+                    assert seen == readable[:first]
+                    assert errors[0].offset == consumer.position(tp) == first
+                    assert errors[0].next_offset == (behind if how in END_KNOWN else None)
+                else:
+                    assert (seen, errors) == (readable, [])
+                    assert consumer.position(tp) == 30
+    finally:
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).delete_topics([topic])
+
+
+def read_all(consumer: KafkaConsumer, count: int) -> tuple[list[int], list[CorruptBatchError]]:
+    """The offsets that come until there are so many or something is raised."""
+    seen: list[int] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, seen
+        try:
+            for part in consumer.poll(timeout_ms=500).values():
+                seen += [record.offset for record in part]
+        except CorruptBatchError as error:
+            return seen, [error]
+    return seen, []
