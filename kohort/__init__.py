@@ -21,7 +21,7 @@ from kohort.errors import (
     RecordDeserializationError,
 )
 from kohort.listeners import ConsumerRebalanceListener
-from kohort.records import ConsumerRecord
+from kohort.records import ConsumerRecord, RecordColumns
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RebalanceListenerError",
+    "RecordColumns",
     "RecordDeserializationError",
     "TopicPartition",
     "__version__",

@@ -16,7 +16,14 @@ from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
-from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
+from kohort.records import (
+    MAX_ROWS,
+    ConsumerRecord,
+    RecordColumns,
+    TablePlan,
+    to_arrow,
+    to_columns,
+)
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
@@ -89,6 +96,15 @@ class AsyncKafkaConsumer(AsyncLife):
         require_pyarrow()
         table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow)
         return to_arrow(TablePlan()) if table is None else table
+
+    async def poll_batches(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> list[RecordColumns]:
+        """As :meth:`KafkaConsumer.poll_batches`; of these partitions only, if any are named."""
+        return await self._poll_table(partitions, timeout_ms, max_records, to_columns) or []
 
     async def _poll_table(
         self,

@@ -194,7 +194,6 @@ class Handout:
                     self._subscription.fetch_anew(state)
                     given_up = True
             self._held.clear()
-            self._latest = None
         return given_up
 
     def take(

@@ -16,7 +16,14 @@ from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
-from kohort.records import MAX_ROWS, ConsumerRecord, TablePlan, to_arrow
+from kohort.records import (
+    MAX_ROWS,
+    ConsumerRecord,
+    RecordColumns,
+    TablePlan,
+    to_arrow,
+    to_columns,
+)
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -82,6 +89,12 @@ class KafkaConsumer(SyncLife):
         require_pyarrow()
         table = self._poll_table(timeout_ms, max_records, to_arrow)
         return to_arrow(TablePlan()) if table is None else table
+
+    def poll_batches(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """As :meth:`poll_arrow` without pyarrow: columns of each partition, read in place."""
+        return self._poll_table(timeout_ms, max_records, to_columns) or []
 
     def _poll_table(
         self, timeout_ms: float, max_records: int | None, build: Callable[[TablePlan], T]

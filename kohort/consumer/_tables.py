@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Collection
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kohort.fetcher import TakeTable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def require_pyarrow() -> None:
     """ImportError that says what to do, unless pyarrow is there."""
-    if importlib.util.find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None:
         raise ImportError(
             "poll_arrow() needs pyarrow: pip install 'kohort[arrow]'. poll_batches() does without"
         )

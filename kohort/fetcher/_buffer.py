@@ -117,7 +117,7 @@ class FetchBuffer(FetchQueues):
             records = self._deliver(how, taken)
             if not how.whole():
                 self._put_back(how, taken)
-                records = set()
+                return  # errors, too, come again behind the rows before them
         except BaseException:
             self._put_back(how, taken)
             raise

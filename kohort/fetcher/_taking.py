@@ -42,7 +42,7 @@ class Taking(Protocol):
         ...
 
     def whole(self) -> bool:
-        """All that was taken is handed out, or it does not matter."""
+        """All that was taken is handed out, or it does not matter; else nothing of it counts."""
         ...
 
 
@@ -129,4 +129,6 @@ class TakeTable(Generic[T]):
 
     def whole(self) -> bool:
         # The table cannot be cut any more; a partition that was revoked meanwhile spoils it.
+        if self._handed_out < self.plan.rows:
+            self.table = None
         return self._handed_out == self.plan.rows

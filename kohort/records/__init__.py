@@ -38,6 +38,7 @@ from kohort.records._transactions import (
     end_marker,
     marker_epoch,
 )
+from kohort.records._views import BytesColumn, RecordColumns, to_columns
 
 __all__ = [
     "COMPILED",
@@ -50,6 +51,7 @@ __all__ = [
     "AbortedTransactions",
     "BatchHeader",
     "BatchSplit",
+    "BytesColumn",
     "Compression",
     "ConsumerRecord",
     "ControlType",
@@ -57,6 +59,7 @@ __all__ = [
     "NewRecord",
     "Record",
     "RecordBatch",
+    "RecordColumns",
     "RecordSet",
     "Scratch",
     "Table",
@@ -76,4 +79,5 @@ __all__ = [
     "scan_messages",
     "split_batches",
     "to_arrow",
+    "to_columns",
 ]

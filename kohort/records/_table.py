@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
@@ -181,9 +182,23 @@ class TablePlan:
         assert (columns.rows, columns.headers) == (rows, headers)
         return Table(rows, headers, buffers)
 
+    def runs(self) -> list[tuple[str, int, range]]:
+        """Which rows are of which topic and partition, in order."""
+        runs: list[tuple[str, int, range]] = []
+        start = 0
+        for (topic, partition), pieces in groupby(self._pieces, key=_place):
+            stop = [piece.rows for piece in pieces][-1]
+            runs.append((topic.decode(), partition, range(start, stop)))
+            start = stop
+        return runs
+
     def _topic_bytes(self) -> int:
         total = before = 0
         for piece in self._pieces:
             total += len(piece.topic) * (piece.rows - before)
             before = piece.rows
         return total
+
+
+def _place(piece: _Piece) -> tuple[bytes, int]:
+    return piece.topic, piece.partition

@@ -19,6 +19,7 @@ PROMISED = {
     "KafkaConsumer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "RecordColumns",
     "TopicPartition",
 }
 

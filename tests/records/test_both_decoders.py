@@ -10,43 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError
-from kohort.records import Compression, NewRecord, RecordSet, _set, _split, encode_batch
-from tests.support.decoders import NAMES, decoder_named
-
-DATA = st.none() | st.binary(max_size=300)
-HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=8)), max_size=3)
-RECORDS = st.lists(
-    st.builds(NewRecord, st.integers(-(1 << 62), 1 << 62), DATA, DATA, HEADERS), max_size=8
-)
-BATCHES = st.lists(
-    st.tuples(RECORDS, st.sampled_from(Compression), st.booleans()), min_size=1, max_size=4
-)
-
-
-def _encoded(batches: Any) -> bytes:
-    data = b""
-    offset = 0
-    for records, codec, transactional in batches:
-        data += encode_batch(
-            records,
-            base_offset=offset,
-            compression=codec,
-            last_offset_delta=len(records),
-            producer_id=7 if transactional else -1,
-            producer_epoch=0 if transactional else -1,
-            transactional=transactional,
-        )
-        offset += len(records) + 1
-    return data
+from kohort.records import NewRecord, RecordSet, encode_batch
+from tests.records.batches import BATCHES, encoded
+from tests.support.decoders import NAMES, use_decoder
 
 
 def _read(name: str, data: bytes, offset: int = 0, *, check_crcs: bool = True) -> list[Any]:
     """All that comes out: records, and at the end what went wrong."""
-    module = decoder_named(name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_split, "decode_records", module.decode_records)
-        patch.setattr(_set, "read_plain", module.read_plain)
-        patch.setattr(_set, "scan", module.scan)
+        use_decoder(name, patch)
         found = RecordSet(data, offset, topic="t", partition=3, check_crcs=check_crcs)
         out: list[Any] = [(found.batches, found.size, found.next_offset, found.leader_epoch)]
         try:
@@ -69,13 +41,13 @@ def _same(data: bytes, offset: int = 0, *, check_crcs: bool = True) -> list[Any]
 @settings(deadline=None)
 @given(BATCHES, st.integers(0, 20))
 def test_whatever_was_written_comes_out_alike(batches: Any, offset: int) -> None:
-    _same(_encoded(batches), offset)
+    _same(encoded(batches), offset)
 
 
 @settings(deadline=None)
 @given(BATCHES, st.data())
 def test_whatever_was_broken_fails_alike(batches: Any, draw: st.DataObject) -> None:
-    data = bytearray(_encoded(batches))
+    data = bytearray(encoded(batches))
     for _ in range(draw.draw(st.integers(1, 3))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     cut = draw.draw(st.integers(0, len(data)))

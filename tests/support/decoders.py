@@ -8,29 +8,43 @@ from types import ModuleType
 
 import pytest
 
-from kohort.records import _batch, _set, _split
+from kohort.records import _batch, _columns, _set, _split, _table
 
 REQUIRED = os.environ.get("KOHORT_REQUIRE_REAL") == "1"
 NAMES = ("pure", "compiled")
 
 
 def decoder_named(name: str) -> ModuleType:
-    """The module; skips the test where it could not be compiled."""
-    if name == "pure":
-        return _batch
+    """The module that reads records; skips the test where it could not be compiled."""
+    return _batch if name == "pure" else _compiled("_batch_c")
+
+
+def columns_named(name: str) -> ModuleType:
+    """The module that reads columns."""
+    return _columns if name == "pure" else _compiled("_columns_c")
+
+
+def _compiled(name: str) -> ModuleType:
     try:
-        return importlib.import_module("kohort.records._batch_c")
+        return importlib.import_module(f"kohort.records.{name}")
     except ImportError as error:
         if REQUIRED:
             raise
-        pytest.skip(f"kohort is installed without its compiled module: {error}")
+        pytest.skip(f"kohort is installed without its compiled modules: {error}")
+
+
+def use_decoder(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
+    """Have both modules in use, the plain ones or the compiled ones."""
+    module, columns = decoder_named(name), columns_named(name)
+    patch.setattr(_split, "decode_records", module.decode_records)
+    patch.setattr(_set, "read_plain", module.read_plain)
+    patch.setattr(_set, "scan", module.scan)
+    for each in ("Columns", "Sizes", "fill_body", "fill_plain", "measure_body", "measure_plain"):
+        patch.setattr(_table, each, getattr(columns, each))
+    return module
 
 
 @pytest.fixture(params=NAMES)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The decoder that is in use during the test."""
-    module = decoder_named(request.param)
-    monkeypatch.setattr(_split, "decode_records", module.decode_records)
-    monkeypatch.setattr(_set, "read_plain", module.read_plain)
-    monkeypatch.setattr(_set, "scan", module.scan)
-    return module
+    return use_decoder(request.param, monkeypatch)

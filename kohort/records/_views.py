@@ -1,0 +1,161 @@
+"""``RecordColumns``: the rows of one partition as columns that are read in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from kohort.records._record import ConsumerRecord, Headers, Record
+from kohort.records._table import Table, TablePlan
+
+
+class BytesColumn(Sequence["memoryview | None"]):
+    """Keys or values: a read-only view of the bytes of each, None for null. Nothing is copied."""
+
+    __slots__ = ("_data", "_ends", "_rows", "_valid")
+
+    def __init__(self, ends: memoryview, data: memoryview, valid: memoryview, rows: range) -> None:
+        self._ends = ends
+        self._data = data
+        self._valid = valid
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> BytesColumn: ...
+
+    def __getitem__(self, index: int | slice) -> memoryview | BytesColumn | None:
+        if isinstance(index, slice):
+            return BytesColumn(self._ends, self._data, self._valid, self._rows[index])
+        return self._at(self._rows[index])
+
+    def __iter__(self) -> Iterator[memoryview | None]:
+        return map(self._at, self._rows)
+
+    def _at(self, row: int) -> memoryview | None:
+        if not self._valid[row >> 3] >> (row & 7) & 1:
+            return None
+        return self._data[self._ends[row] : self._ends[row + 1]]
+
+    def __repr__(self) -> str:
+        return f"<BytesColumn of {len(self)}>"
+
+
+class RecordColumns:
+    """Records of one partition, column by column, in memory that does not change any more.
+
+    All columns are read-only views and valid for as long as anybody has one; what poll_batches()
+    returned at once is one piece of memory. Deserializers did not run.
+    """
+
+    __slots__ = ("_buffers", "_rows", "_table", "partition", "topic")
+
+    def __init__(self, table: Table, topic: str, partition: int, rows: range) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._table = table
+        self._rows = rows
+        self._buffers = {name: view.toreadonly() for name, view in table.buffers.items()}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def offsets(self) -> memoryview:
+        """int64, rising; compaction and transactions leave gaps."""
+        return self._numbers("offset", "q")
+
+    @property
+    def timestamps(self) -> memoryview:
+        """int64, milliseconds since the epoch, -1 if unknown."""
+        return self._numbers("timestamp", "q")
+
+    @property
+    def timestamp_types(self) -> memoryview:
+        """int32; 0: CreateTime, 1: LogAppendTime."""
+        return self._numbers("timestamp_type", "i")
+
+    @property
+    def keys(self) -> BytesColumn:
+        """A view of the bytes of each key, None for null."""
+        return self._bytes("key", self._rows)
+
+    @property
+    def values(self) -> BytesColumn:
+        """A view of the bytes of each value, None for null."""
+        return self._bytes("value", self._rows)
+
+    def headers(self, index: int) -> Headers:
+        """The headers of one record, as in ConsumerRecord."""
+        which = self._headers_of(index)
+        if not which:
+            return ()
+        name_ends, names = self._buffers["header_name_ends"].cast("i"), self._buffers["header_name"]
+        return tuple(
+            (
+                str(names[name_ends[at] : name_ends[at + 1]], "utf-8", "replace"),
+                None if value is None else bytes(value),
+            )
+            for at, value in zip(which, self._bytes("header_value", which), strict=True)
+        )
+
+    def records(self) -> Iterator[Record]:
+        """One object for each record, made as it is asked for; the leader epoch is not known."""
+        for index, (offset, timestamp, kind, key, value) in enumerate(
+            zip(
+                self.offsets,
+                self.timestamps,
+                self.timestamp_types,
+                self.keys,
+                self.values,
+                strict=True,
+            )
+        ):
+            yield ConsumerRecord(
+                self.topic,
+                self.partition,
+                offset=offset,
+                timestamp=timestamp,
+                timestamp_type=kind,
+                key=None if key is None else bytes(key),
+                value=None if value is None else bytes(value),
+                headers=self.headers(index),
+                serialized_key_size=-1 if key is None else len(key),
+                serialized_value_size=-1 if value is None else len(value),
+                serialized_header_size=self._header_size(index),
+            )
+
+    def __repr__(self) -> str:
+        span = f", offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else ""
+        return f"<RecordColumns of {self.topic}-{self.partition}: {len(self)} records{span}>"
+
+    def _headers_of(self, index: int) -> range:
+        ends, row = self._buffers["header_ends"].cast("i"), self._rows[index]
+        return range(ends[row], ends[row + 1])
+
+    def _header_size(self, index: int) -> int:
+        which = self._headers_of(index)
+        if not which:
+            return -1
+        every = self._buffers["header_name_ends"], self._buffers["header_value_ends"]
+        return sum(ends[which.stop] - ends[which.start] for ends in (e.cast("i") for e in every))
+
+    def _numbers(self, name: str, form: str) -> memoryview:
+        return self._buffers[name].cast(form)[self._rows.start : self._rows.stop]
+
+    def _bytes(self, name: str, rows: range) -> BytesColumn:
+        buffers = self._buffers
+        return BytesColumn(
+            buffers[f"{name}_ends"].cast("i"), buffers[name], buffers[f"{name}_valid"], rows
+        )
+
+
+def to_columns(plan: TablePlan) -> list[RecordColumns]:
+    """The rows of a plan; those of one partition that follow each other together."""
+    table = plan.build(lambda size: memoryview(bytearray(size)))
+    return [RecordColumns(table, topic, partition, rows) for topic, partition, rows in plan.runs()]

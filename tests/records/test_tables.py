@@ -1,0 +1,117 @@
+"""Rows of tables are the records of the same bytes, whatever these are, from both decoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.errors import CorruptBatchError
+from kohort.records import NewRecord, RecordSet, TablePlan, encode_batch, to_columns
+from tests.records.batches import BATCHES, encoded
+from tests.support.decoders import NAMES, use_decoder
+
+MANY = 1 << 20
+
+
+def _record(record: Any) -> tuple[Any, ...]:
+    return (
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        record.serialized_key_size,
+        record.serialized_value_size,
+        record.serialized_header_size,
+    )
+
+
+def _failed(error: CorruptBatchError) -> tuple[Any, ...]:
+    return type(error), str(error), error.offset, error.next_offset, error.raw
+
+
+def _records(data: bytes, offset: int, check_crcs: bool) -> list[tuple[Any, ...]]:
+    found = RecordSet(data, offset, topic="t", partition=3, check_crcs=check_crcs)
+    out: list[tuple[Any, ...]] = []
+    try:
+        while not found.done:
+            found.read(5)
+            out += map(_record, found.records)
+    except CorruptBatchError as error:
+        out.append(_failed(error))
+    return [*out, (found.passed,)]
+
+
+def _rows(
+    data: bytes, offset: int, check_crcs: bool, max_rows: int, max_bytes: int
+) -> list[tuple[Any, ...]]:
+    found = RecordSet(data, offset, topic="t", partition=3, check_crcs=check_crcs)
+    out: list[tuple[Any, ...]] = []
+    try:
+        while not found.done:
+            plan = TablePlan(max_rows, max_bytes)
+            before = found.passed
+            rows = found.measure(plan)
+            assert rows == plan.rows <= max_rows
+            assert rows or found.done or found.passed > before, "an endless loop"
+            for columns in to_columns(plan):
+                out += map(_record, columns.records())
+            if rows:
+                assert out[-1][2] < found.passed
+    except CorruptBatchError as error:
+        out.append(_failed(error))
+    return [*out, (found.passed,)]
+
+
+def _same(
+    data: bytes,
+    offset: int = 0,
+    max_rows: int = MANY,
+    max_bytes: int = MANY,
+    *,
+    check_crcs: bool = True,
+) -> None:
+    for name in NAMES:
+        with pytest.MonkeyPatch.context() as patch:
+            use_decoder(name, patch)
+            records = _records(data, offset, check_crcs)
+            assert _rows(data, offset, check_crcs, max_rows, max_bytes) == records, name
+
+
+@settings(deadline=None)
+@given(BATCHES, st.integers(0, 20), st.integers(1, 9), st.integers(1, 1500))
+def test_rows_are_the_records(batches: Any, offset: int, max_rows: int, max_bytes: int) -> None:
+    _same(encoded(batches), offset, max_rows, max_bytes)
+
+
+@settings(deadline=None)
+@given(BATCHES, st.data())
+def test_what_is_broken_gives_the_same_rows_and_then_the_same_error(
+    batches: Any, draw: st.DataObject
+) -> None:
+    data = bytearray(encoded(batches))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    cut = draw.draw(st.integers(0, len(data)))
+    max_rows = draw.draw(st.integers(1, 9))
+    _same(bytes(data[:cut]), 0, max_rows, check_crcs=draw.draw(st.booleans()))
+
+
+def test_a_batch_over_the_limit_comes_alone() -> None:
+    data = b"".join(
+        encode_batch([NewRecord(1, None, b"v" * 500)], base_offset=offset) for offset in range(3)
+    )
+    found = RecordSet(data, 0, topic="t", partition=0)
+    sizes = []
+    while not found.done:
+        plan = TablePlan(max_bytes=100)
+        found.measure(plan)
+        sizes.append(plan.rows)
+        assert not plan.has_room or found.done
+    assert sizes == [1, 1, 1]
