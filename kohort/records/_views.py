@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Literal, overload
 
 from kohort.records._record import ConsumerRecord, Headers, Record
 from kohort.records._table import Table, TablePlan
@@ -145,7 +145,7 @@ class RecordColumns:
         every = self._buffers["header_name_ends"], self._buffers["header_value_ends"]
         return sum(ends[which.stop] - ends[which.start] for ends in (e.cast("i") for e in every))
 
-    def _numbers(self, name: str, form: str) -> memoryview:
+    def _numbers(self, name: str, form: Literal["q", "i"]) -> memoryview:
         return self._buffers[name].cast(form)[self._rows.start : self._rows.stop]
 
     def _bytes(self, name: str, rows: range) -> BytesColumn:
