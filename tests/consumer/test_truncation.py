@@ -58,6 +58,28 @@ def test_what_was_cut_off_is_told_and_read_after_a_seek(policy: str, then: int) 
     run_virtual(main)
 
 
+@pytest.mark.parametrize("policy", ["skip", "pause"])
+def test_no_policy_passes_over_it(policy: str) -> None:
+    async def main() -> None:
+        async with MemoryCluster(brokers=2, topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", on_error=policy) as consumer:
+                follower = 3 - cluster.leader("t", 0)
+                cluster.produce("t", ["a"])
+                cluster.lag(T0, follower)
+                cluster.produce("t", ["b"])
+                assert await values(consumer, 2) == [b"a", b"b"]
+                cluster.move_leader("t", 0, to=follower)
+                cluster.produce("t", ["c", "d", "e"])
+                for _ in range(3):
+                    error = await truncated(consumer)
+                    assert (error.offset, error.diverging_offset) == (2, 1)
+                    assert not consumer.paused()
+                consumer.seek(T0, 1)
+                assert await values(consumer, 3) == [b"c", b"d", b"e"]
+
+    run_virtual(main)
+
+
 @pytest.mark.parametrize("then", [("x",), ("x", "y", "z")])
 def test_a_committed_offset_is_checked_before_it_is_read_on_from(then: tuple[str, ...]) -> None:
     async def main() -> None:
