@@ -57,20 +57,26 @@ def read_frame(data: memoryview) -> Frame:
     """The header of the one frame that ``data`` is."""
     if len(data) < 7:
         raise broken("it ends too early")
-    if data[:4] != MAGIC:
+    return _frame(bytes(data[: 15 if data[_FLAGS_AT] & _SIZED else 7]))
+
+
+@functools.lru_cache(maxsize=64)
+def _frame(header: bytes) -> Frame:
+    """Most producers write the same header time and again."""
+    if header[:4] != MAGIC:
         raise broken("no frame where one should start")
-    flags, sizes = data[_FLAGS_AT], data[_FLAGS_AT + 1]
+    flags, sizes = header[_FLAGS_AT], header[_FLAGS_AT + 1]
     if flags & _VERSION != _VERSION_1 or flags & _RESERVED or sizes & 0x8F or sizes < 0x40:
         raise broken("a header that cannot be")
     if flags & _DICTIONARY:
         raise broken("it needs a dictionary")
-    checksum_at = 14 if flags & _SIZED else 6
-    if len(data) <= checksum_at:
+    sized = flags & _SIZED != 0
+    if sized and len(header) < 15:
         raise broken("it ends too early")
     return Frame(
-        int.from_bytes(data[6:14], "little") if flags & _SIZED else None,
-        checksum_at + 1,
-        header_checksum(bytes(data[_FLAGS_AT:checksum_at])) == data[checksum_at],
+        int.from_bytes(header[_CONTENT_SIZE_AT:14], "little") if sized else None,
+        len(header),
+        header_checksum(header[_FLAGS_AT:-1]) == header[-1],
         flags & (_INDEPENDENT | _BLOCK_CHECKSUM | _CONTENT_CHECKSUM) == _INDEPENDENT,
         flags & _BLOCK_CHECKSUM != 0,
         flags & _CONTENT_CHECKSUM != 0,
@@ -107,7 +113,6 @@ def read_blocks(data: memoryview, frame: Frame) -> list[Block] | None:
     raise broken("it ends too early")
 
 
-@functools.lru_cache(maxsize=64)
 def header_checksum(descriptor: bytes) -> int:
     """The checksum of a header's flags, block sizes and content size: a byte of their xxHash32."""
     total = 0x165667B1 + len(descriptor)  # seed 0
