@@ -21,6 +21,12 @@ UNKNOWN_ANSWERS = 3
 brokers learn of changes one after the other."""
 
 
+OLDER_ANSWERS = 5
+"""So many answers in a row must give a partition an older leader epoch than the known one before
+they are believed: that one was made up, or is of a topic that was deleted and made anew without an
+id. A broker lags behind for a shorter time, and is put right by the leader that is asked then."""
+
+
 class Broker(NamedTuple):
     """A broker, and where it is reached."""
 
@@ -47,6 +53,8 @@ class PartitionMetadata:
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     error: int = 0
+    older: int = 0
+    """How many answers in a row gave an older leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ class ClusterMetadata:
             if topic is None or old is None or leader.node not in reached:
                 continue
             if leader.epoch > old.leader_epoch:
-                new = replace(old, leader=leader.node, leader_epoch=leader.epoch, error=0)
+                new = replace(old, leader=leader.node, leader_epoch=leader.epoch, error=0, older=0)
                 partitions = MappingProxyType({**topic.partitions, tp.partition: new})
                 topics[tp.topic] = replace(topic, partitions=partitions)
                 used[leader.node] = reached[leader.node]
@@ -187,7 +195,11 @@ def _merge_partition(
     answer: MetadataResponse.MetadataResponsePartition,
 ) -> PartitionMetadata:
     """The newer of both: a broker that lags behind must not undo a change of leader (KIP-320)."""
-    if old is not None and 0 <= answer.leader_epoch < old.leader_epoch:
+    if (
+        old is not None
+        and 0 <= answer.leader_epoch < old.leader_epoch
+        and old.older + 1 < OLDER_ANSWERS
+    ):
         logger.debug(
             "%s-%d: leader epoch %d is older than the known %d",
             escaped(topic),
@@ -195,7 +207,7 @@ def _merge_partition(
             answer.leader_epoch,
             old.leader_epoch,
         )
-        return old
+        return replace(old, older=old.older + 1)
     return PartitionMetadata(
         answer.leader_id,
         answer.leader_epoch,

@@ -7,6 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import MetadataResponse
 from kohort.transport import Broker, ClusterMetadata, Leader
+from kohort.transport._metadata import OLDER_ANSWERS
 from kohort.types import TopicPartition
 from tests.transport.peer import topic_answer
 
@@ -181,3 +182,13 @@ def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
 def test_other_leaders_that_were_named_are_not_taken(tp: TopicPartition, leader: Leader) -> None:
     snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
     assert snapshot.with_leaders({tp: leader}, [Broker(2, "elsewhere", 1)]) is snapshot
+
+
+def test_a_leader_that_nobody_else_knows_of_is_not_believed_for_ever() -> None:
+    said = answer(topic_answer("t", [1, 2], epoch=4))
+    snapshot = after(said).with_leaders({T0: Leader(2, (1 << 31) - 1)}, [])
+    for _ in range(OLDER_ANSWERS - 1):
+        snapshot = snapshot.merged(said)
+        assert snapshot.leader(T0) == Leader(2, (1 << 31) - 1)
+    snapshot = snapshot.merged(said)
+    assert snapshot.leader(T0) == Leader(1, 4)
