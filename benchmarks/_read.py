@@ -24,8 +24,6 @@ from typing import Any, NamedTuple, NoReturn
 from benchmarks import _names as names
 
 WAIT_MS = 1000
-ARROW_RECORDS = 65_536
-"""A call's most: some MB."""
 CONFLUENT_RECORDS = 500
 
 
@@ -183,7 +181,7 @@ def kohort_arrow(ask: Ask) -> Reading:
     consumer: Any
     with kohort.KafkaConsumer(ask.topic, **ask.keywords()) as consumer:
         while records < ask.records:
-            batch = consumer.poll_arrow(timeout_ms=WAIT_MS, max_records=ARROW_RECORDS)
+            batch = consumer.poll_arrow(timeout_ms=WAIT_MS)
             if not batch.num_rows:
                 continue
             meter.came()

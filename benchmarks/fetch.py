@@ -162,8 +162,9 @@ def setting(run: Run, filled: list[Filled]) -> str:
 def receive_ceiling(rounds: int, answers: int) -> Figure:
     """What our transport receives, as a part of what a blocking socket does."""
     print("receiving answers, kohort beside a blocking socket", flush=True)
-    done = receive.compare(rounds, RECEIVED, answers)
-    ours, raw = ([t.megabytes_per_s for t in done[way]] for way in (receive.OURS, receive.RAW))
+    ways = receive.OURS, receive.RAW
+    done = receive.compare(rounds, RECEIVED, answers, ways)
+    ours, raw = ([turn.megabytes_per_s for turn in done[way]] for way in ways)
     ratios = [a / b for a, b in zip(ours, raw, strict=True)]
     return Figure(statistics.median(ours) / statistics.median(raw), ratios)
 
@@ -185,6 +186,7 @@ def arguments() -> argparse.Namespace:
     for chosen, known in ((args.topics, SHAPES), (args.clients, every)):
         if unknown := set(chosen).difference(known):
             parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    args.seconds = SHORT_S - RECEIVE_S if args.short and args.rounds is None else None
     args.rounds = args.rounds or (1000 if args.short else 5)
     args.scale = args.scale or (SHORT_SCALE if args.short else 1.0)
     if args.output is None and not args.short:
@@ -205,24 +207,24 @@ def main() -> None:
         found, missing = clients(args.clients, folder)
         for name, why in missing.items():
             print(f"{name} is not measured: {why}")
+        compared = set().union(*(goal.cells for goal in GOALS))
+        pairs = [
+            (client, topic)
+            for topic in args.topics
+            for client in found
+            if not args.short or (client.name, topic) in compared
+        ]
         server = stack.enter_context(kafka())
         server.start()
-        filled = []
-        for topic in args.topics:
+        filled: dict[str, Filled] = {}
+        for topic in dict.fromkeys(topic for _, topic in pairs):
             print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
-            filled.append(fill(server.bootstrap_servers, SHAPES[topic], args.scale))
-        compared = set().union(*(goal.cells for goal in GOALS))
-        cells = [
-            (client, topic)
-            for topic in filled
-            for client in found
-            if not args.short or (client.name, topic.topic) in compared
-        ]
-        seconds = SHORT_S - RECEIVE_S if args.short else None
-        run = measure(server.bootstrap_servers, cells, args.rounds, seconds)
-    received = receive_ceiling(2 if args.short else 5, 10 if args.short else 40)
+            filled[topic] = fill(server.bootstrap_servers, SHAPES[topic], args.scale)
+        cells = [(client, filled[topic]) for client, topic in pairs]
+        run = measure(server.bootstrap_servers, cells, args.rounds, args.seconds)
+    received = receive_ceiling(2 if args.short else 5, 40 if args.short else 100)
     text = (
-        f"# Whole topics, read through a group\n\n{setting(run, filled)}\n\n"
+        f"# Whole topics, read through a group\n\n{setting(run, list(filled.values()))}\n\n"
         f"{table(run.readings, received)}\n\n"
         + "".join(f"Not measured: {name}: {why}.\n\n" for name, why in missing.items())
         + f"![rates](fetch.svg)\n\n{run.tables()}\n"

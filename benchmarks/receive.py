@@ -17,7 +17,7 @@ import socket
 import statistics
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import NamedTuple
@@ -138,8 +138,10 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def compare(rounds: int, size: int, answers: int) -> dict[str, list[Turn]]:
-    """What each way to receive did with answers of so many bytes, a turn a round."""
+def compare(
+    rounds: int, size: int, answers: int, chosen: Collection[str] = ()
+) -> dict[str, list[Turn]]:
+    """What each way (none chosen: all) did with answers of so many bytes, a turn a round."""
     tcp = TcpConnector(ClientConfig())
     ways: dict[str, Callable[[int, int], int]] = {
         RAW: partial(raw, memoryview(bytearray(size + HEADERS))),
@@ -147,6 +149,7 @@ def compare(rounds: int, size: int, answers: int) -> dict[str, list[Turn]]:
         "kohort, trio": on("trio", tcp),
         "kohort over anyio's stream, asyncio": on("asyncio", connect_stream),
     }
+    ways = {name: way for name, way in ways.items() if not chosen or name in chosen}
     context = multiprocessing.get_context("spawn")
     parent, child = context.Pipe()
     server = context.Process(target=serve, args=(child, size), daemon=True)

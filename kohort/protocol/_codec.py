@@ -6,7 +6,7 @@ import struct
 from typing import TypeVar
 
 from kohort.errors import MessageDecodeError, MessageEncodeError
-from kohort.protocol._compile import codec
+from kohort.protocol._compile import decoder, encoder
 from kohort.protocol._struct import Message
 from kohort.protocol._types import Buffer
 
@@ -24,7 +24,7 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
     """
     parts: list[Buffer] = []
     try:
-        codec(type(message), version).encode(message, parts.append)
+        encoder(type(message), version)(message, parts.append)
     except _UNWRITABLE as error:
         name = type(message).__name__
         raise MessageEncodeError(f"cannot write {name} version {version}: {error}") from error
@@ -47,7 +47,7 @@ def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[
     """
     view = memoryview(data)
     try:
-        message, end = codec(cls, version).decode(view, offset, len(view))
+        message, end = decoder(cls, version)(view, offset, len(view))
     except _UNREADABLE as error:
         raise MessageDecodeError(
             f"cannot read {cls.__name__} version {version}: {_said(error)}"

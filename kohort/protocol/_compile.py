@@ -1,4 +1,4 @@
-"""Codecs: one pair of functions a message and version, written as source and compiled.
+"""Codecs: a function for each message, version and direction, written as source and compiled.
 
 Straight-line code without a look at any table is what makes a codec in Python fast: a run of
 fields of fixed width is one call into :mod:`struct`, everything else a few lines in place.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.protocol._layout import FieldLayout, StructLayout, struct_layout
 from kohort.protocol._struct import Message, Struct
@@ -24,11 +24,8 @@ MAX_STRING = 0x7FFF
 """Bytes of UTF-8 in a string, in every encoding."""
 
 
-class Codec(NamedTuple):
-    """Reader and writer of one message in one version."""
-
-    decode: Callable[[memoryview, int, int], tuple[Any, int]]
-    encode: Callable[[Any, Callable[[Buffer], None]], None]
+Decode = Callable[[memoryview, int, int], tuple[Any, int]]
+Encode = Callable[[Any, Callable[[Buffer], None]], None]
 
 
 class ShortError(ValueError):
@@ -65,7 +62,13 @@ def _wrong_uuid(name: str) -> None:
 
 
 class _Compiler:
-    def __init__(self, message: type[Message], version: int) -> None:
+    """Of one direction: a client reads no requests, and compiling costs time at the start."""
+
+    def __init__(self, message: type[Message], version: int, *, reads: bool) -> None:
+        if version not in message.versions:
+            name = message.__name__
+            raise ValueError(f"{name} has versions {message.versions}, not {version}")
+        self.reads = reads
         self.message = message
         self.version = version
         self.source: list[str] = []
@@ -87,21 +90,20 @@ class _Compiler:
             "wrong_uuid": _wrong_uuid,
         }
 
-    def compile(self) -> Codec:
+    def compile(self) -> Any:
         name = self.struct(self.message)
         exec("\n".join(self.source), self.env)
-        return Codec(self.env[f"decode_{name}"], self.env[f"encode_{name}"])
+        return self.env[f"{'decode' if self.reads else 'encode'}_{name}"]
 
     def struct(self, cls: type[Struct]) -> str:
-        """Write the two functions of a structure, once; their common name is returned."""
+        """Write the function of a structure, once; its name without the direction is returned."""
         if cls in self.names:
             return self.names[cls]
         name = self.names[cls] = f"{cls.__name__}_{len(self.names)}"
         self.env[f"class_{name}"] = cls
         layout = struct_layout(self.message, cls, self.version)
-        reader = self.reader(name, layout)
-        writer = self.writer(name, layout)
-        self.source += reader + writer
+        write = self.reader if self.reads else self.writer
+        self.source += write(name, layout)
         return name
 
     def bind(self, prefix: str, value: object) -> str:
@@ -337,8 +339,14 @@ def _slice(kind: str) -> str:
 
 
 @cache
-def codec(message: type[Message], version: int) -> Codec:
-    """The codec of a message in a version; ValueError when it has no such version."""
-    if version not in message.versions:
-        raise ValueError(f"{message.__name__} has versions {message.versions}, not {version}")
-    return _Compiler(message, version).compile()
+def decoder(message: type[Message], version: int) -> Decode:
+    """What reads a message in a version; ValueError when it has no such version."""
+    read: Decode = _Compiler(message, version, reads=True).compile()
+    return read
+
+
+@cache
+def encoder(message: type[Message], version: int) -> Encode:
+    """What writes a message in a version; ValueError when it has no such version."""
+    write: Encode = _Compiler(message, version, reads=False).compile()
+    return write

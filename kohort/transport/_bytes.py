@@ -13,7 +13,8 @@ from kohort.protocol import Buffer
 class ByteConnection(Protocol):
     """A connection as a stream of bytes. Its failures are one of :data:`NETWORK_ERRORS`.
 
-    One task receives while another sends; never two of a kind at a time.
+    One task receives while another sends; never two of a kind at a time. It may have a method
+    ``expect(size)``, which is told that so many bytes are to come before anything can be done.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 
 from kohort.errors import KafkaConnectionError
@@ -13,6 +15,10 @@ STAGING_SIZE = 32 << 10
 """What comes together is received together: prefixes, small frames, the start of a large one."""
 FIRST_PIECE = 1 << 20
 GROWTH = 8
+
+
+def _ignore(size: int) -> None:
+    pass
 
 
 class Frame:
@@ -37,6 +43,7 @@ class FrameSource:
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size
         self._connection = connection
+        self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
         self._pool = pool
         self._staging = memoryview(bytearray(STAGING_SIZE))
         self._start = self._end = 0
@@ -86,10 +93,12 @@ class FrameSource:
         while filled < size:
             if filled == len(lease.view):
                 lease = self._grow(lease, min(size, filled * GROWTH))
+            self._expect(size - filled)
             received = await self._connection.recv_into(lease.view[filled:size])
             if not received:
                 raise self._cut(filled, size)
             filled += received
+        self._expect(1)
         # A fast peer always has more; the other tasks get their turn between two large frames.
         await anyio.lowlevel.checkpoint()
         return Frame(lease.view[:size], lease)

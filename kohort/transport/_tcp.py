@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._text import address, escaped, reason
 
+LOW_WATER = 1 << 20
+"""Of an answer that is larger than this, so many bytes are waited for at a time."""
+_HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
 IOV_MAX = 512
 """Buffers in one call; the least that systems in use allow is 1024."""
 _CONNECTING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
@@ -30,6 +34,18 @@ class TcpConnection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._closed = False
+        self._low = 1
+
+    def expect(self, size: int, /) -> None:
+        """At least ``size`` bytes are to come: do not wake for a few of them.
+
+        A fast peer's bytes would come in hundreds of pieces, each with a turn of the event loop.
+        The system wakes all the same when its buffer is full, or the peer has ended.
+        """
+        low = max(1, min(size, LOW_WATER))
+        if _HAS_LOW_WATER and low != self._low and not self._closed:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
+            self._low = low
 
     async def recv_into(self, view: memoryview, /) -> int:
         while True:

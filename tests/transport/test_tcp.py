@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
 from collections.abc import Iterator
 
 import anyio
@@ -12,6 +13,8 @@ import pytest
 from kohort.config import ClientConfig
 from kohort.errors import KafkaConnectionError, KafkaTimeoutError
 from kohort.transport import NETWORK_ERRORS, BrokerConnection, TcpConnection, TcpConnector
+from kohort.transport._frames import FrameSource
+from kohort.transport._pool import BufferPool
 from tests.support.net import free_ports
 
 pytestmark = pytest.mark.anyio
@@ -250,3 +253,43 @@ async def test_no_socket_is_left_when_connecting_is_cancelled(
     with anyio.move_on_after(0.05):
         await CONNECT("127.0.0.1", 9092)
     assert [sock.fileno() for sock in made] == [-1]
+
+
+async def test_what_is_expected_wakes_it_whole_and_the_end_wakes_it_always(
+    listener: socket.socket,
+) -> None:
+    connection, peer = await connected(listener)
+    got: list[int] = []
+
+    async def receive() -> None:
+        while size := await connection.recv_into(memoryview(bytearray(100_000))):
+            got.append(size)
+        got.append(0)
+
+    async with anyio.create_task_group() as tasks:
+        connection.expect(2000)
+        tasks.start_soon(receive)
+        await anyio.wait_all_tasks_blocked()
+        peer.sendall(b"x" * 1200)
+        peer.sendall(b"x" * 800)
+        peer.close()
+    assert sum(got) == 2000 and got[-1] == 0
+    await connection.aclose()
+    connection.expect(1)
+
+
+async def test_a_byte_wakes_it_again_behind_a_large_frame(listener: socket.socket) -> None:
+    connection, peer = await connected(listener)
+    size = 3_000_000
+    with peer:
+        thread = threading.Thread(target=lambda: peer.sendall(size.to_bytes(4) + bytes(size)))
+        thread.start()
+        source = FrameSource(connection, BufferPool(), 1 << 30)
+        frame = await source.read()
+        assert frame is not None and len(frame.data) == size
+        thread.join()
+        peer.sendall((1).to_bytes(4))
+        peer.sendall(b"x")
+        small = await source.read()
+        assert small is not None and small.data == b"x"
+    await connection.aclose()
