@@ -212,6 +212,16 @@ class TestSkippingBatches:
                 bench.drain()
         assert bench.position(T0) == 0
 
+    def test_what_the_broker_finds_corrupt_is_asked_for_again_and_told(self) -> None:
+        bench = bench_with("skip")
+        for _ in range(2):
+            error = CorruptBatchError("the broker says so", topic_partition=T0, offset=0)
+            bench.fail(T0, error, passing=True)
+            with pytest.raises(CorruptBatchError):
+                bench.drain()
+            assert bench.drain() == {}
+        assert bench.position(T0) == 0
+
     def test_a_seek_meanwhile_counts(self) -> None:
         def policy(error: DataError) -> str:
             bench.subscription.seek(T0, 7)
@@ -283,6 +293,20 @@ class TestPausing:
         bench.subscription.resume([T0])
         refetched(bench, T0, batch(2, 4))
         assert bench.drain() == {T0: [2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_what_does_not_come_at_all_may_be_paused(passing: bool) -> None:
+    bench = bench_with("pause", T0, T1)
+    kind = CorruptBatchError if passing else RecordTooLargeError
+    bench.put(T1, 0, batch(0, 2))
+    bench.fail(T0, kind("no", topic_partition=T0, offset=0), passing=passing)
+    assert bench.drain() == {T1: [0, 1]}
+    assert bench.subscription.paused() == {T0}
+    assert bench.drain() == {}
+    bench.subscription.resume([T0])
+    refetched(bench, T0, batch(0, 2))
+    assert bench.drain() == {T0: [0, 1]}
 
 
 @SPOILT
