@@ -136,20 +136,21 @@ class FetchQueues:
     def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
         """Those of which more may be fetched: below their share of the buffer, and not blocked."""
         with self._lock:
-            full = self._deliverable_bytes() >= self._max_bytes
+            self.memory.queued, deliverable = self._count()
+            full = deliverable >= self._max_bytes
             chosen = [target for target in targets if self._has_room(target, full)]
             return self._with_memory(chosen)
 
     def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
         """Those that there is memory for; what is held back is let go of if there is none."""
         memory = self.memory
-        memory.queued = self._queued_bytes()
         if 2 * memory.taken < memory.limit:
             return targets
+        deliverable = 0
         if memory.full:
             self._evict()
-            memory.queued = self._queued_bytes()
-        if memory.full and self._deliverable_bytes():
+            memory.queued, deliverable = self._count()
+        if memory.full and deliverable:
             chosen = []
         else:  # whoever has nothing to take must get something
             chosen = [each for each in targets if self._is_wanted(each.topic_partition)]
@@ -177,10 +178,6 @@ class FetchQueues:
             self._subscription.fetch_anew(state)
             self._drop_stale(tp, self._queues[tp])
 
-    def _queued_bytes(self) -> int:
-        queues = self._queues.values()
-        return sum(item.size for queue in queues for item in queue if not item.exhausted)
-
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._wanted is None or tp in self._wanted
 
@@ -194,16 +191,22 @@ class FetchQueues:
             self._fetcher_waits = True
         return room
 
-    def _deliverable_bytes(self) -> int:
-        # What a pause or an error holds back must not keep the others from being fetched.
-        total = 0
+    def _count(self) -> tuple[int, int]:
+        """Bytes that are not handed out yet, and of these those that the caller may take now.
+
+        What a pause or an error holds back must not keep the others from being fetched.
+        """
+        queued = deliverable = 0
         for tp, queue in self._queues.items():
+            size = sum([item.size for item in queue if not item.exhausted])
+            if not size:
+                continue
+            queued += size
             state = self._subscription.partition(tp)
-            deliverable = state is not None and state.deliverable and self._is_wanted(tp)
-            if state is not None and deliverable and not any(item.blocked for item in queue):
-                mine = (item for item in queue if item.epoch == state.epoch)
-                total += sum(item.size for item in mine if not item.exhausted)
-        return total
+            if state is not None and state.deliverable and self._is_wanted(tp):
+                if all(item.epoch == state.epoch and not item.blocked for item in queue):
+                    deliverable += size
+        return queued, deliverable
 
     def _is_current(self, item: Item) -> bool:
         return self._subscription.current(item.topic_partition, item.epoch) is not None
@@ -213,6 +216,10 @@ class FetchQueues:
 
         What is handed out is dropped by the next drain, not by its own, which may still be undone.
         """
+        state = self._subscription.partition(tp)
+        if queue and state is not None and queue[0].epoch == state.epoch:
+            if not queue[0].exhausted:
+                return  # nor is anything behind it over: they are taken in their order
         self._drop_stale(tp, queue)
         for item in [item for item in queue if not item.busy and item.exhausted]:
             queue.remove(item)
