@@ -78,7 +78,7 @@ def test_skip_goes_on_with_what_can_be_read(
     records, batches = (1, 0) if how == "deserializer" else (0, 1)
     assert figures["records-skipped-total"] == records
     assert figures["batches-skipped-total"] == batches
-    assert figures["bytes-skipped-total"] > 0
+    assert (figures["bytes-skipped-total"] > 0) == (how not in ("magic", "length"))
     assert figures["errors-raised-total"] == 0
 
 
