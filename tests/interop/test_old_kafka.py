@@ -40,7 +40,7 @@ def servers(
 
     def start(version: str) -> KafkaServer:
         kind = ZooKeeperKafka if version.startswith("2.") else KafkaServer
-        server = kind(old_jars(version), folders[version])
+        server = kind(old_jars(version), folders[version], {"offsets.topic.num.partitions": "1"})
         pytestconfig.stash[SERVERS].append(server)  # for their logs
         made.append(server)
         server.start()

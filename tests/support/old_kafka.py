@@ -14,7 +14,6 @@ ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
 PROPERTIES = {
     "broker.id": "1",
     "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "auto.create.topics.enable": "false",
