@@ -37,7 +37,8 @@ _SIZE_END, _MAGIC_AT = 12, 16
 _CODEC_MASK, _LOG_APPEND_TIME_BIT = 0x07, 0x08
 _SMALLEST = 14
 _SMALLEST_WITH_TIME = 22
-_INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
+_OFFSET_MAX = 0x7FFF_FFFF_FFFF_FFFF - 0x8000_0000
+"""As of batches."""
 
 
 class Messages(NamedTuple):
@@ -64,7 +65,7 @@ def scan_messages(data: memoryview, pos: int) -> Messages:
         offset, size, _, magic, _ = _HEAD.unpack_from(data, pos)
         if magic > 1 or not smallest_size(magic) <= size <= left - pos - _SIZE_END:
             break
-        if not 0 <= offset < _INT64_MAX:
+        if not 0 <= offset <= _OFFSET_MAX:
             break
         found += 1
         last_offset = offset
@@ -95,7 +96,7 @@ def read_messages(
     while pos < end and len(records) < enough:
         offset, size = _OFFSET_AND_SIZE.unpack_from(data, pos)
         stop = pos + _SIZE_END + size
-        if offset >= start_offset:
+        if offset >= passed:
             raw = bytes(data[pos:stop])
             try:
                 message = _read(raw, 0, len(raw), check_crcs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
@@ -17,6 +16,7 @@ from kohort.records._split import RecordBatch, split_batches
 from kohort.records._table import TablePlan
 from kohort.records._transactions import AbortedTransactions
 
+_DELTA_MAX = 0x7FFF_FFFF
 _AT_ONCE = 1000
 """Old messages to be brought into batches."""
 
@@ -267,23 +267,33 @@ class RecordSet:
 
 def _batches_of(records: list[Record]) -> Iterator[RecordBatch]:
     """The records in batches of format 2; with LogAppendTime all of one have the same time."""
-    for (kind, time), group in groupby(records, key=_time_of_all):
-        same = list(group)
-        yield RecordBatch.of(
-            encode_batch(
-                [NewRecord(record.timestamp, record.key, record.value) for record in same],
-                base_offset=same[0].offset,
-                offset_deltas=[record.offset - same[0].offset for record in same],
-                timestamp_type=kind,
-                max_timestamp=time,
-            )
+    first = 0
+    for end in range(1, len(records) + 1):
+        if end == len(records) or not _fits(records[first], records[end - 1], records[end]):
+            yield _batch_of(records[first:end])
+            first = end
+
+
+def _fits(first: Record, before: Record, record: Record) -> bool:
+    """Whether a record can be in the batch of the two before it."""
+    return (
+        before.offset < record.offset <= first.offset + _DELTA_MAX
+        and record.timestamp_type == first.timestamp_type
+        and (record.timestamp_type != LOG_APPEND_TIME or record.timestamp == first.timestamp)
+    )
+
+
+def _batch_of(records: list[Record]) -> RecordBatch:
+    first = records[0]
+    log_append = first.timestamp_type == LOG_APPEND_TIME
+    return RecordBatch.of(
+        encode_batch(
+            [NewRecord(record.timestamp, record.key, record.value) for record in records],
+            base_offset=first.offset,
+            offset_deltas=[record.offset - first.offset for record in records],
+            timestamp_type=LOG_APPEND_TIME if log_append else CREATE_TIME,
         )
-
-
-def _time_of_all(record: Record) -> tuple[int, int | None]:
-    if record.timestamp_type == LOG_APPEND_TIME:
-        return LOG_APPEND_TIME, record.timestamp
-    return CREATE_TIME, None
+    )
 
 
 def _offset(record: Record) -> int:
