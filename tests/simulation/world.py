@@ -148,6 +148,8 @@ class World:
             return f"{','.join(in_group)} are in the group, {','.join(names)} run"
         for slot, member in running:
             theirs = frozenset(member.consumer.assignment())
+            if {place.topic for place in theirs} - set(member.topics):
+                return f"{slot} has changed its subscription, and the group does not know yet"
             given = {m.assignment for m in group.members if slot_of(m.client_id) == slot}
             if given != {theirs}:
                 return f"{member.name} has another assignment than the group says"
