@@ -1,6 +1,7 @@
 """The optional extension: modules of ``records`` compiled again, ``_batch`` as ``_batch_c``.
 
-All else is in pyproject.toml. Their types are in ``_batch_c.pxd`` and ``_columns_c.pxd``.
+All else is in pyproject.toml. Their types are in ``_batch_c.pxd`` and ``_columns_c.pxd``;
+``_capsule_c`` is C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error.
 """
 
@@ -14,12 +15,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 RECORDS = Path("kohort", "records")
-MODULES = ("_batch", "_columns")
+MODULES = {"_batch_c": "_batch.py", "_columns_c": "_columns.py", "_capsule_c": "_capsule_c.pyx"}
 SOURCES = (
     "_batch.py",
     "_batch_c.pxd",
     "_columns.py",
     "_columns_c.pxd",
+    "_capsule_c.pyx",
+    "_capsule.h",
     "_native.h",
     "_native.pxd",
 )
@@ -45,13 +48,13 @@ def extensions() -> list[Extension]:
         modules: list[Extension] = cythonize(
             [
                 Extension(
-                    f"kohort.records.{name}_c",
-                    [str(RECORDS / f"{name}.py")],
+                    f"kohort.records.{name}",
+                    [str(RECORDS / source)],
                     include_dirs=[str(RECORDS)],
                     define_macros=[("KOHORT_SOURCE_STATE", f"{source_state()}u")],
-                    depends=[str(RECORDS / source) for source in SOURCES],
+                    depends=[str(RECORDS / each) for each in SOURCES],
                 )
-                for name in MODULES
+                for name, source in MODULES.items()
             ],
             build_dir="build/cython",
             compiler_directives={

@@ -38,7 +38,13 @@ def to_arrow(plan: TablePlan) -> pa.RecordBatch:
     def allocate(size: int) -> memoryview:
         return memoryview(pa.allocate_buffer(size)).cast("B")
 
-    table = plan.build(allocate)
+    return record_batch(plan.build(allocate))
+
+
+def record_batch(table: Table) -> pa.RecordBatch:
+    """A table as it is in memory."""
+    import pyarrow as pa
+
     buffers = {name: pa.py_buffer(view) for name, view in table.buffers.items()}
     return pa.RecordBatch.from_arrays(_arrays(table, buffers), schema=arrow_schema())
 

@@ -33,6 +33,7 @@ __all__ = [
     "Columns",
     "Scan",
     "Sizes",
+    "capsules",
     "decode_records",
     "fill_body",
     "fill_plain",
@@ -48,6 +49,8 @@ SOURCES = (
     "_batch_c.pxd",
     "_columns.py",
     "_columns_c.pxd",
+    "_capsule_c.pyx",
+    "_capsule.h",
     "_native.h",
     "_native.pxd",
 )
@@ -64,14 +67,15 @@ def source_state(folder: Path) -> int:
     return state
 
 
-def _choose() -> tuple[Any, Any]:
-    plain: tuple[ModuleType, ModuleType] = _batch, _columns
+def _choose() -> tuple[Any, Any, Any]:
+    plain: tuple[ModuleType, ModuleType, None] = _batch, _columns, None
     if os.environ.get("KOHORT_PURE") == "1":
         return plain
     try:
         compiled = (
             importlib.import_module("kohort.records._batch_c"),
             importlib.import_module("kohort.records._columns_c"),
+            importlib.import_module("kohort.records._capsule_c"),
         )
     except ImportError:
         return plain
@@ -87,7 +91,7 @@ def _choose() -> tuple[Any, Any]:
     return compiled
 
 
-_rows, _tables = _choose()
+_rows, _tables, capsules = _choose()
 COMPILED: bool = _rows is not _batch
 """Whether the compiled modules are in use."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
+from kohort.records._capsule import array_capsules, schema_capsule, stream_capsule
 from kohort.records._record import ConsumerRecord, Headers, Record
 from kohort.records._table import Table, TablePlan
 
@@ -50,17 +51,17 @@ class RecordColumns:
     """Records of one partition, column by column, in memory that does not change any more.
 
     All columns are read-only views and valid for as long as anybody has one; what poll_batches()
-    returned at once is one piece of memory. Deserializers did not run.
+    returned at once is one piece of memory. Deserializers did not run. Whoever takes Arrow's
+    PyCapsules (pyarrow, polars, DuckDB, pandas) takes these objects as they are.
     """
 
-    __slots__ = ("_buffers", "_rows", "_table", "partition", "topic")
+    __slots__ = ("_rows", "_table", "partition", "topic")
 
     def __init__(self, table: Table, topic: str, partition: int, rows: range) -> None:
         self.topic = topic
         self.partition = partition
         self._table = table
         self._rows = rows
-        self._buffers = {name: view.toreadonly() for name, view in table.buffers.items()}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -95,7 +96,10 @@ class RecordColumns:
         which = self._headers_of(index)
         if not which:
             return ()
-        name_ends, names = self._buffers["header_name_ends"].cast("i"), self._buffers["header_name"]
+        name_ends, names = (
+            self._table.buffers["header_name_ends"].cast("i"),
+            self._table.buffers["header_name"],
+        )
         return tuple(
             (
                 str(names[name_ends[at] : name_ends[at + 1]], "utf-8", "replace"),
@@ -130,26 +134,38 @@ class RecordColumns:
                 serialized_header_size=self._header_size(index),
             )
 
+    def __arrow_c_schema__(self) -> object:
+        """The columns of Spark's Kafka source, as poll_arrow() has them (Arrow PyCapsule)."""
+        return schema_capsule()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The rows without a copy, for as long as the taker has them; always in this schema."""
+        return array_capsules(self._table, self._rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The same as a stream of one batch."""
+        return stream_capsule(self._table, self._rows)
+
     def __repr__(self) -> str:
         span = f", offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else ""
         return f"<RecordColumns of {self.topic}-{self.partition}: {len(self)} records{span}>"
 
     def _headers_of(self, index: int) -> range:
-        ends, row = self._buffers["header_ends"].cast("i"), self._rows[index]
+        ends, row = self._table.buffers["header_ends"].cast("i"), self._rows[index]
         return range(ends[row], ends[row + 1])
 
     def _header_size(self, index: int) -> int:
         which = self._headers_of(index)
         if not which:
             return -1
-        every = self._buffers["header_name_ends"], self._buffers["header_value_ends"]
+        every = self._table.buffers["header_name_ends"], self._table.buffers["header_value_ends"]
         return sum(ends[which.stop] - ends[which.start] for ends in (e.cast("i") for e in every))
 
     def _numbers(self, name: str, form: Literal["q", "i"]) -> memoryview:
-        return self._buffers[name].cast(form)[self._rows.start : self._rows.stop]
+        return self._table.buffers[name].cast(form)[self._rows.start : self._rows.stop]
 
     def _bytes(self, name: str, rows: range) -> BytesColumn:
-        buffers = self._buffers
+        buffers = self._table.buffers
         return BytesColumn(
             buffers[f"{name}_ends"].cast("i"), buffers[name], buffers[f"{name}_valid"], rows
         )
@@ -158,4 +174,6 @@ class RecordColumns:
 def to_columns(plan: TablePlan) -> list[RecordColumns]:
     """The rows of a plan; those of one partition that follow each other together."""
     table = plan.build(lambda size: memoryview(bytearray(size)))
+    buffers = {name: view.toreadonly() for name, view in table.buffers.items()}
+    table = table._replace(buffers=buffers)
     return [RecordColumns(table, topic, partition, rows) for topic, partition, rows in plan.runs()]

@@ -1,0 +1,105 @@
+"""The Arrow PyCapsule interface of rows: by C of our own where that was built, else by pyarrow.
+
+Never by ctypes: whoever has a structure may give it back while an exception is on its way, and a
+callback in Python loses that.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
+
+from kohort.records._arrow import arrow_schema, record_batch
+from kohort.records._decoder import capsules
+from kohort.records._table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Node: TypeAlias = tuple[int, int, int, tuple[memoryview | None, ...]]
+"""Length, offset, null count (-1: not counted) and buffers of an array; see _capsule.h."""
+
+_UNKNOWN = -1
+
+
+def schema_capsule() -> object:
+    """An ``arrow_schema``."""
+    if capsules is not None:
+        return capsules.schema_capsule()
+    _require_pyarrow()
+    return arrow_schema().__arrow_c_schema__()
+
+
+def array_capsules(table: Table, rows: range) -> tuple[object, object]:
+    """An ``arrow_schema`` and an ``arrow_array`` of some rows of a table, which is kept by it."""
+    if capsules is not None:
+        nodes = _nodes(table, rows)
+        return capsules.schema_capsule(), capsules.array_capsule(nodes, table.buffers)
+    both: tuple[object, object] = _by_pyarrow(table, rows).__arrow_c_array__()
+    return both
+
+
+def stream_capsule(table: Table, rows: range) -> object:
+    """An ``arrow_array_stream`` of the same."""
+    if capsules is not None:
+        return capsules.stream_capsule(_nodes(table, rows), table.buffers)
+    return _by_pyarrow(table, rows).__arrow_c_stream__()
+
+
+def _by_pyarrow(table: Table, rows: range) -> pa.RecordBatch:
+    _require_pyarrow()
+    return record_batch(table).slice(rows.start, len(rows))
+
+
+def _require_pyarrow() -> None:
+    if find_spec("pyarrow") is None:
+        raise ImportError(
+            "this installation of kohort has no compiled modules, and without them its columns "
+            "need pyarrow to be taken as Arrow: pip install 'kohort[arrow]'"
+        )
+
+
+def _nodes(table: Table, rows: range) -> Iterator[Node]:
+    """Parents before their children, in the order of the schema."""
+    buffers, length, start = table.buffers, len(rows), rows.start
+
+    def node(*names: str, nulls: str | None = None) -> Node:
+        valid = None if nulls is None else buffers[nulls]
+        count = 0 if nulls is None else _UNKNOWN
+        return length, start, count, (valid, *(buffers[name] for name in names))
+
+    yield length, 0, 0, (None,)
+    yield node("key_ends", "key", nulls="key_valid")
+    yield node("value_ends", "value", nulls="value_valid")
+    yield node("topic_ends", "topic")
+    yield node("partition")
+    yield node("offset")
+    yield node("timestamp", nulls="timestamp_valid")
+    yield node("timestamp_type")
+    yield node("header_ends")
+    yield table.headers, 0, 0, (None,)
+    yield table.headers, 0, 0, (None, *_header_names(table))
+    values = buffers["header_value_valid"], buffers["header_value_ends"], buffers["header_value"]
+    yield table.headers, 0, _UNKNOWN, values
+
+
+def _header_names(table: Table) -> tuple[memoryview, memoryview]:
+    """Where the names of headers end, and their text: what is not UTF-8 as in ConsumerRecord."""
+    buffers = table.buffers
+    ends, names = buffers["header_name_ends"], buffers["header_name"]
+    if "header_text" not in buffers and bytes(names).isascii():
+        return ends, names
+    if "header_text" not in buffers:
+        stops = ends.cast("i")
+        texts = [
+            str(names[stops[at] : stops[at + 1]], "utf-8", "replace").encode()
+            for at in range(table.headers)
+        ]
+        buffers["header_text_ends"] = memoryview(
+            array("i", accumulate(map(len, texts), initial=0))
+        ).cast("B")
+        buffers["header_text"] = memoryview(b"".join(texts))  # kept with the table for its others
+    return buffers["header_text_ends"], buffers["header_text"]
