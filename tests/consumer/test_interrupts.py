@@ -99,3 +99,37 @@ def test_an_interrupt_ends_the_wait_at_once(topic: str, make: MakeConsumer) -> N
         timer.join()
         signal.signal(signal.SIGUSR1, before)
     assert consumer.poll() == {}
+
+
+@pytest.mark.parametrize("way", ["poll_arrow", "poll_batches"])
+def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
+    cluster: Cluster, topic: str, make: MakeConsumer, way: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+    for first in range(0, 4_000, 8):
+        cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
+    consumer = make(topic)
+    poll_until(consumer, consumer.assignment)
+    consumer.seek(tp, 0)
+    offsets: list[int] = []
+    steps = interrupts = in_a_row = 0
+    while in_a_row < 8:  # so many steps without reaching the event: there is none
+        assert len(offsets) < 4_000, "more records are needed"
+        steps += 1
+        interrupt = Interrupt(1 + steps)
+        try:
+            sys.setprofile(interrupt)
+            table = getattr(consumer, way)(5_000, max_records=3)
+            sys.setprofile(None)
+            if way == "poll_arrow":
+                offsets += table.column("offset").to_pylist()
+            else:
+                offsets += [offset for columns in table for offset in columns.offsets]
+            in_a_row += 1
+        except KeyboardInterrupt:
+            interrupts, in_a_row = interrupts + 1, 0
+            assert consumer.position(tp) == len(offsets)
+        finally:
+            sys.setprofile(None)
+        assert offsets == list(range(len(offsets)))
+    assert interrupts > 50

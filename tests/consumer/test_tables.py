@@ -205,6 +205,22 @@ def test_a_corrupt_batch_is_up_to_on_error(
     assert places(collect(consumer, way, 1)) == [(0, 2)]
 
 
+@WAYS
+def test_gaps_of_compaction_and_the_times_of_the_log(
+    cluster: Cluster, make: MakeConsumer, way: str
+) -> None:
+    name = f"compacted-{way}"
+    configs = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    cluster.create_topic(name, 1, configs=configs)
+    for n in range(6):
+        cluster.produce(name, [(b"same", b"%d" % n), (b"%d" % n, b"x")])
+    cluster.compact(name)
+    rows = collect(make(name, group_id=None), way, 8)
+    assert [row[2] for row in rows] == [1, 3, 5, 7, 8, 9, 10, 11]
+    assert {row[4] for row in rows} == {1}
+    assert all(row[3] > 1_600_000_000_000 for row in rows)
+
+
 def test_without_pyarrow_poll_arrow_says_what_to_do(
     topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,8 +66,16 @@ def test_only_what_is_committed_is_read(
         # Kafka answers an EndTxn before its markers are in the log.
         wait_until(lambda: reader.end_offsets([partition]) == {partition: 9})
         records = read(reader, len(expected))
-    assert [r.value for r in records] == expected
-    assert [r.offset for r in records if r.value == b"c4"] == [4]
+        assert [r.value for r in records] == expected
+        assert [r.offset for r in records if r.value == b"c4"] == [4]
+        reader.seek(partition, 0)
+        rows = []
+
+        def poll() -> None:
+            rows.extend(reader.poll_arrow(500, max_records=2).to_pylist())
+
+        wait_until(lambda: len(rows) >= len(expected), poll)
+    assert [(row["offset"], row["value"]) for row in rows] == [(r.offset, r.value) for r in records]
 
 
 def test_an_open_transaction_is_waited_for(

@@ -30,6 +30,11 @@ duckdb = pytest.importorskip("duckdb")
 pd = pytest.importorskip("pandas")
 
 
+@pytest.fixture
+def decoder() -> None:
+    """Only the one in use: there is nothing here that either does otherwise."""
+
+
 @pytest.fixture(params=["own", "pyarrow"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who makes the capsules."""
