@@ -189,9 +189,11 @@ def kohort_arrow(ask: Ask) -> Reading:
             stamps = batch.column("timestamp")
             a_ms = {"ms": 1, "us": 1000}[stamps.type.unit]
             numbers = stamps.view(pyarrow.int64())
-            first = numbers[0].as_py()  # the sum of what is above it does not overflow
+            # The sum of what is above the first does not overflow. (With a number of Python's in
+            # place of the scalar, pyarrow would look for pandas, and import it.)
+            first = numbers[0]
             above = compute.sum(compute.subtract(numbers, first)).as_py()
-            total += (above + first * batch.num_rows) // a_ms
+            total += (above + first.as_py() * batch.num_rows) // a_ms
             total += compute.sum(batch.column("offset")).as_py()
             for name in ("key", "value"):
                 total += compute.sum(compute.binary_length(batch.column(name))).as_py()
