@@ -84,7 +84,7 @@ class KafkaConsumer(SyncLife):
         Columns as in Spark's Kafka source: key, value, topic, partition, offset, timestamp (ms,
         UTC; null if unknown), timestampType, headers. Rows of one partition follow each other.
         Deserializers do not run. At most ``max_records`` rows (default: no limit) and 1 GiB of
-        keys and values. ImportError without pyarrow.
+        keys, values and headers. ImportError without pyarrow.
         """
         require_pyarrow()
         table = self._poll_table(timeout_ms, max_records, to_arrow)

@@ -108,7 +108,7 @@ def measure_plain(
     """As read_plain(), but only adds up what the rows from ``start_offset`` on would take.
 
     Stops where ``sizes`` has ``max_rows`` rows, perhaps in the middle of a batch, or where the
-    next batch could bring it over ``max_bytes`` of values. Returns the place of the batch where it
+    next batch could bring it over ``max_bytes`` in all. Returns the place of the batch where it
     stopped and the offset to go on from.
     """
     return released(
@@ -199,7 +199,8 @@ def _measure_plain(
             continue
         if attributes & ~_PLAIN:
             break
-        if sizes.rows and sizes.key_bytes + sizes.value_bytes + size > max_bytes:
+        total = sizes.key_bytes + sizes.value_bytes + sizes.name_bytes + sizes.header_value_bytes
+        if sizes.rows and total + size > max_bytes:
             break
         if check_crcs:
             crc = uint32_at(data, pos + 17)

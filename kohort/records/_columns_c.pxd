@@ -67,7 +67,7 @@ cpdef int fill_body(
     const uint8_t[::1] data, object header, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic,
     int32_t partition, Columns columns) except -1
 
-@cython.locals(passed=int64_t, size=int64_t, attributes=int64_t, base_offset=int64_t, last_offset_delta=int64_t,
+@cython.locals(passed=int64_t, size=int64_t, total=int64_t, attributes=int64_t, base_offset=int64_t, last_offset_delta=int64_t,
                crc=int64_t, count=int64_t, last=int64_t)
 cdef (Py_ssize_t, int64_t) _measure_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows,

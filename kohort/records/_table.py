@@ -20,7 +20,7 @@ from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch
 
 MAX_BYTES = 1 << 30
-"""Of keys and values in a table: its offsets have 31 bits."""
+"""Of keys, values and headers in a table: its offsets have 31 bits."""
 MAX_ROWS = 1 << 22
 """So that the topics' names fit, too, however long."""
 _ALL_FIT = -2
@@ -92,7 +92,7 @@ class TablePlan:
             self._pieces.append(piece)
         if stop < end and sizes.rows:
             size = RecordBatch.at(data, stop).header.size
-            self._full = sizes.key_bytes + sizes.value_bytes + size > self._max_bytes
+            self._full = self._bytes() + size > self._max_bytes
         return stop, passed
 
     def add_batch(
@@ -112,7 +112,7 @@ class TablePlan:
         if batch.header.attributes & COMPRESSION_MASK:
             body = bytes(body)  # the scratch is used again before the table is built
         sizes = self._sizes
-        if sizes.rows and sizes.key_bytes + sizes.value_bytes + len(body) > self._max_bytes:
+        if sizes.rows and self._bytes() + len(body) > self._max_bytes:
             self._full = True
             return start_offset
         cut = measure_body(body, batch.header, start_offset, self.max_rows, sizes)
@@ -191,6 +191,11 @@ class TablePlan:
             runs.append((topic.decode(), partition, range(start, stop)))
             start = stop
         return runs
+
+    def _bytes(self) -> int:
+        sizes = self._sizes
+        headers = sizes.name_bytes + sizes.header_value_bytes
+        return int(sizes.key_bytes + sizes.value_bytes + headers)
 
     def _topic_bytes(self) -> int:
         total = before = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError
-from kohort.records import NewRecord, RecordSet, TablePlan, encode_batch, to_columns
+from kohort.records import Compression, NewRecord, RecordSet, TablePlan, encode_batch, to_columns
 from tests.records.batches import BATCHES, encoded
 from tests.support.decoders import NAMES, use_decoder
 
@@ -115,3 +116,38 @@ def test_a_batch_over_the_limit_comes_alone() -> None:
         sizes.append(plan.rows)
         assert not plan.has_room or found.done
     assert sizes == [1, 1, 1]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_headers_count_for_the_limit(codec: Compression) -> None:
+    headers = [("name" * 20, b"value" * 20)] * 10
+    data = b"".join(
+        encode_batch([NewRecord(1, None, None, headers)], base_offset=offset, compression=codec)
+        for offset in range(3)
+    )
+    found = RecordSet(data, 0, topic="t", partition=0)
+    sizes = []
+    while not found.done:
+        plan = TablePlan(max_bytes=3000)
+        found.measure(plan)
+        sizes.append(plan.rows)
+    assert sizes == [1, 1, 1]
+
+
+def test_a_table_of_plain_batches_is_made_without_a_second_copy() -> None:
+    data = b"".join(
+        encode_batch([NewRecord(1, b"k" * 100, b"v" * 100_000)], base_offset=offset)
+        for offset in range(100)
+    )
+    tracemalloc.start()
+    try:
+        plan = TablePlan()
+        RecordSet(data, 0, topic="t", partition=0).measure(plan)
+        before = tracemalloc.get_traced_memory()[0]
+        made = to_columns(plan)
+        held, peak = (size - before for size in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert len(made[0]) == 100
+    assert before < len(data) // 20
+    assert held < peak < 1.05 * len(data)
