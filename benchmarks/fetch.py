@@ -222,7 +222,7 @@ def main() -> None:
             filled[topic] = fill(server.bootstrap_servers, SHAPES[topic], args.scale)
         cells = [(client, filled[topic]) for client, topic in pairs]
         run = measure(server.bootstrap_servers, cells, args.rounds, args.seconds)
-    received = receive_ceiling(2 if args.short else 5, 40 if args.short else 100)
+    received = receive_ceiling(2 if args.short else 5, 100)
     text = (
         f"# Whole topics, read through a group\n\n{setting(run, list(filled.values()))}\n\n"
         f"{table(run.readings, received)}\n\n"
