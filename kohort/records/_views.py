@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, overload
 
 from kohort.records._capsule import array_capsules, schema_capsule, stream_capsule
@@ -36,7 +37,13 @@ class BytesColumn(Sequence["memoryview | None"]):
         return self._at(self._rows[index])
 
     def __iter__(self) -> Iterator[memoryview | None]:
-        return map(self._at, self._rows)
+        rows, data, valid = self._rows, self._data, self._valid
+        if rows.step != 1:
+            yield from map(self._at, rows)
+            return
+        ends = self._ends[rows.start : rows.stop + 1].tolist()
+        for row, (start, stop) in zip(rows, pairwise(ends), strict=True):
+            yield data[start:stop] if valid[row >> 3] >> (row & 7) & 1 else None
 
     def _at(self, row: int) -> memoryview | None:
         if not self._valid[row >> 3] >> (row & 7) & 1:
@@ -93,33 +100,18 @@ class RecordColumns:
 
     def headers(self, index: int) -> Headers:
         """The headers of one record, as in ConsumerRecord."""
-        which = self._headers_of(index)
-        if not which:
-            return ()
-        name_ends, names = (
-            self._table.buffers["header_name_ends"].cast("i"),
-            self._table.buffers["header_name"],
-        )
-        return tuple(
-            (
-                str(names[name_ends[at] : name_ends[at + 1]], "utf-8", "replace"),
-                None if value is None else bytes(value),
-            )
-            for at, value in zip(which, self._bytes("header_value", which), strict=True)
-        )
+        ends, row = self._table.buffers["header_ends"].cast("i"), self._rows[index]
+        return self._headers(ends[row], ends[row + 1])[0]
 
     def records(self) -> Iterator[Record]:
         """One object for each record, made as it is asked for; the leader epoch is not known."""
-        for index, (offset, timestamp, kind, key, value) in enumerate(
-            zip(
-                self.offsets,
-                self.timestamps,
-                self.timestamp_types,
-                self.keys,
-                self.values,
-                strict=True,
-            )
+        rows = self._rows
+        ends = self._table.buffers["header_ends"].cast("i")[rows.start : rows.stop + 1].tolist()
+        columns = self.offsets, self.timestamps, self.timestamp_types, self.keys, self.values
+        for (offset, timestamp, kind, key, value), (start, stop) in zip(
+            zip(*columns, strict=True), pairwise(ends), strict=True
         ):
+            headers, size = self._headers(start, stop)
             yield ConsumerRecord(
                 self.topic,
                 self.partition,
@@ -128,10 +120,10 @@ class RecordColumns:
                 timestamp_type=kind,
                 key=None if key is None else bytes(key),
                 value=None if value is None else bytes(value),
-                headers=self.headers(index),
+                headers=headers,
                 serialized_key_size=-1 if key is None else len(key),
                 serialized_value_size=-1 if value is None else len(value),
-                serialized_header_size=self._header_size(index),
+                serialized_header_size=size,
             )
 
     def __arrow_c_schema__(self) -> object:
@@ -150,16 +142,22 @@ class RecordColumns:
         span = f", offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else ""
         return f"<RecordColumns of {self.topic}-{self.partition}: {len(self)} records{span}>"
 
-    def _headers_of(self, index: int) -> range:
-        ends, row = self._table.buffers["header_ends"].cast("i"), self._rows[index]
-        return range(ends[row], ends[row + 1])
-
-    def _header_size(self, index: int) -> int:
-        which = self._headers_of(index)
-        if not which:
-            return -1
-        every = self._table.buffers["header_name_ends"], self._table.buffers["header_value_ends"]
-        return sum(ends[which.stop] - ends[which.start] for ends in (e.cast("i") for e in every))
+    def _headers(self, start: int, stop: int) -> tuple[Headers, int]:
+        """Headers of the table, and their bytes; -1 if there are none."""
+        if start == stop:
+            return (), -1
+        buffers = self._table.buffers
+        which = range(start, stop)
+        ends, names = buffers["header_name_ends"].cast("i"), buffers["header_name"]
+        value_ends = buffers["header_value_ends"].cast("i")
+        headers = tuple(
+            (
+                str(names[ends[at] : ends[at + 1]], "utf-8", "replace"),
+                None if value is None else bytes(value),
+            )
+            for at, value in zip(which, self._bytes("header_value", which), strict=True)
+        )
+        return headers, ends[stop] - ends[start] + value_ends[stop] - value_ends[start]
 
     def _numbers(self, name: str, form: Literal["q", "i"]) -> memoryview:
         return self._table.buffers[name].cast(form)[self._rows.start : self._rows.stop]

@@ -45,7 +45,7 @@ def _records(data: bytes, offset: int, check_crcs: bool) -> list[tuple[Any, ...]
             found.read(5)
             out += map(_record, found.records)
     except CorruptBatchError as error:
-        out.append(_failed(error))
+        return [*out, _failed(error)]
     return [*out, (found.passed,)]
 
 
@@ -66,7 +66,7 @@ def _rows(
             if rows:
                 assert out[-1][2] < found.passed
     except CorruptBatchError as error:
-        out.append(_failed(error))
+        return [*out, _failed(error)]
     return [*out, (found.passed,)]
 
 
@@ -151,3 +151,23 @@ def test_a_table_of_plain_batches_is_made_without_a_second_copy() -> None:
     assert len(made[0]) == 100
     assert before < len(data) // 20
     assert held < peak < 1.05 * len(data)
+
+
+def test_columns_are_sequences_of_read_only_views() -> None:
+    values = [None if n % 3 == 0 else b"%d" % n for n in range(10)]
+    data = encode_batch([NewRecord(n, None, value) for n, value in enumerate(values)])
+    plan = TablePlan()
+    RecordSet(data, 2, topic="t", partition=0).measure(plan)
+    [columns] = to_columns(plan)
+    assert list(columns.values) == values[2:]
+    assert [columns.values[n] for n in (0, -1)] == [values[2], values[9]]
+    assert list(columns.values[1:-1]) == values[3:-1]
+    assert list(columns.values[::-2]) == values[:1:-2]
+    assert len(columns.values[6:]) == 2
+    with pytest.raises(IndexError):
+        columns.values[8]
+    assert columns.headers(0) == ()
+    assert list(columns.timestamps) == list(columns.offsets) == list(range(2, 10))
+    every = columns.offsets, columns.timestamps, columns.timestamp_types, columns.values[0]
+    assert all(view is not None and view.readonly for view in every)
+    assert repr(columns) == "<RecordColumns of t-0: 8 records, offsets 2 to 9>"
