@@ -193,6 +193,7 @@ class Joining(Member, ABC):
         else:
             logger.debug("[%s] membership reset: %s", group, escaped(reason))
         self.generation, self.protocol = NO_GENERATION, None
+        self.losses += 1
         if not keep_member_id:
             self.member_id = ""
         self.heartbeats.stop()

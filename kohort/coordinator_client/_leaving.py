@@ -132,6 +132,7 @@ class Leaving(Syncing):
         self.heartbeats.stop()
         self.stop_leading()
         self.member_id, self.generation, self.protocol = "", NO_GENERATION, None
+        self.losses += 1
         self.failure = self.leave = self._leave_retry = self.again = None
         self.fenced = False
         self._leave_attempts = 0

@@ -77,6 +77,8 @@ class Member:
         self.protocol: str | None = None
         """Name of the generation's assignor."""
         self.owned = NO_PARTITIONS
+        self.losses = 0
+        """How often the membership ended: what was owned before may have been others' since."""
         self.history: deque[RebalanceRecord] = deque(maxlen=HISTORY)
         self.rebalances = 0
         self.rebalance_seconds = self.rebalance_longest = 0.0

@@ -90,17 +90,26 @@ class OffsetManager:
         if not offsets:
             return
         left = dict(offsets)
+        losses = self._membership.losses
 
         async def once() -> str:
-            return await self._commit_once(left)
+            return await self._commit_once(left, losses)
 
         await self._repeat(
             once, timeout, f"the commit of {describe(offsets)}", turn=self._committing
         )
 
-    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> str:
+    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata], losses: int) -> str:
         """Commit what is left, take out what is done; returns why the rest has to be repeated."""
         generation, member_id = self._identity(left)
+        if generation != NO_GENERATION and losses != self._membership.losses:
+            # Owned again, it may be, but others may have read and committed on in between.
+            raise CommitFailedError(
+                f"not committed: this consumer has lost its membership of {self._group_id!r} "
+                f"since, and {describe(left)} may have been another's meanwhile. Go on polling: "
+                "the next commit is that of the positions of now",
+                offsets=left,
+            )
         ids = topic_ids(self._cluster.metadata, {tp.topic for tp in left})
         instance = None if generation == NO_GENERATION else self._instance_id
         response = await self._link.request(

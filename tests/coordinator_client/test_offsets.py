@@ -215,6 +215,23 @@ async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_gener
         assert consumer.client.generation().generation_id == 2, "and nobody was thrown out"
 
 
+async def test_a_commit_from_before_the_membership_was_lost_is_not_sent_in_the_next_one() -> None:
+    cluster = FakeCluster(t=2)
+    async with running(cluster) as consumer:
+        await _stable(consumer)
+
+        async def overtaken(message: OffsetCommitRequest) -> OffsetCommitResponse:
+            cluster.once(HeartbeatRequest, HeartbeatResponse(error_code=25))
+            await consumer.until(lambda: consumer.client.generation().generation_id == 2)
+            await consumer.until_state("stable")
+            return commit_all(message, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+        cluster.on(OffsetCommitRequest, overtaken)
+        with pytest.raises(CommitFailedError, match="lost its membership"):
+            await consumer.client.commit({T0: AT}, 20)
+        assert len(cluster.requests(OffsetCommitRequest)) == 1
+
+
 async def test_every_code_for_a_member_is_recovered_from_or_raised() -> None:
     for code in CODES:
         await _commit_answered(code)
