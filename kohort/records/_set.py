@@ -190,42 +190,36 @@ class RecordSet:
         before = plan.rows
         where = self._topic.encode(), self._partition
         epoch = self.read_epoch
-        while pos < self._end and plan.has_room:
-            end, old = self._run_at(pos)
-            if old:
-                try:
+        error: CorruptBatchError | None = None
+        try:
+            while pos < self._end and plan.has_room:
+                end, old = self._run_at(pos)
+                if old:
                     pos, passed, whole = self._measure_old(pos, end, passed, plan)
-                except CorruptBatchError:
-                    if plan.rows == before:
-                        self._pos, self.passed, self._aborted = pos, passed, aborted
-                        raise
-                    break
-                if not whole:
-                    break
-                continue
-            pos, passed = plan.add_plain(self._data, pos, end, passed, self._check_crcs, *where)
-            if pos >= end or not plan.has_room:
-                continue
-            batch = RecordBatch.at(self._data, pos)
-            try:
+                    if not whole:
+                        break
+                    continue
+                pos, passed = plan.add_plain(self._data, pos, end, passed, self._check_crcs, *where)
+                if pos >= end or not plan.has_room:
+                    continue
+                batch = RecordBatch.at(self._data, pos)
                 if self._is_wanted(batch, passed, aborted):
                     cut = plan.add_batch(batch, passed, self._budget, self._scratch, *where)
                     if cut is not None:
                         passed, epoch = cut, batch.header.partition_leader_epoch
                         break
-            except CorruptBatchError:
-                if plan.rows == before:
-                    self._pos, self.passed, self._aborted = pos, passed, aborted
-                    raise
-                break
-            pos += batch.header.size
-            passed = max(passed, batch.header.next_offset)
+                pos += batch.header.size
+                passed = max(passed, batch.header.next_offset)
+        except CorruptBatchError as caught:
+            error = caught
         rows = plan.rows - before
         if pos > self._pos:
             epoch = scan(self._data[:pos]).leader_epoch
         self._pos, self.passed, self._aborted, self.read_epoch = pos, passed, aborted, epoch
-        if not rows and pos >= self._end and self._end_error is not None:
-            raise self._end_error
+        if pos >= self._end:
+            error = self._end_error
+        if error is not None and not rows:
+            raise error
         return rows
 
     def _read_old(
