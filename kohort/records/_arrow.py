@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kohort.records._table import Table, TablePlan
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@cache  # made for each poll otherwise, and more than once
 def arrow_schema() -> pa.Schema:
     """The columns of Spark's Kafka source, with Kafka's milliseconds."""
     import pyarrow as pa
