@@ -161,7 +161,8 @@ def fill_body(
     columns: Columns,
 ) -> None:
     """Put what measure_body() has counted into the columns."""
-    log_append = header.timestamp_type == LOG_APPEND_TIME
+    timestamp_type = header.timestamp_type
+    log_append = timestamp_type == LOG_APPEND_TIME
     base_timestamp = header.max_timestamp if log_append else header.base_timestamp
     _fill(
         data,
@@ -169,7 +170,7 @@ def fill_body(
         header.count,
         header.base_offset,
         base_timestamp,
-        log_append,
+        timestamp_type,
         start_offset,
         max_rows,
         topic,
@@ -339,7 +340,7 @@ def _fill_plain(
                 count,
                 base_offset,
                 timestamp,
-                log_append,
+                1 if log_append else 0,
                 start_offset,
                 max_rows,
                 topic,
@@ -355,7 +356,7 @@ def _fill(
     count: int,
     base_offset: int,
     base_timestamp: int,
-    log_append: bool,
+    timestamp_type: int,
     start_offset: int,
     max_rows: int,
     topic: bytes,
@@ -387,7 +388,7 @@ def _fill(
     value_at = value_ends[row]
     name_at = columns.name_ends[header]
     content_at = columns.header_value_ends[header]
-    timestamp_type = 1 if log_append else 0
+    log_append = timestamp_type == 1
     for _ in range(count):
         if row == max_rows:
             break

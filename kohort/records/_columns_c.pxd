@@ -62,7 +62,7 @@ cpdef int fill_plain(
 cpdef int64_t measure_body(
     const uint8_t[::1] data, object header, int64_t start_offset, int64_t max_rows, Sizes sizes) except? -1
 
-@cython.locals(log_append=bint, base_timestamp=int64_t)
+@cython.locals(timestamp_type=int32_t, log_append=bint, base_timestamp=int64_t)
 cpdef int fill_body(
     const uint8_t[::1] data, object header, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic,
     int32_t partition, Columns columns) except -1
@@ -88,12 +88,12 @@ cdef void _fill_plain(
     const uint8_t[::1] topic, int32_t partition, Columns columns) noexcept nogil
 
 @cython.locals(end=Py_ssize_t, row=int64_t, header=int64_t, topic_size=Py_ssize_t, topic_at=int32_t, key_at=int32_t,
-               value_at=int32_t, name_at=int32_t, content_at=int32_t, timestamp_type=int32_t, raw=uint64_t,
+               value_at=int32_t, name_at=int32_t, content_at=int32_t, log_append=bint, raw=uint64_t,
                stop=Py_ssize_t, timestamp=int64_t, offset=int64_t, _=int64_t, _header=int64_t,
                offsets=int64_t[::1], timestamps=int64_t[::1], timestamp_valid=uint8_t[::1], timestamp_types=int32_t[::1], partitions=int32_t[::1], topic_ends=int32_t[::1], topics=uint8_t[::1], key_ends=int32_t[::1], keys=uint8_t[::1], key_valid=uint8_t[::1], value_ends=int32_t[::1], values=uint8_t[::1], value_valid=uint8_t[::1], header_ends=int32_t[::1])
 cdef void _fill(
     const uint8_t[::1] data, Py_ssize_t pos, int64_t count, int64_t base_offset, int64_t base_timestamp,
-    bint log_append, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic, int32_t partition,
+    int32_t timestamp_type, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic, int32_t partition,
     Columns columns) noexcept nogil
 
 @cython.locals(raw=uint64_t, shift=int, byte=uint64_t)

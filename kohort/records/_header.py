@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import Compression, codec_of
+from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -72,8 +73,13 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> int:
-        """0: CreateTime, the producer's. 1: LogAppendTime, ``max_timestamp`` for every record."""
-        return 1 if self.attributes & LOG_APPEND_TIME_BIT else 0
+        """0: CreateTime, the producer's. 1: LogAppendTime, ``max_timestamp`` for every record.
+
+        -1 in a batch made of messages of format 0, as its ``magic`` says, which had no timestamps.
+        """
+        if not self.magic:
+            return NO_TIMESTAMP_TYPE
+        return LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:

@@ -10,7 +10,7 @@ from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._decoder import read_plain, scan
 from kohort.records._encode import NewRecord, encode_batch
 from kohort.records._legacy import read_messages, scan_messages
-from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, Record
+from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch, split_batches
 from kohort.records._table import TablePlan
@@ -280,7 +280,7 @@ def _fits(first: Record, before: Record, record: Record) -> bool:
 def _batch_of(records: list[Record]) -> RecordBatch:
     first = records[0]
     log_append = first.timestamp_type == LOG_APPEND_TIME
-    return RecordBatch.of(
+    batch = RecordBatch.of(
         encode_batch(
             [NewRecord(record.timestamp, record.key, record.value) for record in records],
             base_offset=first.offset,
@@ -288,6 +288,9 @@ def _batch_of(records: list[Record]) -> RecordBatch:
             timestamp_type=LOG_APPEND_TIME if log_append else CREATE_TIME,
         )
     )
+    if first.timestamp_type == NO_TIMESTAMP_TYPE:
+        batch.header.magic = 0  # which format 2 has no other way to say
+    return batch
 
 
 def _offset(record: Record) -> int:

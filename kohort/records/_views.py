@@ -85,7 +85,7 @@ class RecordColumns:
 
     @property
     def timestamp_types(self) -> memoryview:
-        """int32; 0: CreateTime, 1: LogAppendTime."""
+        """int32; 0: CreateTime, 1: LogAppendTime, -1: there is no timestamp (message format 0)."""
         return self._numbers("timestamp_type", "i")
 
     @property

@@ -116,6 +116,13 @@ def test_topics_in_an_old_message_format_are_read(
             assert (types, times) == ({0}, [FIRST_MS + n for n in range(COUNT)] * 4)
         else:
             assert types == {1} and min(times) > FIRST_MS + COUNT
+        reader.seek(TopicPartition(topic, 0), 0)
+        tables: list[pa.RecordBatch] = []
+        wait_until(
+            lambda: sum(table.num_rows for table in tables) >= len(values),
+            lambda: tables.append(reader.poll_arrow(timeout_ms=500)),
+        )
+        assert {*pa.Table.from_batches(tables)["timestampType"].to_pylist()} == types
         reader.seek(TopicPartition(topic, 0), 57)
         assert read(reader, len(values) - 57)[0].offset == 57
 

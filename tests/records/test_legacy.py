@@ -26,6 +26,8 @@ from kohort.records import (
     compress,
     encode_batch,
     split_batches,
+    to_arrow,
+    to_columns,
 )
 from kohort.records._table import TablePlan
 
@@ -237,6 +239,7 @@ def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
     found = RecordSet(data, 0, topic="t", partition=3)
     offsets: list[int] = []
     times: list[int] = []
+    types: list[int] = []
     values = b""
     while not found.done:
         plan = TablePlan(rows)
@@ -245,11 +248,24 @@ def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
         table = plan.build(lambda size: memoryview(bytearray(size)))
         offsets += table.buffers["offset"][: 8 * count].cast("q")
         times += table.buffers["timestamp"][: 8 * count].cast("q")
+        types += table.buffers["timestamp_type"][: 4 * count].cast("i")
         values += table.buffers["value"]
     records = read(data)
     assert offsets == [record.offset for record in records] == [*range(9)]
     assert times == [record.timestamp for record in records] == [-1, 3, 4, 5, 6, 7, 8, 9, 9]
+    assert types == [record.timestamp_type for record in records] == [-1, 1, 1, 0, 0, 0, 0, 1, 1]
     assert values == b"abcdefcd"
+
+
+def test_every_output_says_that_format_0_has_no_timestamps() -> None:
+    plan = TablePlan()
+    assert RecordSet(message(0, b"a", magic=0), topic="t", partition=3).measure(plan) == 1
+    [row] = to_arrow(plan).to_pylist()
+    [columns] = to_columns(plan)
+    [record] = columns.records()
+    assert (row["timestampType"], row["timestamp"]) == (-1, None)
+    assert ([*columns.timestamp_types], [*columns.timestamps]) == ([-1], [-1])
+    assert (record.timestamp_type, record.timestamp) == (-1, -1)
 
 
 def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> None:
