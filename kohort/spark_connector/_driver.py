@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import EARLIEST, Offsets, StreamOffset
+from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
 from kohort.spark_connector._ranges import OffsetRange
@@ -101,11 +101,8 @@ class StreamDriver:
         """
         found = self._planner.committed(new) if self._options.group_id is not None else {}
         self._committed |= found
-        starting: int | Offsets = self._options.starting if first else EARLIEST
-        if isinstance(starting, int):
-            rest = self._planner.resolve(starting, new - found.keys(), "startingOffsets")
-        else:
-            rest = self._planner.resolve(starting, new, "startingOffsets")
+        left = new - found.keys()
+        rest = self._planner.starts(left, among=new) if first else self._planner.earliest(left)
         resolved = rest | found
         self._commit(resolved)
         return resolved

@@ -24,6 +24,8 @@ Offsets = Mapping[TopicPartition, int]
 EARLIEST = -2
 LATEST = -1
 """What stands for the ends of the log in offsets of the options."""
+COMMITTED = -3
+"""What stands for the group's committed offset; not in JSON."""
 
 VERSION = 1
 MAX_OFFSET = (1 << 63) - 1
@@ -50,15 +52,15 @@ class StreamOffset:
     def from_json(cls, value: object) -> StreamOffset:
         """OffsetFormatError for anything that to_json() does not write."""
         if not isinstance(value, dict):
-            raise OffsetFormatError(f"an offset is an object, not {_short(value)}")
+            raise OffsetFormatError(f"an offset is an object, not {short(value)}")
         version = value.get("v")
         if isinstance(version, bool) or version != VERSION:
             raise OffsetFormatError(
-                f"an offset of version {_short(version)} cannot be read, only version {VERSION}: "
+                f"an offset of version {short(version)} cannot be read, only version {VERSION}: "
                 "was the checkpoint written by another source, or by a newer kohort?"
             )
         if value.keys() != {"v", "from", "to"}:
-            raise OffsetFormatError(f"an offset has v, from and to, not {_short(sorted(value))}")
+            raise OffsetFormatError(f"an offset has v, from and to, not {short(sorted(value))}")
         start, end = flat(value["from"], least=0), flat(value["to"], least=0)
         if start.keys() != end.keys():
             wrong = min(start.keys() ^ end.keys())
@@ -83,12 +85,12 @@ def flat(value: object, *, least: int) -> dict[TopicPartition, int]:
     """The opposite of :func:`nested`; offsets under ``least`` are an OffsetFormatError."""
     result: dict[TopicPartition, int] = {}
     for topic, partitions in _object(value, "topics").items():
-        for number, offset in _object(partitions, f"the partitions of {_short(topic)}").items():
+        for number, offset in _object(partitions, f"the partitions of {short(topic)}").items():
             tp = TopicPartition(_topic(topic), _partition(number))
             if not isinstance(offset, int) or isinstance(offset, bool):
-                raise OffsetFormatError(f"{topic}-{number}: {_short(offset)} is not an offset")
+                raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is not an offset")
             if not least <= offset <= MAX_OFFSET:
-                raise OffsetFormatError(f"{topic}-{number}: {_short(offset)} is out of range")
+                raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is out of range")
             result[tp] = offset
     return result
 
@@ -101,15 +103,23 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     return found
 
 
+def parse_timestamps(text: str) -> dict[TopicPartition, int]:
+    """``{"topic": {"0": 1700000000000}}``, in milliseconds since 1970 UTC."""
+    found = flat(_parse(text), least=0)
+    if not found:
+        raise OffsetFormatError("there is not one partition in it")
+    return found
+
+
 def parse_partitions(text: str) -> list[TopicPartition]:
     """``{"topic": [0, 1]}``."""
     result: list[TopicPartition] = []
     for topic, numbers in _object(_parse(text), "topics").items():
         if not isinstance(numbers, list):
-            raise OffsetFormatError(f"the partitions of {_short(topic)} are a list")
+            raise OffsetFormatError(f"the partitions of {short(topic)} are a list")
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool):
-                raise OffsetFormatError(f"{topic}: {_short(number)} is not a partition")
+                raise OffsetFormatError(f"{topic}: {short(number)} is not a partition")
             result.append(TopicPartition(_topic(topic), _partition(str(number))))
     if not result:
         raise OffsetFormatError("there is not one partition in it")
@@ -142,24 +152,25 @@ def _no_constants(name: str) -> object:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise OffsetFormatError(f"{what}: an object is needed, not {_short(value)}")
+        raise OffsetFormatError(f"{what}: an object is needed, not {short(value)}")
     return value
 
 
 def _topic(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise OffsetFormatError(f"{_short(name)} is not a topic's name")
+        raise OffsetFormatError(f"{short(name)} is not a topic's name")
     return name
 
 
 def _partition(number: object) -> int:
     if not isinstance(number, str) or not _NUMBER.fullmatch(number):
-        raise OffsetFormatError(f"{_short(number)} is not a partition")
+        raise OffsetFormatError(f"{short(number)} is not a partition")
     if int(number) > MAX_PARTITION:
-        raise OffsetFormatError(f"{_short(number)} is not a partition")
+        raise OffsetFormatError(f"{short(number)} is not a partition")
     return int(number)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """The value as in Python, cut off: it may be anything, of any length."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

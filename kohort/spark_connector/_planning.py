@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import InvalidOptionError, UnknownTopicOrPartitionError
+from kohort.errors import InvalidOptionError, KafkaError, UnknownTopicOrPartitionError
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import EARLIEST, LATEST, Offsets, nested
-from kohort.spark_connector._options import COMMITTED, SourceOptions
+from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
+from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
+
+logger = logging.getLogger("kohort.spark_connector")
+
+T = TypeVar("T")
 
 
 class Planner:
     """Looks offsets up with a consumer that is lent to it; all of its methods do I/O."""
 
-    def __init__(self, consumer: KafkaConsumer, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        consumer: KafkaConsumer,
+        options: SourceOptions,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._consumer = consumer
         self._options = options
+        self._sleep = sleep
 
     def partitions(self, *, must_exist: bool = True) -> set[TopicPartition]:
         """The partitions to read, as of now.
@@ -59,39 +72,61 @@ class Planner:
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs start."""
-        return self._consumer.beginning_offsets(sorted(partitions)) if partitions else {}
+        chosen = sorted(partitions)
+        return self._asked(lambda: self._consumer.beginning_offsets(chosen)) if chosen else {}
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs end; with ``kafka.isolation.level=read_committed``, as far as stable."""
-        return self._consumer.end_offsets(sorted(partitions)) if partitions else {}
+        chosen = sorted(partitions)
+        return self._asked(lambda: self._consumer.end_offsets(chosen)) if chosen else {}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """What the group has committed, where it has."""
-        found: dict[TopicPartition, int] = {}
-        for tp in sorted(partitions):
-            offset = self._consumer.committed(tp)
-            if isinstance(offset, int):
-                found[tp] = offset
-        return found
+        chosen = sorted(partitions)
+        if not chosen:
+            return {}
+        found = self._asked(lambda: self._consumer.committed(chosen))
+        return {tp: at for tp, at in found.items() if isinstance(at, int)}
 
-    def resolve(
-        self, position: int | Offsets, partitions: Collection[TopicPartition], option: str
+    def starts(
+        self,
+        partitions: Collection[TopicPartition],
+        among: Collection[TopicPartition] | None = None,
     ) -> dict[TopicPartition, int]:
-        """The offsets that ``position`` stands for; InvalidOptionError unless it covers them all.
+        """Where the options say that reading starts.
 
-        A committed offset that is not there is the earliest one.
+        Offsets and times as JSON have to name just the partitions ``among``, which are those asked
+        for if not given: InvalidOptionError. A committed offset that is not there is the earliest.
         """
-        if not isinstance(position, int):
-            wrong = position.keys() ^ set(partitions)
-            if wrong:
-                raise InvalidOptionError(
-                    f"option {option}: it names {nested(position)}, and to be read are "
-                    f"{', '.join(f'{tp.topic}-{tp.partition}' for tp in sorted(partitions))}: "
-                    f"{min(wrong).topic}-{min(wrong).partition} is in one of them only"
-                )
-            asked = dict(position)
-        else:
-            asked = dict.fromkeys(partitions, position)
+        options, named = self._options, set(partitions if among is None else among)
+        if options.starting_timestamp is not None:
+            times = dict.fromkeys(partitions, options.starting_timestamp)
+            return self._at(times, "startingTimestamp", options.strategy)
+        if options.starting_by_timestamp is not None:
+            name = "startingOffsetsByTimestamp"
+            times = _chosen(options.starting_by_timestamp, partitions, named, name)
+            return self._at(times, name, options.strategy)
+        if isinstance(options.starting, int):
+            return self.resolve(dict.fromkeys(partitions, options.starting))
+        return self.resolve(_chosen(options.starting, partitions, named, "startingOffsets"))
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the options say that a batch ends; a time later than all records is the latest."""
+        options, named = self._options, set(partitions)
+        if options.ending_timestamp is not None:
+            times = dict.fromkeys(partitions, options.ending_timestamp)
+            return self._at(times, "endingTimestamp", "latest")
+        if options.ending_by_timestamp is not None:
+            name = "endingOffsetsByTimestamp"
+            return self._at(
+                _chosen(options.ending_by_timestamp, partitions, named, name), name, "latest"
+            )
+        if isinstance(options.ending, int):
+            return self.resolve(dict.fromkeys(partitions, options.ending))
+        return self.resolve(_chosen(options.ending, partitions, named, "endingOffsets"))
+
+    def resolve(self, asked: Offsets) -> dict[TopicPartition, int]:
+        """The offsets that EARLIEST, LATEST and COMMITTED stand for; others are kept."""
         offsets = {tp: offset for tp, offset in asked.items() if offset >= 0}
         group = {tp for tp, offset in asked.items() if offset == COMMITTED}
         offsets |= self.committed(group)
@@ -102,17 +137,46 @@ class Planner:
         offsets |= self.latest({tp for tp, offset in asked.items() if offset == LATEST})
         return offsets
 
+    def _at(
+        self, times: Mapping[TopicPartition, int], option: str, strategy: str
+    ) -> dict[TopicPartition, int]:
+        """The first offsets at or after the times; where there is none, as the strategy says."""
+        if not times:
+            return {}
+        found = self._asked(lambda: self._consumer.offsets_for_times(times))
+        late = [tp for tp in sorted(times) if found.get(tp) is None]
+        if late and strategy == "error":
+            raise InvalidOptionError(
+                f"option {option}: {late[0].topic}-{late[0].partition} has no record at or after "
+                f"{times[late[0]]}. Option startingOffsetsByTimestampStrategy=latest starts behind "
+                "the last record there"
+            )
+        return {tp: at.offset for tp, at in found.items() if at is not None} | self.latest(late)
+
+    def _asked(self, look_up: Callable[[], T]) -> T:
+        """What the cluster says, asked again as often as the options want it."""
+        for _ in range(self._options.lookup_retries):
+            try:
+                return look_up()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                logger.warning("offsets could not be looked up, will be tried again: %s", error)
+                self._sleep(self._options.lookup_retry_interval_s)
+        return look_up()
+
     def ranges(self) -> list[OffsetRange]:
         """What a batch query reads."""
         partitions = self.partitions()
-        start = self.resolve(self._options.starting, partitions, "startingOffsets")
-        end = self.resolve(self._options.ending, partitions, "endingOffsets")
+        start, end = self.starts(partitions), self.ends(partitions)
         earliest, latest = self.earliest(partitions), self.latest(partitions)
         lost: list[OffsetRange] = []
         ranges: list[OffsetRange] = []
         for tp in sorted(partitions):
             wanted = OffsetRange(*tp, start[tp], end[tp])
             if wanted.size < 0:
+                if self._options.ends_by_time:
+                    continue  # what is from before that time has been read, or is not wanted
                 if isinstance(self._options.ending, int):
                     # The start lies behind what is there: a deleted and recreated topic, mostly.
                     lost.append(wanted._replace(start=end[tp], end=start[tp]))
@@ -137,3 +201,20 @@ class Planner:
                 lost,
             )
         return ranges
+
+
+def _chosen(
+    given: Mapping[TopicPartition, int],
+    partitions: Collection[TopicPartition],
+    named: Collection[TopicPartition],
+    option: str,
+) -> dict[TopicPartition, int]:
+    """What JSON says of partitions; InvalidOptionError unless it names all that are to be read."""
+    wrong = given.keys() ^ set(named)
+    if wrong:
+        raise InvalidOptionError(
+            f"option {option}: it names {short(nested(given))}, and to be read are "
+            f"{short([f'{tp.topic}-{tp.partition}' for tp in sorted(named)])}: "
+            f"{min(wrong).topic}-{min(wrong).partition} is in one of them only"
+        )
+    return {tp: given[tp] for tp in partitions}

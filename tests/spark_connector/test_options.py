@@ -9,8 +9,8 @@ import pytest
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._offsets import EARLIEST, LATEST
-from kohort.spark_connector._options import COMMITTED, UNSUPPORTED, SourceOptions
+from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST
+from kohort.spark_connector._options import SourceOptions
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -88,12 +88,111 @@ def test_numbers() -> None:
         ({"maxTasks": "9" * 30}, "is not a number above 0"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streams"),
         ({"kafka.group.id": ""}, "kafka.group.id is empty"),
+        ({"startingTimestamp": "-1"}, "startingTimestamp: '-1' is not a time in milliseconds"),
+        ({"startingTimestamp": "2026-01-01"}, "is not a time in milliseconds since 1970 UTC"),
+        ({"startingTimestamp": "9" * 99}, "is not a time in milliseconds"),
+        ({"startingOffsetsByTimestamp": "{}"}, "there is not one partition in it"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "t-0: -1 is out of range"),
+        ({"endingOffsetsByTimestamp": '{"t": 1}'}, "endingOffsetsByTimestamp: the partitions"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "is not error or latest"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "(2) is later than endingTimestamp"),
+        ({"fetchOffset.numRetries": "-1"}, "fetchOffset.numRetries: '-1' is not a number"),
+        ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is for streams"),
+        ({"maxTriggerDelay": "5m"}, "maxTriggerDelay is for streams"),
+        ({"kafka.group.id": "g", "rebalanceWait": "5m"}, "rebalanceWait is for streams"),
     ],
 )
 def test_a_wrong_value_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         parse(**given)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"maxTriggerDelay": "5 minutes"}, "'5 minutes' is not a duration such as"),
+        ({"maxTriggerDelay": "-1s"}, "'-1s' is not a duration"),
+        ({"maxTriggerDelay": "9" * 12 + "d"}, "is not a duration"),
+        ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "(6) is more than maxOff"),
+        ({"minOffsetsPerTrigger": "0"}, "'0' is not a number above 0"),
+        ({"rebalanceWait": "10s"}, "rebalanceWait is for members of a group: give kafka.group.id"),
+        ({"rebalanceListener": "a:B"}, "rebalanceListener is for members of a group"),
+        ({"groupOffsetReset": "honor"}, "groupOffsetReset is for members of a group"),
+        ({"kafka.group.id": "g", "rebalanceWait": "5m"}, "300 s is not under kafka.max.poll.int"),
+        ({"kafka.group.id": "g", "rebalanceListener": "a.B"}, "'a.B' is not of the form package"),
+        ({"kafka.group.id": "g", "rebalanceListener": "a:b:c"}, "is not of the form package.mod"),
+        ({"kafka.group.id": "g", "groupOffsetReset": "no"}, "'no' is not checkpoint or honor"),
+        ({"endingTimestamp": "1"}, "endingTimestamp is for batches"),
+        ({"endingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "endingOffsetsByTimestamp is for batch"),
+    ],
+)
+def test_a_wrong_value_for_a_stream_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        parse(True, **given)
+    assert said in str(caught.value)
+
+
+def test_offsets_by_time() -> None:
+    options = parse(
+        startingTimestamp="1000",
+        startingOffsetsByTimestamp='{"t": {"0": 2000}}',
+        startingOffsetsByTimestampStrategy="LATEST",
+        endingTimestamp="3000",
+        endingOffsetsByTimestamp='{"t": {"0": 4000}}',
+    )
+    assert (options.starting_timestamp, options.ending_timestamp) == (1000, 3000)
+    assert options.starting_by_timestamp == {TopicPartition("t", 0): 2000}
+    assert options.ending_by_timestamp == {TopicPartition("t", 0): 4000}
+    assert options.strategy == "latest"
+    assert parse().strategy == "error"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1500", 1.5),
+        ("500us", 0.0005),
+        ("250ms", 0.25),
+        (" 10S ", 10),
+        ("10 s", 10),
+        ("15m", 900),
+        ("2min", 120),
+        ("1h", 3600),
+        ("2d", 172_800),
+    ],
+)
+def test_durations_are_written_as_in_spark(text: str, seconds: float) -> None:
+    assert parse(True, maxTriggerDelay=text).max_trigger_delay_s == pytest.approx(seconds)
+
+
+def test_options_of_a_member() -> None:
+    group = {"kafka.group.id": "g"}
+    options = parse(True, **group)
+    assert options.is_member
+    assert (options.rebalance_wait_s, options.rebalance_listener) == (30, None)
+    assert options.group_offset_reset == "checkpoint"
+    short = parse(True, **group, **{"kafka.max.poll.interval.ms": "20000"})
+    assert short.rebalance_wait_s == 10
+    chosen = parse(
+        True,
+        **group,
+        rebalanceWait="2m",
+        rebalanceListener="my.package:Listeners.First",
+        groupOffsetReset="Honor",
+    )
+    assert (chosen.rebalance_wait_s, chosen.group_offset_reset) == (120, "honor")
+    assert chosen.rebalance_listener == "my.package:Listeners.First"
+    assert not parse(True).is_member
+    address = {"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}'}
+    assert not SourceOptions.parse(address | group, streaming=True).is_member
+
+
+def test_options_of_sparks_own_source_that_ask_for_nothing_here_are_taken() -> None:
+    options = parse(groupIdPrefix="mine-", **{"fetchOffset.numRetries": "3"})
+    assert options.group_id is None
+    assert (options.lookup_retries, options.lookup_retry_interval_s) == (3, 1)
+    assert parse(**{"fetchOffset.retryIntervalMs": "20"}).lookup_retry_interval_s == 0.02
 
 
 def test_nothing_to_read_is_refused() -> None:
@@ -130,12 +229,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, said: str) -> N
     with pytest.raises(UnknownOptionError) as caught:
         parse(**{name: "1"})
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_a_known_name_that_is_not_built_is_never_ignored(name: str) -> None:
-    with pytest.raises(UnsupportedOptionError, match=f"option {name}: "):
-        parse(**{name.upper(): "1"})
 
 
 @pytest.mark.parametrize(

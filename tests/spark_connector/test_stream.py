@@ -399,8 +399,9 @@ class OutOfOrder:
         self._check()
         return dict(self.ends)
 
-    def committed(self, partition: TopicPartition) -> None:
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, None]:
         self._check()
+        return dict.fromkeys(partitions)
 
     def commit(self, offsets: dict[TopicPartition, int], timeout_ms: float) -> None:
         self._check()
