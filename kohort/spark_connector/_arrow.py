@@ -1,113 +1,142 @@
-"""From records to Arrow, a column at a time."""
+"""From the batches of ``poll_arrow()`` to those that Spark takes: no row is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kohort import ConsumerRecord, TopicPartition
+from kohort import TopicPartition
 from kohort.errors import DataError
 
-Record = ConsumerRecord[bytes, bytes]
-Records = Sequence[Record]
+US = 1000
+"""Of Spark's microseconds in one of Kafka's milliseconds."""
 
 
-class BatchBuilder:
-    """Makes record batches of one schema, which has passed ``check_schema``."""
+class BatchShaper:
+    """Makes batches of one schema, which has passed ``check_schema``."""
 
     def __init__(self, schema: StructType) -> None:
         # Spark compares the schema of a batch with just this one.
         self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
-        self._columns = [(_BUILDERS[each.name.lower()], each.type) for each in self.schema]
+        self._columns = [(*_SHAPERS[each.name.lower()], each.type) for each in self.schema]
 
-    def build(self, records: Records) -> pa.RecordBatch:
-        """One batch of records, all of the same partition. DataError for what Spark cannot hold."""
-        arrays = [build(records, kind) for build, kind in self._columns]
+    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The chosen columns, as Spark has them. DataError for what Spark cannot hold."""
+        arrays = []
+        for name, shape, kind in self._columns:
+            column = batch.column(name)
+            try:
+                arrays.append(column if shape is None else shape(column, kind))
+            except pa.ArrowInvalid:
+                raise _beyond(batch) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _bytes(values: list[bytes | None], kind: pa.DataType) -> pa.Array:
-    array = pa.array(values, pa.binary())
+def _text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     # As with CAST(value AS STRING), text that is not UTF-8 stays the bytes it is.
-    return array if kind == pa.binary() else array.view(kind)
+    return column if kind == column.type else column.view(kind)
 
 
-def _key(records: Records, kind: pa.DataType) -> pa.Array:
-    return _bytes([record.key for record in records], kind)
+def _timestamp(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    milliseconds = column.view(pa.int64())
+    if milliseconds.null_count:
+        # Spark's own source has -1 ms for a record without.
+        milliseconds = milliseconds.fill_null(-1)
+    return pc.multiply_checked(milliseconds, US_SCALAR).view(kind)
 
 
-def _value(records: Records, kind: pa.DataType) -> pa.Array:
-    return _bytes([record.value for record in records], kind)
+# Of a plain number pyarrow would ask pandas whether it is one of its own, and import it.
+US_SCALAR = pa.scalar(US, pa.int64())
 
 
-def _topic(records: Records, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(records[0].topic, kind), len(records))
-
-
-def _partition(records: Records, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(records[0].partition, kind), len(records))
-
-
-def _offset(records: Records, kind: pa.DataType) -> pa.Array:
-    return pa.array([record.offset for record in records], kind)
-
-
-def _timestamp(records: Records, kind: pa.DataType) -> pa.Array:
-    milliseconds = pa.array([record.timestamp for record in records], pa.int64())
-    try:
-        return pc.multiply_checked(milliseconds, 1000).view(kind)
-    except pa.ArrowInvalid:
-        raise _beyond(records) from None
-
-
-def _beyond(records: Records) -> DataError:
+def _beyond(batch: pa.RecordBatch) -> DataError:
     """The error for a timestamp that Spark's microseconds have no room for."""
-    bad = next(record for record in records if abs(record.timestamp) > (1 << 63) // 1000)
+    stamps = batch.column("timestamp").view(pa.int64())
+    row = next(at for at, each in enumerate(stamps) if abs(each.as_py() or 0) > (1 << 63) // US)
+    place = _place(batch, row)
+    offset = batch.column("offset")[row].as_py()
     return DataError(
-        f"{bad.topic}-{bad.partition}, offset {bad.offset}: Spark cannot hold the timestamp "
-        f"{bad.timestamp} ms; read without it by .schema(...)",
-        topic_partition=TopicPartition(bad.topic, bad.partition),
-        offset=bad.offset,
-        next_offset=bad.offset + 1,
+        f"{place.topic}-{place.partition}, offset {offset}: Spark cannot hold the timestamp "
+        f"{stamps[row].as_py()} ms; read without it by .schema(...)",
+        topic_partition=place,
+        offset=offset,
+        next_offset=offset + 1,
     )
 
 
-def _timestamp_type(records: Records, kind: pa.DataType) -> pa.Array:
-    return pa.array([record.timestamp_type for record in records], kind)
-
-
-def _headers(records: Records, kind: pa.DataType) -> pa.Array:
+def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Null for a record without headers, as in Spark's own source."""
-    names: list[str] = []
-    values: list[bytes | None] = []
-    starts: list[int | None] = []
-    for record in records:
-        # A null start makes a null list, which ends where the next one starts.
-        starts.append(len(names) if record.headers else None)
-        for name, value in record.headers:
-            names.append(name)
-            values.append(value)
-    starts.append(len(names))
+    some = pc.greater(pc.list_value_length(column), pa.scalar(0, pa.int32()))
+    # A null start makes a null list, which ends where the next one starts.
+    starts = pc.if_else(some, column.offsets[:-1], pa.scalar(None, pa.int32()))
     item: pa.Field = kind.value_field
     struct = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.binary())],
+        [column.values.field(number) for number in range(2)],
         fields=[item.type.field(number) for number in range(2)],
     )
-    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), struct, type=kind)
+    ends = pa.concat_arrays([starts, column.offsets[-1:]])
+    return pa.ListArray.from_arrays(ends, struct, type=kind)
 
 
-_BUILDERS: dict[str, Callable[[Records, Any], pa.Array]] = {
-    "key": _key,
-    "value": _value,
-    "topic": _topic,
-    "partition": _partition,
-    "offset": _offset,
-    "timestamp": _timestamp,
-    "timestamptype": _timestamp_type,
-    "headers": _headers,
+_SHAPERS: dict[str, tuple[str, Callable[[pa.Array, Any], pa.Array] | None]] = {
+    "key": ("key", _text),
+    "value": ("value", _text),
+    "topic": ("topic", None),
+    "partition": ("partition", None),
+    "offset": ("offset", None),
+    "timestamp": ("timestamp", _timestamp),
+    "timestamptype": ("timestampType", None),
+    "headers": ("headers", _headers),
 }
+
+
+class Run(NamedTuple):
+    """Rows ``start`` to ``stop`` of a batch, all those of one partition."""
+
+    topic_partition: TopicPartition
+    start: int
+    stop: int
+
+
+def runs(batch: pa.RecordBatch) -> Iterator[Run]:
+    """The partitions of a batch of ``poll_arrow()``, where the rows of each are together."""
+    start, rows = 0, batch.num_rows
+    while start < rows:
+        place = _place(batch, start)
+
+        def is_other(row: int, place: TopicPartition = place) -> bool:
+            return _place(batch, row) != place
+
+        stop = bisect_left(range(rows), True, start + 1, key=is_other)
+        yield Run(place, start, stop)
+        start = stop
+
+
+def before(batch: pa.RecordBatch, run: Run, end: int) -> int:
+    """The first row of the run that has ``end`` or a later offset."""
+    offsets = batch.column("offset")
+    return bisect_left(range(run.stop), end, run.start, key=lambda row: int(offsets[row].as_py()))
+
+
+def split(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Parts of at most about so many bytes, or of one row."""
+    while batch.num_rows > 1 and batch.nbytes > most:
+        half = bisect_right(
+            range(1, batch.num_rows), most, key=lambda rows: int(batch.slice(0, rows).nbytes)
+        )
+        half = max(1, half)
+        yield batch.slice(0, half)
+        batch = batch.slice(half)
+    yield batch
+
+
+def _place(batch: pa.RecordBatch, row: int) -> TopicPartition:
+    return TopicPartition(
+        batch.column("topic")[row].as_py(), batch.column("partition")[row].as_py()
+    )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaTimeoutError, OffsetOutOfRangeError
-from kohort.spark_connector._arrow import BatchBuilder, Records
+from kohort.spark_connector._arrow import BatchShaper, before, runs, split
 from kohort.spark_connector._consumers import borrowed
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._options import SourceOptions
@@ -20,31 +19,28 @@ from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
 
-BATCH_ROWS = 32_768
-BATCH_BYTES = 8 << 20
-"""A batch of Arrow's ends with whichever comes first."""
+MOST_BYTES = 4 << 20
+"""About what a batch holds: enough for its fixed costs not to count, little enough for a worker."""
 
 # The end of a range may hold no record (compaction, transaction markers), so that poll() would
 # wait although all has been read; then this is how long.
-POLL_MS = 50
+POLL_MS = 5
 
 
 def read_ranges(
     options: SourceOptions, schema: StructType, ranges: Sequence[OffsetRange]
 ) -> Iterator[pa.RecordBatch]:
-    """All records of the ranges, a batch being of one partition and in its order.
+    """All records of the ranges, those of a partition in order.
 
     Raises DataLossError, KafkaTimeoutError when nothing comes for ``kafkaConsumer.pollTimeoutMs``,
     and whatever poll() raises.
     """
     if not ranges:
         return
-    builder = BatchBuilder(schema)
+    shaper = BatchShaper(schema)
     with borrowed(options.properties) as consumer:
-        reading = _Reading(consumer, options, ranges)
-        for records in reading.run():
-            for part in split(records, BATCH_BYTES):
-                yield builder.build(part)
+        for batch in _Reading(consumer, options, ranges).run():
+            yield from split(shaper.shape(batch), 2 * MOST_BYTES)
 
 
 class _Reading:
@@ -59,8 +55,8 @@ class _Reading:
         for each in sorted(ranges, reverse=True):
             self._left.setdefault(each.topic_partition, []).append(each)
 
-    def run(self) -> Iterator[Records]:
-        """Records as they come, only those of the ranges."""
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Rows as they come, only those of the ranges."""
         consumer = self._consumer
         consumer.assign(sorted(self._left))
         for tp, ranges in self._left.items():
@@ -69,26 +65,31 @@ class _Reading:
         moved = time.monotonic()
         while self._left:
             try:
-                polled = consumer.poll(POLL_MS, BATCH_ROWS)
+                polled = consumer.poll_arrow(POLL_MS)
             except OffsetOutOfRangeError:
                 self._settle_loss()
                 continue
-            for tp, records in polled.items():
-                if chosen := self._inside(tp, records):
-                    yield chosen
-            before, positions = positions, self._positions()
+            earlier, positions = positions, self._positions()
+            if polled.num_rows:
+                yield from self._inside(polled, positions)
             self._advance(positions)
-            if polled or positions != before:
+            if polled.num_rows or positions != earlier:
                 moved = time.monotonic()
             elif (time.monotonic() - moved) * 1000 > self._options.poll_timeout_ms:
                 raise self._stuck()
 
-    def _inside(self, tp: TopicPartition, records: list[Any]) -> Records:
-        """The records of the range that is being read."""
-        current = self._left[tp][-1]
-        if records[-1].offset < current.end:
-            return records
-        return [record for record in records if record.offset < current.end]
+    def _inside(
+        self, polled: pa.RecordBatch, positions: dict[TopicPartition, int]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the ranges that are being read."""
+        ends = {tp: ranges[-1].end for tp, ranges in self._left.items()}
+        if all(at <= ends[tp] for tp, at in positions.items()):
+            yield polled
+            return
+        for run in runs(polled):
+            stop = before(polled, run, ends[run.topic_partition])
+            if stop > run.start:
+                yield polled.slice(run.start, stop - run.start)
 
     def _positions(self) -> dict[TopicPartition, int]:
         found = {tp: self._consumer.position(tp) for tp in self._left}
@@ -138,18 +139,3 @@ class _Reading:
             f"nothing came of {left} for {self._options.poll_timeout_ms} ms "
             "(option kafkaConsumer.pollTimeoutMs): do these offsets exist, are the brokers up?"
         )
-
-
-def split(records: Records, most: int) -> Iterator[Records]:
-    """Runs of records of at most so many bytes of keys and values, but one record at least."""
-    # -1 stands for null, which is near enough.
-    sizes = [each.serialized_key_size + each.serialized_value_size for each in records]
-    start = total = 0
-    if sum(sizes) > most:
-        for at, size in enumerate(sizes):
-            if total + size > most and at > start:
-                yield records[start:at]
-                start, total = at, 0
-            total += size
-    if start < len(records):
-        yield records[start:] if start else records

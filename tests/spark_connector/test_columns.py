@@ -19,10 +19,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kohort import ConsumerRecord
+from kohort import TopicPartition
 from kohort.errors import DataError, InvalidOptionError
-from kohort.spark_connector._arrow import BatchBuilder
-from kohort.spark_connector._reading import split
+from kohort.records import arrow_schema
+from kohort.spark_connector._arrow import BatchShaper, Run, before, runs, split
 from kohort.spark_connector._schema import check_schema, default_schema
 
 HEADERS = ArrayType(
@@ -44,23 +44,49 @@ def columns(*names: str, **kinds: Any) -> StructType:
     return StructType([StructField(name, kinds.get(name, TYPES[name])) for name in names])
 
 
-def record(offset: int = 7, **values: Any) -> ConsumerRecord[bytes, bytes]:
-    given: dict[str, Any] = {"key": b"k", "value": b"v", "timestamp": 1_700_000_000_123} | values
-    return ConsumerRecord("orders", 2, offset=offset, **given)
+Row = dict[str, Any]
 
 
-def built(schema: StructType, *records: ConsumerRecord[bytes, bytes]) -> list[dict[str, Any]]:
+def record(**values: Any) -> Row:
+    """A row as poll_arrow() gives it."""
+    when = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC)
+    return {
+        "key": b"k",
+        "value": b"v",
+        "topic": "orders",
+        "partition": 2,
+        "offset": 7,
+        "timestamp": when,
+        "timestampType": 0,
+        "headers": [],
+    } | values
+
+
+def polled(*rows: Row) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema())
+
+
+def headers(**values: bytes | None) -> list[Row]:
+    return [{"key": name, "value": value} for name, value in values.items()]
+
+
+def built(schema: StructType, *rows: Row) -> list[Row]:
+    """What becomes of the rows, also of a slice of a batch."""
     check_schema(schema)
-    batch = BatchBuilder(schema).build(records)
-    batch.validate(full=False)
-    # This is the comparison that Spark makes.
-    assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
-    rows: list[dict[str, Any]] = batch.to_pylist()
-    return rows
+    shaper = BatchShaper(schema)
+    batch = shaper.shape(polled(*rows))
+    sliced = shaper.shape(polled(record(headers=[{"key": "x", "value": b"y"}]), *rows).slice(1))
+    for each in (batch, sliced):
+        each.validate(full=True)
+        # This is the comparison that Spark makes.
+        assert to_arrow_schema(schema, timezone="UTC").equals(each.schema)
+    assert sliced.equals(batch)
+    found: list[Row] = batch.to_pylist()
+    return found
 
 
 def test_all_columns() -> None:
-    (row,) = built(columns(*TYPES), record(headers=(("h", b"1"), ("h", None))))
+    (row,) = built(columns(*TYPES), record(headers=headers(h=b"1", i=None)))
     when = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=datetime.UTC)
     assert row == {
         "key": b"k",
@@ -70,7 +96,7 @@ def test_all_columns() -> None:
         "offset": 7,
         "timestamp": when,
         "timestampType": 0,
-        "headers": [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
+        "headers": [{"key": "h", "value": b"1"}, {"key": "i", "value": None}],
     }
     assert list(row) == list(TYPES)
 
@@ -84,7 +110,7 @@ def test_the_default_schema_is_that_of_sparks_own_source() -> None:
 def test_any_choice_of_columns_in_any_order_and_case() -> None:
     assert built(columns("offset", "key"), record()) == [{"offset": 7, "key": b"k"}]
     spelled = StructType([StructField("TIMESTAMPTYPE", IntegerType())])
-    assert built(spelled, record(timestamp_type=1)) == [{"TIMESTAMPTYPE": 1}]
+    assert built(spelled, record(timestampType=1)) == [{"TIMESTAMPTYPE": 1}]
 
 
 def test_key_and_value_as_text() -> None:
@@ -97,7 +123,7 @@ def test_key_and_value_as_text() -> None:
 def test_text_that_is_not_utf8_keeps_its_bytes() -> None:
     """As CAST(value AS STRING) does."""
     schema = columns("value", value=StringType())
-    array = BatchBuilder(schema).build([record(value=b"\xff\xfe")]).column(0)
+    array = BatchShaper(schema).shape(polled(record(value=b"\xff\xfe"))).column(0)
     assert array.type == pa.string()
     assert array.view(pa.binary()).to_pylist() == [b"\xff\xfe"]
 
@@ -110,9 +136,9 @@ def test_null_and_empty_stay_apart() -> None:
 def test_headers_are_null_for_a_record_without() -> None:
     rows = built(
         columns("headers"),
-        record(headers=(("a", b"1"),)),
+        record(headers=headers(a=b"1")),
         record(),
-        record(headers=(("b", None), ("c", b"3"))),
+        record(headers=headers(b=None, c=b"3")),
         record(),
     )
     assert [row["headers"] for row in rows] == [
@@ -123,12 +149,19 @@ def test_headers_are_null_for_a_record_without() -> None:
     ]
 
 
+def test_no_timestamp_is_what_it_is_in_sparks_own_source() -> None:
+    before_all = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
+    assert built(columns("timestamp"), record(timestamp=None)) == [{"timestamp": before_all}]
+
+
 def test_a_timestamp_beyond_sparks_range_is_an_error_that_says_where() -> None:
-    schema = columns("timestamp")
+    late = pa.array([0, 1 << 62], pa.timestamp("ms", "UTC"))
+    batch = polled(record(), record(offset=8)).set_column(5, arrow_schema().field(5), late)
     with pytest.raises(DataError, match=r"orders-2, offset 8: Spark cannot hold") as caught:
-        built(schema, record(), record(offset=8, timestamp=1 << 62))
+        BatchShaper(columns("timestamp")).shape(batch)
     assert (caught.value.offset, caught.value.next_offset) == (8, 9)
-    assert built(columns("timestampType"), record(timestamp=1 << 62)) == [{"timestampType": 0}]
+    found = BatchShaper(columns("timestampType")).shape(batch)
+    assert found.to_pylist() == [{"timestampType": 0}] * 2
 
 
 @pytest.mark.parametrize(
@@ -149,13 +182,30 @@ def test_any_other_schema_is_refused(schema: StructType, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_records_are_split_by_their_bytes() -> None:
-    sizes = (4, 4, 4, 20, 1)
-    records = [
-        record(offset=at, serialized_key_size=0, serialized_value_size=size)
-        for at, size in enumerate(sizes)
+def test_batches_are_split_by_their_bytes() -> None:
+    sizes = (400, 400, 400, 2000, 1)
+    rows = [record(offset=at, value=bytes(size)) for at, size in enumerate(sizes)]
+    batch = BatchShaper(columns("offset", "value")).shape(polled(*rows))
+
+    def parts(most: int) -> list[list[int]]:
+        return [part.column("offset").to_pylist() for part in split(batch, most)]
+
+    assert parts(1000) == [[0, 1], [2], [3], [4]]
+    assert parts(1) == [[0], [1], [2], [3], [4]]
+    assert parts(100_000) == [[0, 1, 2, 3, 4]]
+    assert [part.num_rows for part in split(batch.slice(0, 0), 10)] == [0]
+
+
+def test_the_rows_of_each_partition_and_those_before_an_offset() -> None:
+    places = [("b", 0, 5), ("b", 0, 9), ("a", 0, 1), ("a", 1, 1), ("a", 1, 2), ("a", 1, 3)]
+    rows = [record(topic=t, partition=p, offset=offset) for t, p, offset in places]
+    batch = polled(*rows)
+    found = list(runs(batch))
+    assert found == [
+        Run(TopicPartition("b", 0), 0, 2),
+        Run(TopicPartition("a", 0), 2, 3),
+        Run(TopicPartition("a", 1), 3, 6),
     ]
-    parts = [[each.offset for each in part] for part in split(records, 10)]
-    assert parts == [[0, 1], [2], [3], [4]]
-    assert list(split(records, 1000)) == [records]
-    assert list(split([], 10)) == []
+    assert [before(batch, found[0], end) for end in (5, 6, 9, 10)] == [0, 1, 1, 2]
+    assert [before(batch, found[2], end) for end in (0, 3, 4)] == [3, 5, 6]
+    assert list(runs(batch.slice(0, 0))) == []
