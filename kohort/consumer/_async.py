@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -341,6 +342,14 @@ class AsyncKafkaConsumer(AsyncLife):
         found = await self._engine.committed(chosen, None)
         told = {tp: None if at is None else at.offset for tp, at in found.items()}
         return told[chosen[0]] if one else told
+
+    async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
+        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
+
+        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
+        """
+        self._check_started()
+        return await self._engine.topic_ids(_arguments.topic_names(topics), None)
 
     async def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""

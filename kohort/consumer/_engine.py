@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -255,6 +256,12 @@ class Engine:
         """The names of all topics of the cluster, asked for anew."""
         with _deadline(self._seconds(timeout), "the list of topics did not come"):
             return await self._topics.all_topics()
+
+    async def topic_ids(self, names: Iterable[str], timeout: float | None) -> dict[str, uuid.UUID]:
+        """The ids of topics, asked for anew; of brokers before 2.8 none."""
+        with _deadline(self._seconds(timeout), "the ids of topics did not come"):
+            found = await self._topics.ids_of(frozenset(names))
+        return {name: uuid.UUID(bytes=each) for name, each in found.items()}
 
     # -- automatic commits --------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -416,6 +417,17 @@ class KafkaConsumer(SyncLife):
     def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""
         return set(self._call(lambda: self._engine.all_topics(None)))
+
+    def topic_ids(
+        self, topics: Iterable[str], timeout_ms: float | None = None
+    ) -> dict[str, uuid.UUID]:
+        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
+
+        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
+        """
+        names = _arguments.topic_names(topics)
+        timeout = self._timeout(timeout_ms)
+        return self._call(lambda: self._engine.topic_ids(names, timeout))
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
         """Wait until the cluster is known; ``refresh`` asks for it anew.

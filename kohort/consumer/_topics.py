@@ -212,6 +212,16 @@ class TopicWatch:
             name for name, topic in metadata.topics.items() if not (hide and topic.is_internal)
         )
 
+    async def ids_of(self, names: frozenset[str]) -> dict[str, bytes]:
+        """The ids of topics, asked for anew; without those that are not there or have none."""
+        metadata = await self._engine.cluster.fetch_topics(names, may_create=False)
+        known = {name: metadata.topics[name] for name in names if name in metadata.topics}
+        return {
+            name: topic.topic_id
+            for name, topic in known.items()
+            if not topic.error and any(topic.topic_id)
+        }
+
 
 def _unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(

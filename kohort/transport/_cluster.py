@@ -125,13 +125,16 @@ class ClusterClient:
         """
         await self._keeper.wait_bootstrapped()
 
-    async def fetch_topics(self, names: Collection[str] | None, /) -> ClusterMetadata:
+    async def fetch_topics(
+        self, names: Collection[str] | None, /, *, may_create: bool = True
+    ) -> ClusterMetadata:
         """Ask for these topics (None: all) now, retrying for as long as it takes.
 
         Returns a snapshot with all of them, errors included. Those without an error are in
-        ``metadata`` too, until the next refresh of the wanted ones.
+        ``metadata`` too, until the next refresh of the wanted ones. Without ``may_create`` none is
+        created by being asked for, whatever the configuration says.
         """
-        return await self._keeper.fetch_topics(names)
+        return await self._keeper.fetch_topics(names, may_create=may_create)
 
     def learn_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]

@@ -182,17 +182,22 @@ class MetadataKeeper:
         if self._wanted is not None and not self._wanted <= self.snapshot.topics.keys():
             self._not_before = 0.0  # more was wanted while this one was on its way
 
-    async def fetch_topics(self, names: Collection[str] | None) -> ClusterMetadata:
+    async def fetch_topics(
+        self, names: Collection[str] | None, *, may_create: bool = True
+    ) -> ClusterMetadata:
         """Ask for these topics (None: all) now, for as long as it takes.
 
         Returns a snapshot with all of them; those without an error are in ``snapshot`` too, until
-        the next refresh of the wanted ones.
+        the next refresh of the wanted ones. Without ``may_create`` asking creates no topic,
+        whatever the configuration says.
         """
         failures = 0
         while True:
             await self.wait_bootstrapped()
             try:
-                response = await self._fetch(None if names is None else frozenset(names))
+                response = await self._fetch(
+                    None if names is None else frozenset(names), may_create=may_create
+                )
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -216,14 +221,16 @@ class MetadataKeeper:
         if new is not self.snapshot:
             self._apply(new)
 
-    async def _fetch(self, names: frozenset[str] | None) -> MetadataResponse:
+    async def _fetch(
+        self, names: frozenset[str] | None, *, may_create: bool = True
+    ) -> MetadataResponse:
         topics = (
             None
             if names is None
             else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
         )
         # A request for all topics creates none, whatever it says.
-        create = self._config.allow_auto_create_topics or names is None
+        create = (self._config.allow_auto_create_topics and may_create) or names is None
         response = await self._ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstraps:
             self._start_again("a broker asks for it")

@@ -120,6 +120,7 @@ async def test_what_the_cluster_knows_can_be_asked(
         assert tp.topic in await consumer.topics()
         assert consumer.partitions_for_topic(tp.topic) == {0, 1}
         assert consumer.partitions_for_topic("nobody-made-this") is None
+        assert (await consumer.topic_ids([tp.topic, "nobody-made-this"])).keys() == {tp.topic}
         assert await consumer.beginning_offsets([tp]) == {tp: 0}
         assert await consumer.end_offsets([tp]) == {tp: 4}
         assert consumer.metrics() is not None

@@ -164,6 +164,20 @@ def test_what_the_cluster_knows_can_be_asked(
     assert consumer.bootstrap_connected() is False
 
 
+def test_a_topic_made_anew_has_another_id(cluster: Cluster, topic: str, make: MakeConsumer) -> None:
+    consumer = make(group_id=None)
+    first = consumer.topic_ids([topic, "nobody-made-this"])
+    assert first.keys() == {topic}
+    assert consumer.topic_ids([topic]) == first
+    cluster.delete_topic(topic)
+    assert consumer.topic_ids([topic]) == {}
+    cluster.create_topic(topic, 2)
+    second = consumer.topic_ids([topic])
+    assert second.keys() == {topic}
+    assert second != first
+    assert "nobody-made-this" not in consumer.topics(), "asking creates none"
+
+
 def test_offsets_are_found_by_end_and_by_time(
     cluster: Cluster, topic: str, make: MakeConsumer
 ) -> None:
