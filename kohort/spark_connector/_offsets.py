@@ -4,14 +4,16 @@ A checkpoint holds both ends of every range, so that a batch can be read again b
 
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
 
-``to`` has the form of the offsets of Spark's own Kafka source.
+``to`` has the form of the offsets of Spark's own Kafka source. ``ids``, where brokers have them,
+holds the ids of topics: a topic that was deleted and made anew has another one.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,15 +32,18 @@ COMMITTED = -3
 VERSION = 1
 MAX_OFFSET = (1 << 63) - 1
 MAX_PARTITION = (1 << 31) - 1
-_NUMBER = re.compile("0|[1-9][0-9]{0,9}", re.ASCII)
+_NUMBER = re.compile("0|[1-9][0-9]{0,9}")
+_TOPIC = re.compile("[A-Za-z0-9._-]{1,249}")
+_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a micro-batch starts and ends, in the same partitions."""
+    """Where a micro-batch starts and ends, in the same partitions, and of which topics they are."""
 
     start: Offsets = field(default_factory=dict)
     end: Offsets = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def ranges(self) -> list[OffsetRange]:
         """What the batch holds, empty ranges included."""
@@ -46,7 +51,8 @@ class StreamOffset:
 
     def to_json(self) -> dict[str, Any]:
         """As Spark keeps it. Spark compares the text, so the order is always the same."""
-        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end)}
+        ids = {"ids": {name: self.ids[name] for name in sorted(self.ids)}} if self.ids else {}
+        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end), **ids}
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
@@ -59,7 +65,7 @@ class StreamOffset:
                 f"an offset of version {short(version)} cannot be read, only version {VERSION}: "
                 "was the checkpoint written by another source, or by a newer kohort?"
             )
-        if value.keys() != {"v", "from", "to"}:
+        if value.keys() - {"ids"} != {"v", "from", "to"}:
             raise OffsetFormatError(f"an offset has v, from and to, not {short(sorted(value))}")
         start, end = flat(value["from"], least=0), flat(value["to"], least=0)
         if start.keys() != end.keys():
@@ -70,7 +76,7 @@ class StreamOffset:
                 raise OffsetFormatError(
                     f"{tp.topic}-{tp.partition} goes from {first} back to {end[tp]}"
                 )
-        return cls(start, end)
+        return cls(start, end, _ids(value.get("ids", {}), {tp.topic for tp in end}))
 
 
 def nested(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -128,6 +134,16 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return sorted(result)
 
 
+def _ids(value: object, topics: Collection[str]) -> dict[str, str]:
+    ids = _object(value, "ids")
+    for topic, each in ids.items():
+        if topic not in topics:
+            raise OffsetFormatError(f"there is an id of {short(topic)}, and no partition of it")
+        if not isinstance(each, str) or not _ID.fullmatch(each):
+            raise OffsetFormatError(f"{topic}: {short(each)} is not the id of a topic")
+    return ids
+
+
 def _parse(text: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
@@ -157,7 +173,7 @@ def _object(value: object, what: str) -> dict[str, Any]:
 
 
 def _topic(name: object) -> str:
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
         raise OffsetFormatError(f"{short(name)} is not a topic's name")
     return name
 
@@ -170,7 +186,11 @@ def _partition(number: object) -> int:
     return int(number)
 
 
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 61
+
+
 def short(value: object) -> str:
     """The value as in Python, cut off: it may be anything, of any length."""
-    text = repr(value)
+    text = _REPR.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

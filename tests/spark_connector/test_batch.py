@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from kohort import TopicPartition
+from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import (
     CorruptBatchError,
     InvalidOptionError,
+    KafkaError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
 from kohort.spark_connector import _consumers
 from kohort.spark_connector._batch import KohortPartition
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._planning import Planner
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import batch_reader, options, read_batch, rows, source
@@ -94,6 +97,135 @@ def test_headers_when_asked_for(cluster: Cluster) -> None:
 def test_where_it_starts_and_ends(cluster: Cluster, given: dict[str, str], expected: Any) -> None:
     produced = produce(cluster, 20)
     assert values(read_batch(options(cluster, **given))) == [produced[at] for at in expected]
+
+
+def timed(cluster: Cluster) -> list[bytes]:
+    """Records of times 1000, 2000 ... 10000 in partition 0, of 5000 alone in partition 1."""
+    times = range(1000, 11_000, 1000)
+    made = {b"%d" % time: time for time in times}
+    cluster.produce(
+        "orders",
+        [ProducerRecord(value, timestamp=time, partition=0) for value, time in made.items()],
+    )
+    cluster.produce("orders", [ProducerRecord(b"one", timestamp=5000, partition=1)])
+    return list(made)
+
+
+LATE = {"startingOffsetsByTimestampStrategy": "latest"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "one"),
+    [
+        ({"startingTimestamp": "3500"} | LATE, range(3, 10), True),
+        ({"startingTimestamp": "5001"} | LATE, range(5, 10), False),
+        ({"startingTimestamp": "99999"} | LATE, [], False),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"0": 9000, "1": 0, "2": 7}}'} | LATE,
+            [8, 9],
+            True,
+        ),
+        ({"endingTimestamp": "4000"}, range(3), False),
+        ({"endingTimestamp": "5001"}, range(5), True),
+        ({"endingTimestamp": "99999"}, range(10), True),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": 2000, "1": 9, "2": 7}}'}, [0], False),
+        ({"startingTimestamp": "2000", "endingTimestamp": "4000"} | LATE, [1, 2], False),
+        # A time for all goes before times for each, and these before offsets.
+        (
+            {
+                "startingTimestamp": "9000",
+                "startingOffsetsByTimestamp": '{"orders": {"0": 3000, "1": 0, "2": 0}}',
+                "startingOffsets": "earliest",
+            }
+            | LATE,
+            [8, 9],
+            False,
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"orders": {"0": 9000, "1": 0, "2": 0}}',
+                "startingOffsets": '{"orders": {"0": 5, "1": 0, "2": 0}}',
+            }
+            | LATE,
+            [8, 9],
+            True,
+        ),
+        (
+            {
+                "endingTimestamp": "2000",
+                "endingOffsetsByTimestamp": '{"orders": {"0": 3000, "1": 0, "2": 0}}',
+                "endingOffsets": "latest",
+            },
+            [0],
+            False,
+        ),
+        # What ends by time and starts behind that is nothing, wherever the start comes from.
+        ({"startingOffsets": "latest", "endingTimestamp": "3000"}, [], False),
+        (
+            {
+                "startingOffsets": '{"orders": {"0": 5, "1": 1, "2": 0}}',
+                "endingTimestamp": "3000",
+            },
+            [],
+            False,
+        ),
+    ],
+)
+def test_starts_and_ends_by_time(
+    cluster: Cluster, given: dict[str, str], expected: Any, one: bool
+) -> None:
+    made = timed(cluster)
+    found = values(read_batch(options(cluster, **given)))
+    assert found == [made[at] for at in expected] + ([b"one"] if one else [])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingTimestamp": "5001"}, "startingTimestamp: orders-1 has no record at or after 50"),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"0": 1, "1": 1, "2": 1}}'},
+            "startingOffsetsByTimestamp: orders-2 has no record at or after 1",
+        ),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 1}}'}, "orders-1 is in one of them"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": 1}}'}, "orders-1 is in one of them"),
+    ],
+)
+def test_a_start_by_time_that_nothing_matches_is_an_error(
+    cluster: Cluster, given: dict[str, str], said: str
+) -> None:
+    timed(cluster)
+    with pytest.raises(InvalidOptionError, match=said):
+        read_batch(options(cluster, **given))
+
+
+def test_offsets_are_looked_up_again_as_often_as_wanted(cluster: Cluster) -> None:
+    class Flaky:
+        """A consumer that is told what to say: errors, then offsets."""
+
+        def __init__(self, *errors: KafkaError) -> None:
+            self.errors = list(errors)
+
+        def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+            if self.errors:
+                raise self.errors.pop(0)
+            return dict.fromkeys(partitions, 7)
+
+    wanted = {"fetchOffset.numRetries": 2, "fetchOffset.retryIntervalMs": 30}
+    given = SourceOptions.parse(options(cluster, **wanted), streaming=False)
+    tp, slept = TopicPartition("orders", 0), list[float]()
+
+    def ends(*errors: KafkaError) -> dict[TopicPartition, int]:
+        return Planner(cast("KafkaConsumer", Flaky(*errors)), given, slept.append).latest([tp])
+
+    late = KafkaTimeoutError("late")
+    assert ends(late, late) == {tp: 7}
+    assert slept == [0.03, 0.03]
+    with pytest.raises(KafkaTimeoutError):
+        ends(late, late, late)
+    with pytest.raises(InvalidOptionError):
+        ends(InvalidOptionError("no"))
+    assert len(slept) == 4
 
 
 def test_from_the_groups_committed_offsets_else_from_the_beginning(cluster: Cluster) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +15,21 @@ from hypothesis import strategies as st
 from kohort import TopicPartition
 from kohort.errors import KafkaError
 from kohort.spark_connector._errors import OffsetFormatError
-from kohort.spark_connector._offsets import StreamOffset, parse_offsets, parse_partitions
+from kohort.spark_connector._offsets import (
+    StreamOffset,
+    nested,
+    parse_offsets,
+    parse_partitions,
+    parse_timestamps,
+)
 from kohort.spark_connector._ranges import OffsetRange
 
+ID = "00112233-4455-6677-8899-aabbccddeeff"
 GOOD = {
     "v": 1,
     "from": {"orders": {"0": 100, "2": 5, "10": 7}, "a": {"1": 0}},
     "to": {"orders": {"0": 200, "2": 5, "10": 9}, "a": {"1": 4}},
+    "ids": {"orders": ID},
 }
 
 
@@ -38,9 +48,10 @@ def test_the_text_is_always_the_same() -> None:
     text = json.dumps(StreamOffset.from_json(GOOD).to_json())
     assert text == (
         '{"v": 1, "from": {"a": {"1": 0}, "orders": {"0": 100, "2": 5, "10": 7}}, '
-        '"to": {"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}}}'
+        '"to": {"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}}, '
+        '"ids": {"orders": "00112233-4455-6677-8899-aabbccddeeff"}}'
     )
-    shuffled = {"to": GOOD["to"], "v": 1, "from": GOOD["from"]}
+    shuffled = {"to": GOOD["to"], "ids": GOOD["ids"], "v": 1, "from": GOOD["from"]}
     assert json.dumps(StreamOffset.from_json(shuffled).to_json()) == text
 
 
@@ -51,7 +62,7 @@ def test_the_offset_before_any_batch_is_empty() -> None:
 
 @given(
     st.dictionaries(
-        st.tuples(st.text(min_size=1, max_size=5), st.integers(0, (1 << 31) - 1)),
+        st.tuples(st.text("aZ9._-", min_size=1, max_size=5), st.integers(0, (1 << 31) - 1)),
         st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)),
         max_size=5,
     )
@@ -73,6 +84,10 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
         (GOOD | {"v": 2}, "version 2 cannot be read"),
         (GOOD | {"v": True}, "version True cannot be read"),
         (GOOD | {"v": "1"}, "version '1' cannot be read"),
+        (GOOD | {"ids": {"orders": "x"}}, "orders: 'x' is not the id of a topic"),
+        (GOOD | {"ids": {"b": ID}}, "there is an id of 'b', and no partition"),
+        (GOOD | {"ids": []}, "ids: an object is needed"),
+        ({"v": 1, "from": {"t/u": {"0": 0}}, "to": {}}, "'t/u' is not a topic's name"),
         (GOOD | {"more": 1}, "has v, from and to"),
         ({"v": 1, "from": {}}, "has v, from and to"),
         (GOOD | {"from": {}}, "a-1 has one end only"),
@@ -115,28 +130,128 @@ def _mutate(text: str, rng: random.Random) -> str:
     return "".join(characters)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_mutated_offsets_are_read_or_refused_with_the_one_error(seed: int) -> None:
+def _values(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a value where something else may be put: its container and its key."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], (dict, list)):
+            yield from _values(value[key])
+
+
+def _replace(value: Any, rng: random.Random) -> Any:
+    """The value with something else somewhere in it."""
+    changed = copy.deepcopy(value)
+    container, key = rng.choice(list(_values(changed)))
+    match rng.randrange(3):
+        case 0:
+            container[key] = rng.choice(ODD)
+        case 1:
+            del container[key]
+        case _ if isinstance(container, dict):
+            container[rng.choice(("0", "-1", "00", "x", "", "ids", "a/b", "\ud800"))] = 7
+        case _:
+            container.append(7)
+    return changed
+
+
+def _deep(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+ODD: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1.0,
+        1e999,
+        float("nan"),
+        1 << 63,
+        10**4000,
+        "",
+        "7",
+        "\ud800",
+        "x" * 10_000,
+    ),
+    *([], {}, {"0": 1}, {"orders": {}}, {"orders": None}, [{"orders": {"0": 1}}], _deep(5000)),
+)
+
+READERS: dict[str, tuple[Any, Callable[[str], object]]] = {
+    "offsets": (
+        {"t": {"0": 23, "1": -1, "12": -2}, "u-1": {"0": 5}},
+        lambda text: nested(parse_offsets(text)),
+    ),
+    "times": (
+        {"t": {"0": 1_700_000_000_000}, "u": {"0": 5, "3": 0}},
+        lambda text: nested(parse_timestamps(text)),
+    ),
+    "partitions": ({"t": [0, 1, 12], "u": [3]}, parse_partitions),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_mutated_checkpoint_is_read_as_it_is_or_refused_with_the_one_error(seed: int) -> None:
     rng = random.Random(seed)
     refused = 0
-    for _ in range(1000):
-        text = _mutate(json.dumps(GOOD), rng)
-        for read in (parse_offsets, parse_partitions):
+    for number in range(2_500):
+        if number % 2:
+            value = _replace(GOOD, rng)
+        else:
             try:
-                read(text)
-            except OffsetFormatError:
-                refused += 1
-        try:
-            value = json.loads(text)
-        except ValueError:
-            continue
+                value = json.loads(_mutate(json.dumps(GOOD), rng))
+            except (ValueError, RecursionError):
+                refused += 1  # by Spark, which parses the text
+                continue
         try:
             offset = StreamOffset.from_json(value)
-        except OffsetFormatError:
+        except OffsetFormatError as error:
             refused += 1
+            assert len(str(error).encode()) < 1000
         else:
+            for part in ("from", "to"):
+                value[part] = _without_empty(value[part])
+            assert _without_empty(offset.to_json()) == _without_empty(value)
             assert all(each.size >= 0 for each in offset.ranges())
-    assert refused > 1000
+    assert refused > 1_500
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_mutated_json_of_an_option_is_read_as_it_is_or_refused(kind: str) -> None:
+    good, read = READERS[kind]
+    rng = random.Random(kind)
+    refused = 0
+    for number in range(2_000):
+        if number % 2:
+            value = _replace(good, rng)
+            try:
+                text = json.dumps(value)
+            except (ValueError, RecursionError):
+                continue
+        else:
+            text = _mutate(json.dumps(good), rng)
+        try:
+            found = read(text)
+        except OffsetFormatError as error:
+            refused += 1
+            assert len(str(error).encode()) < 1000
+        else:
+            said = _without_empty(json.loads(text))
+            assert found == (said if kind != "partitions" else _flat(said))
+
+
+def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
+    """A topic without partitions says nothing, nor do ids that are none."""
+    return {name: each for name, each in value.items() if each != {} and each != []}
+
+
+def _flat(value: dict[str, list[int]]) -> list[TopicPartition]:
+    return sorted(
+        TopicPartition(topic, each) for topic, numbers in value.items() for each in numbers
+    )
 
 
 def test_offsets_of_an_option() -> None:
