@@ -22,13 +22,14 @@ def wait_until(
     meanwhile: Callable[[], object] = look_again_soon,
     *,
     explain: Callable[[], object] = str,
+    deadline_s: float = DEADLINE_S,
 ) -> T:
     """Do something again and again until the predicate holds; what it returned.
 
     ``explain`` says how things stand when it does not in time.
     """
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while not (result := predicate()):
-        assert time.monotonic() < deadline, f"not true in {DEADLINE_S:g} s; {explain()}"
+        assert time.monotonic() < deadline, f"not true in {deadline_s:g} s; {explain()}"
         meanwhile()
     return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -62,7 +63,7 @@ class RunningTool:
     Its process goes when this one does.
     """
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
         self.lines: list[str] = []
         self.errors: list[str] = []
         self._process = subprocess.Popen(
@@ -71,6 +72,7 @@ class RunningTool:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=env,
         )
         self._readers = [
             threading.Thread(target=self._read, args=pair, daemon=True)
@@ -81,6 +83,11 @@ class RunningTool:
         ]
         for reader in self._readers:
             reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process whose child the tool is."""
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:

@@ -1,0 +1,52 @@
+"""A query's checkpoint as Spark writes it: which batches were begun, and which were finished."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+
+class Checkpoint:
+    """The folder of a query that does not run now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begun(self) -> list[int]:
+        """The batches of the offset log."""
+        return _numbers(self.folder / "offsets")
+
+    def finished(self) -> list[int]:
+        """The batches of the commit log."""
+        return _numbers(self.folder / "commits")
+
+    def ends(self, batch: int) -> dict[str, dict[str, int]]:
+        """Where a begun batch ends: topic -> partition -> offset."""
+        found: dict[str, dict[str, int]] = self._offset(batch)["to"]
+        return found
+
+    def ranges(self, batch: int) -> set[tuple[int, int]]:
+        """(partition, offset) of all that a begun batch may hold, of its only topic."""
+        offset = self._offset(batch)
+        (topic,) = offset["to"]
+        return {
+            (int(partition), at)
+            for partition, end in offset["to"][topic].items()
+            for at in range(offset["from"][topic][partition], end)
+        }
+
+    def unfinish(self) -> int:
+        """Take the latest batch out of the commit log, as if Spark had been killed before that."""
+        latest = self.finished()[-1]
+        (self.folder / "commits" / str(latest)).unlink()
+        (self.folder / "commits" / f".{latest}.crc").unlink(missing_ok=True)
+        return latest
+
+    def _offset(self, batch: int) -> dict[str, dict[str, dict[str, int]]]:
+        lines = (self.folder / "offsets" / str(batch)).read_text().splitlines()
+        found: dict[str, dict[str, dict[str, int]]] = json.loads(lines[-1])
+        return found
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())

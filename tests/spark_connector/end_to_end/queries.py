@@ -1,0 +1,69 @@
+"""A streaming query that keeps a ledger of all that it writes."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.interop.waiting import look_again_soon
+from tests.spark_connector.end_to_end.checkpoints import Checkpoint
+from tests.spark_connector.end_to_end.ledgers import Ledger, Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POISON = "poison"
+"""A record with this value fails the task that has it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a query is started with; started again with the same folder it goes on."""
+
+    name: str
+    folder: str
+    options: dict[str, str] = field(default_factory=dict)
+    available_now: bool = False
+    workers: bool = False
+    """Whether each row says in which folder its worker ran."""
+
+    @functools.cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(Path(self.folder, "ledger"))
+
+    @functools.cached_property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(Path(self.folder, "checkpoint"))
+
+
+def start(spark: SparkSession, plan: Plan) -> StreamingQuery:
+    """Start the query; each batch is written once more each time that Spark runs it."""
+    from pyspark.sql.functions import lit, udf
+
+    ledger = plan.ledger
+    where = udf(os.getcwd).asNondeterministic()() if plan.workers else lit("")
+
+    def write(frame: DataFrame, batch: int) -> None:
+        ledger.add(batch, (Row(*row) for row in frame.collect()))
+        if ledger.hold.exists():
+            ledger.held.touch()
+            while ledger.hold.exists():
+                look_again_soon()
+
+    checked = f"if(cast(value as string) = '{POISON}', raise_error('poisoned'), value)"
+    frame: Any = spark.readStream.format("kohort").options(**plan.options).load()
+    writer = (
+        frame.selectExpr("partition", "offset", f"cast({checked} as string) as value")
+        .withColumn("worker", where)
+        .writeStream.foreachBatch(write)
+        .queryName(plan.name)
+        .option("checkpointLocation", str(plan.checkpoint.folder))
+    )
+    if plan.available_now:
+        writer = writer.trigger(availableNow=True)
+    query: StreamingQuery = writer.start()
+    return query

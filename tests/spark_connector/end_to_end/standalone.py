@@ -1,0 +1,85 @@
+"""A standalone Spark cluster on loopback, from what pip has installed: one master, two workers."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from tests.spark_connector.end_to_end import processes
+from tests.spark_connector.end_to_end.applications import environment
+from tests.spark_connector.end_to_end.waiting import wait_until
+from tests.support.java_tools import RunningTool
+from tests.support.net import free_ports
+
+PACKAGE = "org.apache.spark.deploy"
+HOST = "127.0.0.1"
+
+
+def spark_home() -> Path:
+    """The folder of pyspark, which is a whole Spark but for the scripts that start a cluster."""
+    found = find_spec("pyspark")
+    assert found is not None and found.submodule_search_locations
+    return Path(found.submodule_search_locations[0])
+
+
+class StandaloneCluster:
+    """A master and its workers, of one core each; all are gone when its ``with`` ends."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        (port,) = free_ports(1)
+        self.master = f"spark://{HOST}:{port}"
+        self._master = self._run("master.Master", "--port", port)
+        self._workers = [
+            self._run("worker.Worker", "--port", 0, "-c", 1, "-m", "640m", self.master)
+            for _ in range(workers)
+        ]
+        self._registered = workers
+
+    def wait_ready(self) -> None:
+        """Return when all workers are known to the master."""
+        wait_until(lambda: self._count("Registering worker") == self._registered, explain=self._log)
+
+    def kill_worker(self, executor: str) -> None:
+        """SIGKILL for the worker that runs an executor, and for the executor."""
+        for worker in self._workers:
+            for pid in processes.descendants(worker.pid):
+                if re.search(rf"--executor-id {executor}\b", processes.command_line(pid)):
+                    processes.kill(pid)
+                    worker.kill()
+                    return
+        raise AssertionError(f"no worker runs executor {executor}")
+
+    def __enter__(self) -> StandaloneCluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _run(self, name: str, *args: object) -> RunningTool:
+        program = str(spark_home() / "bin" / "spark-class")
+        words = ["--host", HOST, "--webui-port", "0", *map(str, args)]
+        variables = environment() | {
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_WORKER_DIR": str(self._folder),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        tool = RunningTool(program, f"{PACKAGE}.{name}", *words, env=variables)
+        self._stack.callback(tool.kill)
+        return tool
+
+    def _count(self, text: str) -> int:
+        return sum(text in line for line in self._master.errors)
+
+    def _log(self) -> str:
+        return "\n".join(self._master.errors[-20:])

@@ -1,0 +1,51 @@
+"""AvailableNow as a member of a group: it ends, and all it has read is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.spark_connector.end_to_end.groups import lag
+from tests.spark_connector.end_to_end.ledgers import account
+from tests.spark_connector.end_to_end.queries import Plan, start
+from tests.spark_connector.end_to_end.waiting import DEADLINE_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_kafka]
+PARTITIONS, EACH = 4, 4_000
+Unique = Callable[[str], str]
+
+
+def plan(broker: Broker, topic: str, group: str, folder: Path) -> Plan:
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "kafka.group.id": group,
+        "kafka.heartbeat.interval.ms": "300",
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "6000",
+    }
+    return Plan("nightly", str(folder), options, available_now=True)
+
+
+def test_it_reads_in_batches_commits_all_and_ends(
+    spark: SparkSession, broker: Broker, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = broker.create_topic(unique("now"), PARTITIONS), unique("now")
+    feed = broker.feed(topic, PARTITIONS)
+    feed.write(EACH)
+    nightly = plan(broker, topic, group, tmp_path)
+    sizes = [6000, 6000, 4000]
+    for _ in range(2):  # the second run finds nothing
+        query = start(spark, nightly)
+        assert query.awaitTermination(DEADLINE_S)
+        written = nightly.ledger.attempts().values()
+        assert [[len(rows) for rows in attempts] for attempts in written] == [[n] for n in sizes]
+        account(feed.written, {"nightly": nightly.ledger.reads()}).assert_whole()
+    assert lag(broker, group) == dict.fromkeys(range(PARTITIONS), 0)
