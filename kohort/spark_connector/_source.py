@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from kohort.spark_connector._options import SourceOptions
+
 OLDEST = (4, 2)
 
 
@@ -33,30 +35,36 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> str:
-        check_environment()
-        from kohort.spark_connector._options import SourceOptions
+        options = self._checked(streaming=None)
         from kohort.spark_connector._schema import default_schema
 
-        options = SourceOptions.parse(dict(self.options), streaming=None)
         return default_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        check_environment()
+        options = self._checked(streaming=False)
         from kohort.spark_connector._batch import KohortBatchReader
-        from kohort.spark_connector._options import SourceOptions
         from kohort.spark_connector._schema import check_schema
 
         check_schema(schema)
-        return KohortBatchReader(schema, SourceOptions.parse(dict(self.options), streaming=False))
+        return KohortBatchReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_environment()
-        from kohort.spark_connector._options import SourceOptions
+        options = self._checked(streaming=True)
         from kohort.spark_connector._schema import check_schema
         from kohort.spark_connector._stream import KohortStreamReader
 
         check_schema(schema)
-        return KohortStreamReader(schema, SourceOptions.parse(dict(self.options), streaming=True))
+        return KohortStreamReader(schema, options)
+
+    def _checked(self, *, streaming: bool | None) -> SourceOptions:
+        """The options, those of the consumer included. No I/O; raises a ConfigurationError."""
+        check_environment()
+        from kohort.spark_connector._consumers import make_consumer
+        from kohort.spark_connector._options import SourceOptions
+
+        options = SourceOptions.parse(dict(self.options), streaming=streaming)
+        make_consumer(options.properties, group=True).close()
+        return options
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         _refuse_to_write()
