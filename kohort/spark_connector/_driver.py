@@ -1,4 +1,4 @@
-"""The driver's side of a stream: what the next micro-batch is, and what is done with.
+"""The driver's side of a stream that is in no group: what the next micro-batch is.
 
 All of it runs in the one thread in which Spark calls the reader.
 """
@@ -11,23 +11,21 @@ from collections.abc import Callable
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError
-from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import Offsets, StreamOffset
+from kohort.spark_connector._admission import Patience, limited
+from kohort.spark_connector._loss import LossCheck
+from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
-from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
 
 ENDS_REFRESH_S = 0.1
 """An idle query asks for the next batch every 10 ms; the brokers are asked no more often."""
 PARTITIONS_REFRESH_S = 10.0
-COMMIT_RETRY_S = 1.0
-COMMIT_TIMEOUT_MS = 5_000
 
 
 class StreamDriver:
-    """Plans micro-batches and commits finished ones; lives as long as the query runs."""
+    """Plans micro-batches of all partitions; lives as long as the query runs."""
 
     def __init__(
         self,
@@ -39,32 +37,34 @@ class StreamDriver:
         self._options = options
         self._planner = Planner(consumer, options)
         self._clock = clock
+        self._patience = Patience(options, clock)
+        self._loss = LossCheck(options)
         self._partitions: set[TopicPartition] = set()
         self._partitions_due = self._ends_due = float("-inf")
         self._ends: dict[TopicPartition, int] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._begun = False
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
-        self._committed: dict[TopicPartition, int] = {}
-        self._commit_due = float("-inf")
-        self._warned: set[TopicPartition] = set()
 
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now."""
         self._refresh(force=True)
         self._target = dict(self._ends)
 
-    def next_offset(self, start: StreamOffset, max_rows: int | None) -> StreamOffset:
+    def next_offset(
+        self, start: StreamOffset, max_rows: int | None, *, at_once: bool = False
+    ) -> StreamOffset:
         """The batch after ``start``, or ``start`` itself when there is nothing new.
 
-        Being asked proves that the batch up to ``start`` is finished, so it is committed.
+        ``at_once``: however little there is.
         """
-        self._commit(start.end)
         self._refresh()
         first = not self._begun and not start.end
         self._begun = True
         positions = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
+        if not (at_once or self._target is not None) and self._patience.waits(positions, ends):
+            return start
         if max_rows is not None:
             ends = limited(positions, ends, max_rows)
         if ends == positions and not (first and ends):
@@ -88,56 +88,18 @@ class StreamDriver:
             # What came up after the target was set is no part of this run.
             new &= self._target.keys()
         if new:
-            self._starts |= self._resolve(new, first)
+            # What comes later is read from its beginning, wherever the stream started.
+            self._starts |= self._planner.starts(new) if first else self._planner.earliest(new)
         positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in self._partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
-        self._check_loss(start.end, found)
+        self._loss.check(start.end, found, self._ends, self._partitions)
         return found
-
-    def _resolve(self, new: set[TopicPartition], first: bool) -> dict[TopicPartition, int]:
-        """Where partitions start: committed, else as asked for; later ones at their beginning.
-
-        What was not committed is at once, so that a restart before the first batch starts there.
-        """
-        found = self._planner.committed(new) if self._options.group_id is not None else {}
-        self._committed |= found
-        left = new - found.keys()
-        rest = self._planner.starts(left, among=new) if first else self._planner.earliest(left)
-        resolved = rest | found
-        self._commit(resolved)
-        return resolved
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._ends.get(tp, position)
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)
-
-    def _check_loss(self, done: Offsets, positions: dict[TopicPartition, int]) -> None:
-        """Raise for partitions that are gone or shorter than what was read; or start them anew."""
-        gone = [tp for tp in done if tp not in self._partitions]
-        shorter = [tp for tp, at in positions.items() if tp in self._ends and self._ends[tp] < at]
-        if not gone and not shorter:
-            return
-        said = [f"{tp.topic}-{tp.partition} is gone" for tp in sorted(gone)]
-        said += [
-            f"{tp.topic}-{tp.partition} ends at {self._ends[tp]}, read was up to {positions[tp]}"
-            for tp in sorted(shorter)
-        ]
-        if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{'; '.join(said)}. Was a topic deleted or made anew? Option "
-                "failOnDataLoss=false goes on with what is there, from its beginning",
-                [
-                    *(OffsetRange(*tp, done[tp], done[tp]) for tp in sorted(gone)),
-                    *(OffsetRange(*tp, self._ends[tp], positions[tp]) for tp in sorted(shorter)),
-                ],
-            )
-        if not self._warned >= {*gone, *shorter}:
-            self._warned |= {*gone, *shorter}
-            logger.warning("%s; going on, as failOnDataLoss=false", "; ".join(said))
-        if shorter:
-            positions |= self._planner.earliest(shorter)
 
     def _refresh(self, force: bool = False) -> None:
         """Look at the cluster again if it is time to; an outage leaves what is known."""
@@ -154,38 +116,3 @@ class StreamDriver:
                 raise
             logger.warning("the ends of the partitions could not be looked up: %s", error)
         self._ends_due = self._clock() + ENDS_REFRESH_S
-
-    # -- what is done with --------------------------------------------------------------------
-
-    def _commit(self, offsets: Offsets) -> None:
-        """Commit to the group, if there is one; a commit that fails is tried again later."""
-        if self._options.group_id is None or self._clock() < self._commit_due:
-            return
-        changed = {tp: at for tp, at in offsets.items() if self._committed.get(tp) != at}
-        if not changed:
-            return
-        try:
-            self._consumer.commit(changed, timeout_ms=COMMIT_TIMEOUT_MS)
-        except KafkaError as error:
-            # Spark's checkpoint is what counts for the query; the group's offsets tell others.
-            self._commit_due = self._clock() + COMMIT_RETRY_S
-            logger.warning("offsets were not committed to %s: %s", self._options.group_id, error)
-        else:
-            self._committed |= changed
-
-
-def limited(
-    positions: dict[TopicPartition, int], ends: dict[TopicPartition, int], most: int
-) -> dict[TopicPartition, int]:
-    """Ends with at most so many offsets in all, each partition having its share of them."""
-    ahead = {tp: ends[tp] - at for tp, at in positions.items()}
-    total = sum(ahead.values())
-    if total <= most:
-        return ends
-    shares = {tp: most * size // total for tp, size in ahead.items()}
-    rest = most - sum(shares.values())
-    for tp in sorted(ahead, key=lambda tp: (shares[tp] - most * ahead[tp] / total, tp)):
-        if rest > 0 and shares[tp] < ahead[tp]:
-            shares[tp] += 1
-            rest -= 1
-    return {tp: at + shares[tp] for tp, at in positions.items()}

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -17,6 +18,7 @@ from pyspark.sql.types import StructType
 from kohort.spark_connector._batch import read_partition, tasks
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._driver import StreamDriver
+from kohort.spark_connector._grouped import GroupDriver
 from kohort.spark_connector._offsets import StreamOffset, nested
 from kohort.spark_connector._options import SourceOptions
 
@@ -30,15 +32,20 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
-        self._driver: StreamDriver | None = None  # made by the first call that needs it
+        self._driver: StreamDriver | GroupDriver | None = (
+            None  # made by the first call that needs it
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_driver": None}
 
-    def _running(self) -> StreamDriver:
+    def _running(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
-            consumer = make_consumer(self._options.properties, group=True)
-            self._driver = StreamDriver(consumer, self._options)
+            if self._options.is_member:
+                self._driver = GroupDriver(self._options)
+            else:
+                consumer = make_consumer(self._options.properties, group=True)
+                self._driver = StreamDriver(consumer, self._options)
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
@@ -46,16 +53,19 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)  # there is no limit that is both; the driver knows the other
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._running().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        at_once = isinstance(limit, ReadAllAvailable)
         at = StreamOffset.from_json(start)
-        found = self._running().next_offset(at, most)
+        found = self._running().next_offset(at, most, at_once=at_once)
         # Spark takes any other text for new data.
         return start if found is at else found.to_json()
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from kohort import KafkaConsumer, TopicPartition
+from kohort import TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from kohort.spark_connector import _driver
-from kohort.spark_connector._driver import StreamDriver, limited
+from kohort.spark_connector._admission import limited
+from kohort.spark_connector._driver import StreamDriver
 from kohort.spark_connector._errors import DataLossError, OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
@@ -27,10 +28,6 @@ from tests.spark_connector.test_batch import delete_before, produce
 def _ends_are_looked_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_driver, "ENDS_REFRESH_S", 0.0)
     monkeypatch.setattr(_driver, "PARTITIONS_REFRESH_S", 0.0)
-
-
-def offsets(cluster: Cluster, group: str) -> dict[int, int]:
-    return {tp.partition: at.offset for tp, at in cluster.committed(group).items()}
 
 
 def test_each_record_is_in_one_batch(cluster: Cluster) -> None:
@@ -104,7 +101,7 @@ def test_it_starts_where_json_says(cluster: Cluster) -> None:
 
 def test_a_batch_that_was_not_finished_is_read_again_just_so(cluster: Cluster) -> None:
     expected = produce(cluster, 5)
-    query = Query(options(cluster, startingOffsets="earliest", kafka_group_id="billing"))
+    query = Query(options(cluster, startingOffsets="earliest"))
     query.start()
     query.trigger(finish=False)
     query.stop()
@@ -126,17 +123,6 @@ def test_replay_needs_neither_the_start_nor_a_cluster_to_plan(cluster: Cluster) 
     assert query.reader is None
 
 
-def test_finished_batches_are_committed_to_the_group(cluster: Cluster) -> None:
-    produce(cluster, 5)
-    query = Query(options(cluster, startingOffsets="earliest", kafka_group_id="billing"))
-    query.start()
-    query.trigger()
-    assert offsets(cluster, "billing") == {0: 0, 1: 0, 2: 0}  # where it started
-    query.trigger()
-    assert offsets(cluster, "billing") == {0: 5, 1: 0, 2: 0}
-    query.stop()
-
-
 def test_nothing_is_committed_without_a_group(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = Query(options(cluster, startingOffsets="earliest"))
@@ -144,57 +130,12 @@ def test_nothing_is_committed_without_a_group(cluster: Cluster) -> None:
     assert "OffsetCommit" not in {request.api for request in cluster.requests}
 
 
-def test_a_group_with_members_refuses_the_commits_and_the_query_goes_on(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    given = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "billing"}
-    with KafkaConsumer("orders", **given) as member:
-        while not member.assignment():
-            member.poll(100)
-        expected = produce(cluster, 5)
-        query = Query(options(cluster, startingOffsets="earliest", kafka_group_id="billing"))
-        with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
-            query.run_available_now()
-    assert query.values() == expected
-    assert "offsets were not committed to billing" in caplog.text
-
-
-def test_a_new_checkpoint_goes_on_where_the_group_is(cluster: Cluster) -> None:
-    produce(cluster, 5)
-    given = options(cluster, startingOffsets="earliest", kafka_group_id="billing")
-    Query(given).run_available_now()
-    expected = produce(cluster, 3)
-    second = Query(given)
-    second.run_available_now()
-    assert second.values() == expected
-
-
-def test_where_a_stream_started_is_committed_at_once(cluster: Cluster) -> None:
-    """A restart before the first batch must not lose what came in between."""
-    produce(cluster, 5)
-    given = options(cluster, kafka_group_id="billing")
-    first = Query(given)
-    first.start()
-    first.reader.latestOffset(first.reader.initialOffset(), ReadAllAvailable())
-    first.stop()
-    expected = produce(cluster, 3)
-    second = Query(given)
-    second.start()
-    second.trigger()
-    second.stop()
-    assert second.values() == expected
-
-
-def test_available_now_ends_where_the_topic_ended_and_all_is_committed(cluster: Cluster) -> None:
+def test_available_now_ends_where_the_topic_ended(cluster: Cluster) -> None:
     expected = [each for p in range(3) for each in produce(cluster, 20, partition=p)]
-    given = options(
-        cluster, startingOffsets="earliest", kafka_group_id="billing", maxOffsetsPerTrigger=25
-    )
-    query = Query(given)
+    query = Query(options(cluster, startingOffsets="earliest", maxOffsetsPerTrigger=25))
     query.run_available_now()
     assert sorted(query.values()) == sorted(expected)
     assert [len(batch) for batch in query.batches] == [25, 25, 10]
-    assert offsets(cluster, "billing") == {0: 20, 1: 20, 2: 20}
     query.run_available_now()
     assert len(query.batches) == 3
 
@@ -376,7 +317,6 @@ class OutOfOrder:
     def __init__(self) -> None:
         self.failing = False
         self.ends = {TopicPartition("orders", 0): 5}
-        self.commits: list[dict[TopicPartition, int]] = []
         self.asked = 0
 
     def _check(self) -> None:
@@ -399,14 +339,6 @@ class OutOfOrder:
         self._check()
         return dict(self.ends)
 
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, None]:
-        self._check()
-        return dict.fromkeys(partitions)
-
-    def commit(self, offsets: dict[TopicPartition, int], timeout_ms: float) -> None:
-        self._check()
-        self.commits.append(dict(offsets))
-
 
 Driven = tuple[Any, StreamDriver, Callable[[float], None]]
 
@@ -419,7 +351,6 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
     given = {
         "kafka.bootstrap.servers": "h:1",
         "subscribe": "orders",
-        "kafka.group.id": "billing",
         "startingOffsets": "earliest",
     }
     driver = StreamDriver(consumer, SourceOptions.parse(given, streaming=True), lambda: now[0])
@@ -461,24 +392,6 @@ def test_a_cluster_that_was_never_reached_is_an_error(driven: Driven) -> None:
     consumer.failing = True
     with pytest.raises(KafkaConnectionError):
         driver.next_offset(StreamOffset(), None)
-
-
-def test_a_commit_that_fails_is_made_later_and_fails_no_query(
-    driven: Driven, caplog: pytest.LogCaptureFixture
-) -> None:
-    consumer, driver, pass_time = driven
-    at = driver.next_offset(StreamOffset(), None)
-    assert consumer.commits == [{TopicPartition("orders", 0): 0}]
-    consumer.failing = True
-    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
-        for _ in range(10):
-            assert driver.next_offset(at, None) is at
-    assert caplog.text.count("offsets were not committed to billing") == 1
-    consumer.failing = False
-    pass_time(5)
-    driver.next_offset(at, None)
-    driver.next_offset(at, None)
-    assert consumer.commits[1:] == [{TopicPartition("orders", 0): 5}]
 
 
 def test_headers_in_a_stream(cluster: Cluster) -> None:

@@ -153,7 +153,11 @@ class KafkaServer:
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         done = self.tool(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config)
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(self._config),
         )
         if done.returncode != 0:
             raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")

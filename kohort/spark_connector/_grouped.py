@@ -1,0 +1,146 @@
+"""The driver's side of a stream in a group: what the next micro-batch is, and what is done with.
+
+All of it runs in the one thread in which Spark calls the reader; the group is the affair of the
+member's thread. Nothing in here waits for a broker, but for the first assignment and for the end
+of an AvailableNow query, and for these not for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from kohort import TopicPartition
+from kohort.spark_connector._admission import Patience, limited
+from kohort.spark_connector._exit import leave_on_sigterm
+from kohort.spark_connector._holdings import Held
+from kohort.spark_connector._loss import LossCheck
+from kohort.spark_connector._member import END_S, GroupMember
+from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector._options import SourceOptions
+
+logger = logging.getLogger("kohort.spark_connector")
+
+FIRST_ASSIGNMENT_S = 10.0
+"""The first batch is made in any case: it waits so long to be of use."""
+SETTLE_S = 10.0
+"""How much longer than rebalanceWait AvailableNow waits for a rebalance to be over."""
+FINAL_COMMIT_S = 5.0
+
+Offsets = dict[TopicPartition, int]
+
+
+class GroupDriver:
+    """Plans micro-batches of what the member holds; lives as long as the query runs."""
+
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._member = GroupMember(options, clock)
+        self._holdings = self._member.holdings
+        self._restore = leave_on_sigterm(self._member)
+        self._settle_s = options.rebalance_wait_s + SETTLE_S
+        self._patience = Patience(options, clock)
+        self._loss = LossCheck(options)
+        self._target: Offsets | None = None
+        self._waited = False
+        self._planned: StreamOffset | None = None
+        self._read: set[TopicPartition] = set()
+        """What this run has read of, so that a reset of the group's offsets is an old one."""
+
+    def prepare_available_now(self) -> None:
+        """Let the stream end where the partitions end now that are this member's then."""
+        holdings = self._holdings
+        if not holdings.wait(lambda: holdings.settled and bool(holdings.owned), self._settle_s):
+            holdings.check()
+            logger.warning("group %s gives this query no partitions", self._options.group_id)
+        seen = holdings.ends_seen + 2  # one may be under way, from before the call
+        holdings.wait(lambda: holdings.ends_seen >= seen or not holdings.owned, self._settle_s)
+        holdings.check()
+        with holdings.changed:
+            self._target = dict(holdings.ends)
+
+    def next_offset(
+        self, start: StreamOffset, max_rows: int | None, *, at_once: bool = False
+    ) -> StreamOffset:
+        """The batch after ``start``, or ``start`` itself when there is nothing new.
+
+        Being asked proves that the batch up to ``start`` is finished, so it is committed.
+        ``at_once``: however little there is.
+        """
+        holdings = self._holdings
+        holdings.check()
+        self._accept(start)
+        if self._target is not None:
+            holdings.wait(lambda: holdings.complete, self._settle_s)
+        elif not (start.end or self._waited):
+            self._waited = True
+            holdings.wait(lambda: holdings.complete and bool(holdings.owned), FIRST_ASSIGNMENT_S)
+        holdings.check()
+        with holdings.changed:
+            found = self._plan(start, max_rows, at_once or self._target is not None)
+            if found is not start:
+                holdings.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
+                self._planned = found
+        if found is start and self._target is not None:
+            holdings.wait(lambda: not holdings.done, FINAL_COMMIT_S)
+        return found
+
+    def latest(self) -> Offsets:
+        """The ends of the partitions that this member has, as last seen."""
+        with self._holdings.changed:
+            return {tp: at for tp, at in self._holdings.ends.items() if tp in self._holdings.ready}
+
+    def close(self) -> None:
+        """Commit what is done, leave the group."""
+        self._member.request_end()
+        if not self._member.wait_ended(END_S):
+            logger.warning("group %s was not left in time", self._options.group_id)
+        self._restore()
+
+    def _accept(self, start: StreamOffset) -> None:
+        """All up to ``start`` is done: Spark has written so into its commit log."""
+        holdings = self._holdings
+        with holdings.changed:
+            if holdings.fresh is None:
+                holdings.fresh = not start.end
+                holdings.changed.notify_all()
+            if self._planned is not None and self._planned.end == start.end:
+                self._read |= start.end.keys()
+            holdings.finish(
+                {
+                    tp: start.end[tp]
+                    for tp, held in holdings.ready.items()
+                    if tp in start.end and self._position(tp, held, start) == start.end[tp]
+                }
+            )
+
+    def _position(self, tp: TopicPartition, held: Held, start: StreamOffset) -> int:
+        """Where reading goes on: another member was further than this query, or the reverse."""
+        done = start.end.get(tp, 0)
+        if held.reset and self._options.group_offset_reset == "honor" and tp not in self._read:
+            return held.start
+        return max(done, held.start)
+
+    def _plan(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
+        holdings = self._holdings
+        positions = {tp: self._position(tp, h, start) for tp, h in holdings.usable().items()}
+        self._loss.check(start.end, positions, holdings.ends, holdings.known)
+        ends = {tp: self._end(tp, at) for tp, at in positions.items()}
+        if holdings.draining or holdings.ending:
+            return start
+        if not at_once and self._patience.waits(positions, ends):
+            return start
+        if max_rows is not None:
+            ends = limited(positions, ends, max_rows)
+        if ends == positions and (start.end or not ends):
+            return start
+        # What others have is kept as an empty range, for the day it comes back.
+        kept = {tp: at for tp, at in start.end.items() if tp not in positions}
+        return StreamOffset(positions | kept, ends | kept)
+
+    def _end(self, tp: TopicPartition, position: int) -> int:
+        end = self._holdings.ends.get(tp, position)
+        if self._target is not None:
+            end = min(end, self._target.get(tp, position))
+        return max(end, position)

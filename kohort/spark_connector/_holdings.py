@@ -1,0 +1,179 @@
+"""What a member holds of its group: shared by the thread of Spark's calls and the member's own.
+
+No I/O in here. All of it is read and written under :attr:`Holdings.changed`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kohort import TopicPartition
+from kohort.spark_connector._offsets import Offsets
+
+Partitions = Iterable[TopicPartition]
+
+
+class Held(NamedTuple):
+    """A partition that may be read."""
+
+    epoch: int
+    """Counts assignments: a partition that left and came back has another one."""
+    start: int
+    """Where the group says that reading goes on."""
+    reset: bool
+    """What is committed was not committed by a query: it may be somebody's reset."""
+
+
+class Holdings:
+    """Which partitions are held, how far they are read, and what is to be committed."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.known: frozenset[TopicPartition] | None = None
+        """All partitions of the topics, whoever has them; None before the first look."""
+        self.ends: dict[TopicPartition, int] = {}
+        self.ends_seen = 0
+        """How often the ends of all that is owned were looked up."""
+        self.settled = False
+        """False before the first assignment, and from a revocation to the next one."""
+        self.epoch = 0
+        self.owned: dict[TopicPartition, int] = {}
+        """Assigned, each with its epoch."""
+        self.ready: dict[TopicPartition, Held] = {}
+        """Of these the ones whose start is known."""
+        self.wanted_back: set[TopicPartition] = set()
+        """Owned still, but nothing new may be read of them."""
+        self.in_flight: set[TopicPartition] = set()
+        """What the running micro-batch reads."""
+        self.done: dict[TopicPartition, int] = {}
+        """To be committed."""
+        self.committed: dict[TopicPartition, int] = {}
+        self.fresh: bool | None = None
+        """Whether the query starts without a checkpoint; None before Spark has said so."""
+        self.draining = False
+        """The query is to come to rest: no new batches."""
+        self.error: BaseException | None = None
+        self.ending = self.ended = False
+
+    # -- the thread of Spark's calls ----------------------------------------------------------
+
+    def wait(self, until: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something holds, or the member fails or ends; whether it holds."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.ending or self.ended or until(), seconds)
+            return until()
+
+    def check(self) -> None:
+        """Raise what went wrong in the member."""
+        with self.changed:
+            if self.error is not None:
+                raise self.error
+
+    def usable(self) -> dict[TopicPartition, Held]:
+        """What a new micro-batch may read."""
+        return {tp: held for tp, held in self.ready.items() if tp not in self.wanted_back}
+
+    @property
+    def complete(self) -> bool:
+        """The group is at rest, and the start of every partition is known."""
+        return self.settled and self.owned.keys() == self.ready.keys()
+
+    def finish(self, done: Offsets) -> None:
+        """The micro-batch is over: revocations may go on, and this is to be committed."""
+        with self.changed:
+            for tp, offset in done.items():
+                if tp in self.ready and self.committed.get(tp) != offset:
+                    self.done[tp] = offset
+            if self.in_flight:
+                self.in_flight = set()
+                self.changed.notify_all()
+
+    # -- the thread of the member -------------------------------------------------------------
+
+    def gain(self, partitions: Partitions) -> None:
+        """An assignment came, with these new in it."""
+        with self.changed:
+            self.epoch += 1
+            for tp in partitions:
+                self._forget(tp)
+                self.owned[tp] = self.epoch
+            self.settled = True
+            self.changed.notify_all()
+
+    def resolve(self, found: Mapping[TopicPartition, Held], committed: Offsets) -> None:
+        """The starts of partitions are known; those that are gone meanwhile are left out."""
+        with self.changed:
+            for tp, held in found.items():
+                if self.owned.get(tp) == held.epoch:
+                    self.ready[tp] = held
+                    if tp in committed:
+                        self.committed[tp] = committed[tp]
+            self.changed.notify_all()
+
+    def release(self, partitions: frozenset[TopicPartition], seconds: float) -> Release:
+        """Wait until the batch that reads them is over, but not too long; then let go of them."""
+        with self.changed:
+            self.settled = False
+            self.wanted_back |= partitions
+            self.changed.wait_for(lambda: self.ending or not partitions & self.in_flight, seconds)
+            unfinished = partitions & self.in_flight
+            done = {tp: self.done[tp] for tp in partitions if tp in self.done}
+            self.lose(partitions)
+            return Release(done, frozenset(unfinished), self.ending)
+
+    def lose(self, partitions: Partitions) -> None:
+        """They are another member's."""
+        with self.changed:
+            self.settled = False
+            for tp in partitions:
+                self._forget(tp)
+            self.changed.notify_all()
+
+    def _forget(self, tp: TopicPartition) -> None:
+        for kept in (self.owned, self.ready, self.done, self.committed, self.ends):
+            kept.pop(tp, None)
+        self.wanted_back.discard(tp)
+        self.in_flight.discard(tp)
+
+    def note_ends(self, ends: Offsets, *, of_all: bool) -> None:
+        """The ends of partitions were looked up."""
+        with self.changed:
+            self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
+            if of_all:
+                self.ends_seen += 1
+            self.changed.notify_all()
+
+    def note_commit(self, offsets: Offsets) -> None:
+        """A commit was made."""
+        with self.changed:
+            for tp, offset in offsets.items():
+                if tp in self.owned:
+                    self.committed[tp] = offset
+                if self.done.get(tp) == offset:
+                    del self.done[tp]
+            self.changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """The first error is what Spark's next call raises."""
+        with self.changed:
+            self.error = self.error or error
+            self.changed.notify_all()
+
+    def end(self, *, over: bool = False) -> None:
+        """The query ends; with ``over``, the member has left."""
+        with self.changed:
+            self.ending = True
+            self.ended = self.ended or over
+            self.changed.notify_all()
+
+
+class Release(NamedTuple):
+    """What is to be said of partitions that were given up."""
+
+    done: dict[TopicPartition, int]
+    """To be committed."""
+    unfinished: frozenset[TopicPartition]
+    """Of these the running batch reads some that nobody waits for any more."""
+    ending: bool

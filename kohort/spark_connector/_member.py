@@ -1,0 +1,325 @@
+"""The member of the group, in the driver process of a query: one thread does all client I/O.
+
+The thread of Spark's calls shares nothing with it but :class:`Holdings`. It could not call the
+client itself: a revocation waits for Spark's next call, which would wait for the client.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kohort import (
+    ConsumerRebalanceListener,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetAndMetadata,
+    RebalanceListenerError,
+    TopicPartition,
+)
+from kohort.errors import InvalidOptionError, TransportError, WakeupError
+from kohort.spark_connector._consumers import make_consumer
+from kohort.spark_connector._holdings import Held, Holdings
+from kohort.spark_connector._offsets import Offsets
+from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._planning import Planner
+
+logger = logging.getLogger("kohort.spark_connector")
+
+METADATA = "kohort-spark"
+"""Goes with every commit, to tell it from those of others."""
+POLL_MS = 50
+ENDS_REFRESH_S = 0.15
+PARTITIONS_REFRESH_S = 10.0
+RETRY_S = 0.5
+WARN_S = 10.0
+LOOK_UP_MS = 2_000
+"""While a look-up hangs no partition is handed over, so it must not for long."""
+COMMIT_MS = 5_000
+LAST_COMMIT_MS = 800
+CLOSE_MS = 1_600
+END_S = 3.0
+"""How long the end of a process may take, whatever the brokers do."""
+
+# Eager is what members with other assignors need; a group of such as these may do without.
+_DEFAULTS = {
+    "partition.assignment.strategy": "cooperative-sticky,range",
+    "allow.auto.create.topics": "false",
+}
+
+
+class GroupMember:
+    """Joins with the first call of :meth:`begin`, and leaves with :meth:`close`."""
+
+    def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self.holdings = Holdings()
+        self._options = options
+        self._clock = clock
+        self._listener = user_listener(options.rebalance_listener)
+        self._consumer = make_consumer(_DEFAULTS | dict(options.properties), group=True)
+        self._planner = Planner(self._consumer, options, sleep=self._pause)
+        self._at_start: frozenset[TopicPartition] = frozenset()
+        self._ends_due = self._partitions_due = self._retry_due = float("-inf")
+        self._warned: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
+        self._thread.start()
+
+    # -- the thread of Spark's calls ----------------------------------------------------------
+
+    def request_end(self) -> None:
+        """Have the member commit what is done and leave; from any thread, without waiting."""
+        self.holdings.end()
+        self._consumer.wakeup()
+
+    def wait_ended(self, seconds: float) -> bool:
+        """Whether it has left within the time."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    # -- the thread of the member -------------------------------------------------------------
+
+    def _run(self) -> None:
+        holdings = self.holdings
+        try:
+            self._subscribe()
+            while not holdings.ending and holdings.error is None:
+                self._step()
+        except WakeupError:
+            pass  # the end
+        except BaseException as error:
+            holdings.fail(error)
+        finally:
+            try:
+                holdings.end()
+                self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
+            except KafkaError as error:
+                logger.warning("%s was not left in good order: %s", self._group, error)
+            finally:
+                holdings.end(over=True)
+
+    def _subscribe(self) -> None:
+        self._look_for_partitions(must_exist=True)
+        self._at_start = self.holdings.known or frozenset()
+        listener = _Listener(self, self._listener)
+        if self._options.pattern is not None:
+            whole = rf"(?:{self._options.pattern})\Z"
+            self._consumer.subscribe(pattern=whole, listener=listener)
+        else:
+            self._consumer.subscribe(self._options.topics, listener=listener)
+
+    def _step(self) -> None:
+        for what, do in (
+            ("the group", self._poll),
+            ("the starts of partitions", self._resolve),
+            ("a commit", self._commit_done),
+            ("the ends of partitions", self._look_for_ends),
+            ("the partitions", self._look_for_partitions),
+        ):
+            try:
+                do()
+            except WakeupError:
+                if self.holdings.ending:
+                    raise
+            except KafkaError as error:
+                if not self._may_pass(error):
+                    raise
+                self._warn(what, error)
+                self._pause(RETRY_S)
+
+    def _may_pass(self, error: KafkaError) -> bool:
+        """An outage makes a query wait that has begun; what does not get better ends it."""
+        if isinstance(error, (TransportError, KafkaTimeoutError)):
+            return self.holdings.epoch > 0 or error.retriable
+        return error.retriable
+
+    def _poll(self) -> None:
+        self._consumer.poll(POLL_MS)  # the listener is called in here; there are no records
+
+    def _resolve(self) -> None:
+        """Find out where new partitions start: committed, as asked for, or at their beginning.
+
+        What was not committed is, at once: a restart before the first batch starts there, too.
+        """
+        holdings = self.holdings
+        with holdings.changed:
+            new = {tp: at for tp, at in holdings.owned.items() if tp not in holdings.ready}
+            fresh = holdings.fresh
+        if not new or fresh is None:
+            return
+        found = self._consumer.committed(sorted(new), metadata=True, timeout_ms=LOOK_UP_MS)
+        there = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
+        offsets = {tp: at.offset for tp, at in there.items()}
+        missing = new.keys() - there.keys()
+        if missing:
+            asked = missing & self._at_start if fresh else set()
+            starts = self._planner.starts(asked, among=self._at_start) if asked else {}
+            starts |= self._planner.earliest(missing - asked)
+            self._commit(starts, COMMIT_MS)
+            offsets |= starts
+        self._look_up_ends(new)
+        holdings.resolve(
+            {
+                tp: Held(epoch, offsets[tp], tp in there and there[tp].metadata != METADATA)
+                for tp, epoch in new.items()
+            },
+            offsets,
+        )
+
+    def _commit_done(self) -> None:
+        with self.holdings.changed:
+            done = dict(self.holdings.done)
+        if not done or self._clock() < self._retry_due:
+            return
+        try:
+            self._commit(done, COMMIT_MS)
+        except WakeupError:
+            raise
+        except KafkaError as error:
+            # Spark's checkpoint is what counts for the query; the group's offsets tell others.
+            self._retry_due = self._clock() + RETRY_S
+            self._warn("a commit", error)
+
+    def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
+        if offsets:
+            entries = {tp: OffsetAndMetadata(at, METADATA) for tp, at in offsets.items()}
+            self._consumer.commit(entries, timeout_ms=timeout_ms)
+            self.holdings.note_commit(offsets)
+
+    def _look_for_ends(self) -> None:
+        if self._clock() < self._ends_due:
+            return
+        with self.holdings.changed:
+            owned = dict(self.holdings.owned)
+        try:
+            if owned:
+                self._look_up_ends(owned)
+        finally:
+            self._ends_due = self._clock() + ENDS_REFRESH_S
+
+    def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
+        ends = self._consumer.end_offsets(sorted(partitions), timeout_ms=LOOK_UP_MS)
+        with self.holdings.changed:
+            of_all = self.holdings.owned.keys() <= partitions.keys()
+            self.holdings.note_ends(ends, of_all=of_all)
+
+    def _look_for_partitions(self, must_exist: bool = False) -> None:
+        if self._clock() < self._partitions_due:
+            return
+        try:
+            known = frozenset(self._planner.partitions(must_exist=must_exist))
+            with self.holdings.changed:
+                self.holdings.known = known
+        finally:
+            self._partitions_due = self._clock() + PARTITIONS_REFRESH_S
+
+    # -- the listener -------------------------------------------------------------------------
+
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Take them; nothing is fetched, and where they stand is not this consumer's affair."""
+        self._consumer.pause(*partitions)
+        for tp in partitions:
+            self._consumer.seek(tp, 0)
+        logger.info("%s: assigned %s", self._group, _named(partitions))
+        self.holdings.gain(partitions)
+
+    def revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Hold them until the micro-batch is over, commit, and give them up."""
+        begun = self._clock()
+        released = self.holdings.release(partitions, self._options.rebalance_wait_s)
+        logger.info(
+            "%s: revoked %s after %.2f s", self._group, _named(partitions), self._clock() - begun
+        )
+        if released.unfinished and not released.ending:
+            logger.warning(
+                "%s: %s given up in the midst of a micro-batch, which took longer than "
+                "rebalanceWait (%g s): other members will read its records, too",
+                self._group,
+                _named(released.unfinished),
+                self._options.rebalance_wait_s,
+            )
+        try:
+            self._commit(released.done, LAST_COMMIT_MS if released.ending else COMMIT_MS)
+        except KafkaError as error:
+            logger.warning("offsets were not committed to %s: %s", self._group, error)
+
+    def lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Let go of them at once: a commit would be refused."""
+        logger.warning("%s: lost %s", self._group, _named(partitions))
+        self.holdings.lose(partitions)
+
+    # -- small things -------------------------------------------------------------------------
+
+    @property
+    def _group(self) -> str:
+        return f"group {self._options.group_id}"
+
+    def _pause(self, seconds: float) -> None:
+        self.holdings.wait(lambda: False, seconds)
+
+    def _warn(self, what: str, error: KafkaError) -> None:
+        now = self._clock()
+        if now >= self._warned.get(what, float("-inf")):
+            self._warned[what] = now + WARN_S
+            logger.warning("%s: %s failed, will be tried again: %s", self._group, what, error)
+
+
+class _Listener(ConsumerRebalanceListener):
+    """The member's, and after it the user's, whose errors the query raises."""
+
+    def __init__(self, member: GroupMember, user: Any) -> None:
+        self._member = member
+        self._user = user
+
+    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        self._member.revoked(revoked)
+        self._tell("on_partitions_revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        self._member.assigned(assigned)
+        self._tell("on_partitions_assigned", assigned)
+
+    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+        self._member.lost(lost)
+        self._tell("on_partitions_lost", lost)
+
+    def _tell(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+        if self._user is None:
+            return
+        try:
+            getattr(self._user, callback)(partitions)
+        except Exception as error:
+            wrapped = RebalanceListenerError(
+                f"rebalanceListener {type(self._user).__name__}.{callback} raised "
+                f"{type(error).__name__}: {error}",
+                callback=callback,
+                partitions=partitions,
+            )
+            wrapped.__cause__ = error
+            self._member.holdings.fail(wrapped)
+
+
+def user_listener(path: str | None) -> Any:
+    """The object that ``package.module:Name`` makes; InvalidOptionError if that does not work."""
+    if path is None:
+        return None
+    module, _, name = path.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except Exception as error:
+        raise InvalidOptionError(
+            f"option rebalanceListener: {path} cannot be made on the driver: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(made, ConsumerRebalanceListener):
+        raise InvalidOptionError(
+            f"option rebalanceListener: {path} is not a kohort.ConsumerRebalanceListener"
+        )
+    return made
+
+
+def _named(partitions: frozenset[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"

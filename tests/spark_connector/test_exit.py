@@ -1,0 +1,106 @@
+"""Spark ends the process of a query with SIGTERM, twice, and says nothing before."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from kohort.spark_connector._exit import leave_on_sigterm
+from kohort.testing import Cluster
+from tests.spark_connector.members import DEADLINE, GROUP, committed, member_options
+from tests.spark_connector.test_batch import produce
+
+ROOT = Path(__file__).parents[2]
+
+PROCESS = """
+import json, sys
+from tests.spark_connector.reading import Query
+
+query = Query(json.loads(sys.argv[1]))
+query.start()
+assert query.trigger()
+query.trigger()
+print("ready", flush=True)
+sys.stdin.buffer.read()  # as in Spark, which has nothing to say
+"""
+
+
+def start(given: dict[str, str]) -> subprocess.Popen[str]:
+    """A process with a query that has finished a batch."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROCESS, json.dumps(given)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """SIGTERM as Spark sends it."""
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    with process:
+        return process.wait(DEADLINE)
+
+
+def test_a_query_that_is_ended_commits_and_leaves(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    with start(member_options(cluster)) as process:
+        assert cluster.group(GROUP).members
+        assert end(process) == 128 + signal.SIGTERM
+    assert not cluster.group(GROUP).members
+    assert committed(cluster)[0] == 5
+
+
+def test_with_a_dead_broker_a_query_ends_all_the_same(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    with start(member_options(cluster)) as process:
+        with cluster.hang():
+            begun = time.monotonic()
+            assert end(process) == 128 + signal.SIGTERM
+        assert time.monotonic() - begun < DEADLINE
+
+
+class Leaver:
+    """Nothing that would have to leave."""
+
+    def request_end(self) -> None:
+        """It has."""
+
+    def wait_ended(self, seconds: float) -> bool:
+        return True
+
+
+def test_the_handler_is_there_as_long_as_a_member_is() -> None:
+    first, second = leave_on_sigterm(Leaver()), leave_on_sigterm(Leaver())
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    first()
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    second()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_handler_of_somebody_elses_stays() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        leave_on_sigterm(Leaver())()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_in_another_thread_there_is_no_handler() -> None:
+    thread = threading.Thread(target=lambda: leave_on_sigterm(Leaver())())
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -1,0 +1,112 @@
+"""The streaming source as a member of its group, in Spark's order of calls, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from kohort.testing import Cluster
+from tests.spark_connector.members import (
+    DEADLINE,
+    committed,
+    member,
+    member_options,
+)
+from tests.spark_connector.reading import Query
+from tests.spark_connector.test_batch import produce
+
+
+def test_a_query_joins_reads_commits_and_leaves(cluster: Cluster) -> None:
+    expected = [each for p in range(3) for each in produce(cluster, 5, partition=p)]
+    query = member(cluster)
+    query.start()
+    assert not cluster.group("billing").members
+    assert query.trigger()
+    assert sorted(query.values()) == sorted(expected)
+    assert len(cluster.group("billing").members) == 1
+    assert committed(cluster) == {0: 0, 1: 0, 2: 0}  # where it starts
+    assert not query.trigger()
+    cluster.wait_until(lambda: committed(cluster) == {0: 5, 1: 5, 2: 5}, DEADLINE)
+    query.stop()
+    assert not cluster.group("billing").members
+
+
+def test_stopping_commits_what_is_done_and_nothing_else(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    produce(cluster, 5)
+    cluster.wait_until(lambda: query.trigger(finish=False), DEADLINE)
+    query.stop()
+    assert committed(cluster) == {0: 5, 1: 0, 2: 0}
+
+
+def test_a_batch_that_was_not_finished_is_read_again_just_so(cluster: Cluster) -> None:
+    expected = produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    query.trigger(finish=False)
+    query.stop()
+    more = produce(cluster, 5)
+    query.start()  # reads it before the driver is asked anything
+    assert query.values() == expected
+    assert not cluster.group("billing").members
+    cluster.wait_until(query.trigger, DEADLINE)
+    assert query.values() == expected + more
+    query.stop()
+
+
+def test_a_new_checkpoint_goes_on_where_the_group_is(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    member(cluster).run_available_now()
+    expected = produce(cluster, 3)
+    second = member(cluster)
+    second.run_available_now()
+    assert second.values() == expected
+
+
+def test_where_a_stream_started_is_committed_at_once(cluster: Cluster) -> None:
+    """A restart before the first batch must not lose what came in between."""
+    produce(cluster, 5)
+    given = member_options(cluster, startingOffsets="latest")
+    first = Query(given)
+    first.start()
+    first.reader.latestOffset(first.reader.initialOffset(), ReadAllAvailable())
+    first.stop()
+    expected = produce(cluster, 3)
+    second = Query(given)
+    second.start()
+    second.trigger()
+    second.stop()
+    assert second.values() == expected
+
+
+def test_available_now_ends_where_the_topic_ended_and_all_is_committed(cluster: Cluster) -> None:
+    expected = [each for p in range(3) for each in produce(cluster, 20, partition=p)]
+    query = member(cluster, maxOffsetsPerTrigger=25)
+    query.start(available_now=True)
+    late = produce(cluster, 5)
+    while query.trigger():
+        assert len(query.batches) < 9
+    assert committed(cluster) == {0: 20, 1: 20, 2: 20}
+    query.stop()
+    assert sorted(query.values()) == sorted(expected)
+    assert [len(batch) for batch in query.batches] == [25, 25, 10]
+    query.run_available_now()
+    assert query.values()[60:] == late
+    query.run_available_now()
+    assert len(query.batches) == 4
+
+
+def test_without_news_the_very_same_offset_is_returned(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    start = json.loads(query.offset_log[-1])
+    for _ in range(20):
+        assert query.reader.latestOffset(start, ReadAllAvailable()) is start
+    assert query.reader.reportLatestOffset() == {"orders": {"0": 5, "1": 0, "2": 0}}
+    query.stop()
