@@ -15,6 +15,8 @@ the end is an IndexError in both modules, turned into CorruptBatchError once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from kohort.errors import CorruptBatchError
 from kohort.records._primitives import *
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, Headers, Record
@@ -63,7 +65,7 @@ def scan(data: bytes | bytearray | memoryview) -> Scan:
         if last_offset_delta < 0 or base_offset < 0 or base_offset > _MAX_BASE_OFFSET:
             break
         found.batches += 1
-        found.next_offset = base_offset + last_offset_delta + 1
+        found.next_offset = max(found.next_offset, base_offset + last_offset_delta + 1)
         found.leader_epoch = int32_at(data, pos + 12)
         pos += size
         left -= size
@@ -86,8 +88,8 @@ def read_plain(
 
     Goes on until there are ``enough`` records, and up to the first batch that takes more than
     reading: compressed, of a transaction, a control batch, or one with anything wrong. Returns
-    where that is, and the offset behind all before it. Batches that end before ``start_offset``
-    are passed over.
+    where that is, and the offset behind all before it. Records before ``start_offset``, or before
+    the end of an earlier batch, are passed over.
     """
     passed = start_offset
     while pos < end and len(records) < enough:
@@ -95,7 +97,7 @@ def read_plain(
         attributes = int16_at(data, pos + 21)
         base_offset = int64_at(data, pos)
         last_offset_delta = int32_at(data, pos + 23)
-        if base_offset + last_offset_delta < start_offset:
+        if base_offset + last_offset_delta < passed:
             pos += size
             continue
         if attributes & ~_PLAIN:
@@ -123,7 +125,9 @@ def read_plain(
             del records[before:]
             break
         pos += size
-        passed = max(passed, base_offset + last_offset_delta + 1)
+        if base_offset < passed:
+            del records[before : bisect_left(records, passed, before, key=_offset)]
+        passed = base_offset + last_offset_delta + 1
     return pos, passed
 
 
@@ -340,6 +344,10 @@ def _wrap_timestamps(records: list[Record]) -> None:
     for record in records:
         timestamp = (record.timestamp + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
         object.__setattr__(record, "timestamp", timestamp)
+
+
+def _offset(record: Record) -> int:
+    return record.offset
 
 
 def _corrupt(what: str, before: int) -> CorruptBatchError:

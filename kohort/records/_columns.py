@@ -195,7 +195,7 @@ def _measure_plain(
         attributes = int16_at(data, pos + 21)
         base_offset = int64_at(data, pos)
         last_offset_delta = int32_at(data, pos + 23)
-        if base_offset + last_offset_delta < start_offset:
+        if base_offset + last_offset_delta < passed:
             pos += size
             continue
         if attributes & ~_PLAIN:
@@ -215,7 +215,7 @@ def _measure_plain(
             count,
             base_offset,
             last_offset_delta,
-            start_offset,
+            passed,
             max_rows,
             sizes,
         )
@@ -224,7 +224,7 @@ def _measure_plain(
         if last >= 0:
             passed = max(passed, last + 1)
             break
-        passed = max(passed, base_offset + last_offset_delta + 1)
+        passed = base_offset + last_offset_delta + 1
         pos += size
     return pos, passed
 
@@ -330,7 +330,8 @@ def _fill_plain(
         size = 12 + int32_at(data, pos + 8)
         attributes = int16_at(data, pos + 21)
         base_offset = int64_at(data, pos)
-        if base_offset + int32_at(data, pos + 23) >= start_offset:
+        last_offset = base_offset + int32_at(data, pos + 23)
+        if last_offset >= start_offset:
             log_append = attributes & 8 != 0
             timestamp = int64_at(data, pos + 35 if log_append else pos + 27)
             count = int32_at(data, pos + 57)
@@ -347,6 +348,7 @@ def _fill_plain(
                 partition,
                 columns,
             )
+            start_offset = last_offset + 1
         pos += size
 
 

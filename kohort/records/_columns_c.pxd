@@ -81,7 +81,7 @@ cdef int64_t _measure(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t base_offset,
     int64_t last_offset_delta, int64_t start_offset, int64_t max_rows, Sizes sizes) noexcept nogil
 
-@cython.locals(size=int64_t, attributes=int64_t, base_offset=int64_t, log_append=bint, timestamp=int64_t,
+@cython.locals(size=int64_t, attributes=int64_t, base_offset=int64_t, last_offset=int64_t, log_append=bint, timestamp=int64_t,
                count=int64_t)
 cdef void _fill_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows,

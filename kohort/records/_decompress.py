@@ -22,9 +22,18 @@ from kohort.records._compression import (
     Compression,
     codec_of,
 )
-from kohort.records._lz4 import Block, Frame, broken, header_checksum, read_blocks, read_frame
+from kohort.records._lz4 import (
+    Block,
+    Frame,
+    broken,
+    header_checksum,
+    read_blocks,
+    read_frame,
+    with_small_blocks,
+)
 from kohort.records._scratch import Output, Scratch
-from kohort.records._zstd import zstd_bound
+from kohort.records._snappy import snappy_size
+from kohort.records._zstd import with_small_windows, zstd_bound
 
 _STEP = 256 * 1024
 """Bytes that a codec without a way to write into our memory makes at once."""
@@ -104,7 +113,7 @@ def _gunzip(data: memoryview, out: Output) -> None:
 
 def _unsnappy(data: memoryview, out: Output) -> None:
     if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        _snappy_chunks([data], out)
+        _snappy_chunks(data, [data], out)
         return
     if len(data) < len(XERIAL_HEADER):
         raise CorruptBatchError("does not decompress as snappy: it ends too early")
@@ -118,10 +127,10 @@ def _unsnappy(data: memoryview, out: Output) -> None:
         chunks.append(data[start:pos])
         if len(chunks) > _XERIAL_CHUNKS:
             raise CorruptBatchError(f"more than {_XERIAL_CHUNKS} snappy chunks in one batch")
-    _snappy_chunks(chunks, out)
+    _snappy_chunks(data, chunks, out)
 
 
-def _snappy_chunks(chunks: list[memoryview], out: Output) -> None:
+def _snappy_chunks(data: memoryview, chunks: list[memoryview], out: Output) -> None:
     sizes: list[int] = []
     total = 0
     for chunk in chunks:
@@ -132,6 +141,8 @@ def _snappy_chunks(chunks: list[memoryview], out: Output) -> None:
         if size > _SNAPPY_RATIO * len(chunk):
             raise CorruptBatchError(f"{size} bytes cannot be in {len(chunk)} bytes of snappy")
         sizes.append(size)
+    if total > out.plausible(data, total) and sum(map(snappy_size, chunks)) != total:
+        raise CorruptBatchError("what is in it is not as much as its snappy says")
     room = out.reserve(total)
     for chunk, size in zip(chunks, sizes, strict=True):
         at = out.size
@@ -154,12 +165,25 @@ def _unlz4(data: memoryview, out: Output) -> None:
         if stated > most:
             raise CorruptBatchError(f"{stated} bytes cannot be in {len(data)} bytes of lz4")
         most = stated
-    if most > out.plausible(data, most):
-        _lz4_stream(data, out)
-    elif frame.plain:
+    plausible = most <= out.plausible(data, most)
+    if plausible and frame.plain:
         _lz4_blocks(data, blocks, out.reserve(most), out)
         if stated is not None and stated != out.size:
             raise broken(f"it holds {out.size} bytes and says {stated}")
+        return
+    *likely, sure = with_small_blocks(data, frame, blocks)
+    for each in likely:
+        try:
+            _lz4_whole(each, most, out, in_steps=not plausible)
+            return
+        except (cramjam.DecompressionError, RuntimeError):
+            out.size = 0  # a block was larger than is likely, or something is wrong
+    _lz4_whole(sure, most, out, in_steps=not plausible)
+
+
+def _lz4_whole(data: Bytes, most: int, out: Output, *, in_steps: bool) -> None:
+    if in_steps:
+        _lz4_stream(data, out)
     else:
         out.size = cramjam.lz4.decompress_into(data, out.reserve(most))
 
@@ -178,7 +202,7 @@ def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Ou
     out.size = at
 
 
-def _lz4_stream(data: memoryview, out: Output) -> None:
+def _lz4_stream(data: Bytes, out: Output) -> None:
     """Piece by piece, for a frame that could hold far more than its size makes likely."""
     frame = lz4.frame.LZ4FrameDecompressor()
     rest: Bytes = data
@@ -206,7 +230,7 @@ def _with_header_checksum(data: memoryview) -> memoryview:
 
 
 def _unzstd(data: memoryview, out: Output) -> None:
-    most, exact = zstd_bound(data, out.budget)
+    most, exact, frames = zstd_bound(data, out.budget)
     if most > out.budget and exact:
         raise _over_budget(out.budget, most)
     # Blocks that could hold much may hold little: try with growing buffers, since there is no
@@ -215,7 +239,8 @@ def _unzstd(data: memoryview, out: Output) -> None:
     room = out.plausible(data, enough)
     while True:
         try:
-            out.size = cramjam.zstd.decompress_into(data, out.reserve(room))
+            fitted = with_small_windows(data, frames, room)
+            out.size = cramjam.zstd.decompress_into(fitted, out.reserve(room))
             return
         except cramjam.DecompressionError as error:
             full = _ZSTD_FULL in str(error)

@@ -68,7 +68,7 @@ def scan_messages(data: memoryview, pos: int) -> Messages:
         if not 0 <= offset <= _OFFSET_MAX:
             break
         found += 1
-        last_offset = offset
+        last_offset = max(last_offset, offset)
         pos += _SIZE_END + size
     return Messages(pos, found, last_offset)
 
@@ -88,9 +88,10 @@ def read_messages(
 ) -> tuple[int, int]:
     """Append the records of messages in ``data[pos:end]``, which scan_messages() has seen.
 
-    Returns how far it came and the offset behind that. Goes on until there are ``enough``; what
-    ends before ``start_offset`` is passed over. Stops before a message that cannot be read; if that
-    is the first, it is a CorruptBatchError with the offset and bytes of the message.
+    Returns how far it came and the offset behind that. Goes on until there are ``enough``; records
+    before ``start_offset``, or before the end of an earlier message, are passed over. Stops before
+    a message that cannot be read; if that is the first, it is a CorruptBatchError with the offset
+    and bytes of the message.
     """
     begin, passed = pos, start_offset
     while pos < end and len(records) < enough:
@@ -102,7 +103,8 @@ def read_messages(
                 message = _read(raw, 0, len(raw), check_crcs)
                 if message[4] & _CODEC_MASK:
                     inner = _inside(raw, message, scratch or Scratch(), budget)
-                    records += _read_inside(inner, message, check_crcs, topic, partition)
+                    found = _read_inside(inner, message, check_crcs, topic, partition)
+                    records += [record for record in found if record.offset >= passed]
                 else:
                     records.append(_record(raw, message, topic, partition))
             except CorruptBatchError as error:

@@ -30,7 +30,8 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _SIZED, _CONTENT_CHECKSUM, _RESERVED, _DICTIONARY
 _STORED = 0x8000_0000
 _RATIO = 256
 """A sequence makes at most 255 bytes out of each further byte of its length."""
-_BLOCKS_MAX = 1 << 16
+_LIKELY_RATIO = 8
+_BLOCKS_MAX = 1 << 17
 """So many blocks are looked at one by one; a producer's have at least 64 KiB each."""
 
 
@@ -111,6 +112,32 @@ def read_blocks(data: memoryview, frame: Frame) -> list[Block] | None:
             return None
         start = end + trailer + 4
     raise broken("it ends too early")
+
+
+def with_small_blocks(
+    data: memoryview, frame: Frame, blocks: list[Block]
+) -> list[bytes | memoryview]:
+    """Frames to try in turn, the last of which is as good as this one.
+
+    The decoder takes memory for two blocks of the size that the header says they may have, up to
+    4 MiB, before it has seen one; here the header says no more than the blocks make likely, and
+    then no more than they can be.
+    """
+    frames: list[bytes | memoryview] = []
+    for ratio in (_LIKELY_RATIO, _RATIO):
+        largest = max(
+            (end - start if stored else min(most, ratio * (end - start)))
+            for start, end, stored, most in [*blocks, (0, 0, True, 0)]
+        )
+        code = next(code for code in range(4, 8) if 1 << (8 + 2 * code) >= largest)
+        if 1 << (8 + 2 * code) >= frame.block_max:
+            return [*frames, data]
+        mended = bytearray(data)
+        mended[_FLAGS_AT + 1] = code << 4
+        at = frame.header_end - 1
+        mended[at] = header_checksum(bytes(mended[_FLAGS_AT:at]))
+        frames.append(bytes(mended))
+    return frames
 
 
 def header_checksum(descriptor: bytes) -> int:

@@ -8,8 +8,8 @@ _GRAIN = 64 * 1024
 _KEPT = 4 * 1024 * 1024
 """Bytes that stay for the next batch, whatever comes; most batches are far smaller."""
 _PATIENCE = 16
-_PLAUSIBLE_RATIO = 8
-_PLAUSIBLE = 512 * 1024
+_PLAUSIBLE_RATIO = 7
+_PLAUSIBLE = 384 * 1024
 
 
 class Scratch:

@@ -54,7 +54,7 @@ class RecordSet:
         self._runs_are_old: list[bool] = []
         self.batches = 0
         self.last_offset = -2
-        """Of the last batch; -2 without one."""
+        """The highest of the batches; -2 without one."""
         self.leader_epoch = -1
         """Of the last batch; -1 without one."""
         self.read_epoch = -1
@@ -85,7 +85,7 @@ class RecordSet:
                 self._run_ends.append(end)
                 self._runs_are_old.append(False)
                 self.batches += found.batches
-                self.last_offset = found.next_offset - 1
+                self.last_offset = max(self.last_offset, found.next_offset - 1)
                 self.leader_epoch = found.leader_epoch
             old = scan_messages(data, end)
             if not old.found:
@@ -94,7 +94,7 @@ class RecordSet:
             self._run_ends.append(end)
             self._runs_are_old.append(True)
             self.batches += old.found
-            self.last_offset = old.last_offset
+            self.last_offset = max(self.last_offset, old.last_offset)
             self.leader_epoch = -1
 
     def _run_at(self, pos: int) -> tuple[int, bool]:
@@ -158,11 +158,9 @@ class RecordSet:
                     break  # and once more, without anything before it
                 pos += batch.header.size
                 passed = max(passed, batch.header.next_offset)
-        first = bisect_left(records, self.passed, key=_offset)
-        wanted = records[first:] if first else records
-        error = self._end_error if pos >= self._end and not wanted else None
+        error = self._end_error if pos >= self._end and not records else None
         # Nothing is called from here on: Ctrl-C comes in calls.
-        self._pos, self.passed, self.records, self._aborted = pos, passed, wanted, aborted
+        self._pos, self.passed, self.records, self._aborted = pos, passed, records, aborted
         if error is not None:
             raise error
 
@@ -170,9 +168,10 @@ class RecordSet:
         """The records of a batch that is not plain."""
         if not self._is_wanted(batch, passed, aborted):
             return []
-        return batch.records(
+        records = batch.records(
             self._budget, topic=self._topic, partition=self._partition, scratch=self._scratch
         )
+        return records[bisect_left(records, passed, key=_offset) :]
 
     def _is_wanted(self, batch: RecordBatch, passed: int, aborted: AbortedTransactions) -> bool:
         if batch.header.last_offset < passed:

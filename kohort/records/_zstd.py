@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from kohort.errors import CorruptBatchError
 
 _MAGIC = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50
 _BLOCK_MAX = 128 * 1024
 _RLE, _COMPRESSED = 1, 2
+_SINGLE_SEGMENT = 0x20
+_LARGEST_WINDOW = 17 << 3
+"""What decoders take without being told to: 128 MiB."""
 _BLOCKS_MAX = 1 << 16
 """So many blocks are counted one by one."""
 
 
-def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> tuple[int, bool]:
-    """An upper bound of the decompressed bytes, and whether so many there really are.
+class Bound(NamedTuple):
+    """``most``: what it decompresses to at most, ``exact``: just so much. ``frames``: where they
+    begin, behind their magic."""
 
-    Counting stops as soon as it is over ``limit``. A content size in a frame's header can only
+    most: int
+    exact: bool
+    frames: list[int]
+
+
+def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
+    """An upper bound of the decompressed bytes.
+
+    What is over ``limit`` is not counted exactly. A content size in a frame's header can only
     raise the bound: the decoder compares it no sooner than at the frame's end. Of very many blocks
     nothing is told but that they may be more than ``limit``.
     """
@@ -25,9 +40,51 @@ def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> tuple[int, b
         raise _broken("it ends too early") from None
 
 
-def _bound(data: bytes | bytearray | memoryview, limit: int) -> tuple[int, bool]:
+def with_small_windows(
+    data: bytes | bytearray | memoryview, frames: Sequence[int], size: int
+) -> bytes | bytearray | memoryview:
+    """The same for a decoder that gets no further than ``size``.
+
+    It takes memory for a frame's window, or where it has none for the frame's content, as soon as
+    the frame begins; both are claims, of up to 128 MiB in a byte.
+    """
+    small = _window_of(size + _BLOCK_MAX)  # so that it gets as far, and sees that there is more
+    large = [at for at in frames if _claims_more(data, at, small)]
+    if not large:
+        return data
+    mended = bytearray(data)
+    for at in reversed(large):
+        if mended[at] & _SINGLE_SEGMENT:
+            mended[at] ^= _SINGLE_SEGMENT
+            mended.insert(at + 1, small)
+        else:
+            mended[at + 1] = small
+    return mended
+
+
+def _claims_more(data: bytes | bytearray | memoryview, at: int, window: int) -> bool:
+    if data[at] & _SINGLE_SEGMENT:
+        # What is told in one byte is less than 256, and a window has no place for it.
+        return data[at] >> 6 != 0 and _frame_header(data, at)[1] > _size_of(window)
+    return window < data[at + 1] <= _LARGEST_WINDOW
+
+
+def _window_of(size: int) -> int:
+    """The byte that stands for the smallest window of at least ``size``."""
+    exponent = max((size - 1).bit_length() - 1, 10)
+    eighths = -(-((size - (1 << exponent)) << 3) >> exponent)
+    return (exponent - 10 << 3) + max(eighths, 0)
+
+
+def _size_of(window: int) -> int:
+    base = 1 << (10 + (window >> 3))
+    return base + (base >> 3) * (window & 7)
+
+
+def _bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
     total = blocks = 0
     exact = True
+    frames: list[int] = []
     pos, end = 0, len(data)
     while pos < end:
         magic = _number(data, pos, 4)
@@ -37,9 +94,10 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> tuple[int, bool]
             continue
         if magic != _MAGIC:
             raise _broken("no frame where one should start")
+        frames.append(pos)
         pos, stated, checksum = _frame_header(data, pos)
         if stated > limit:
-            return stated, True
+            return Bound(stated, True, frames)
         last = 0
         while not last:
             block = data[pos] | data[pos + 1] << 8 | data[pos + 2] << 16
@@ -53,21 +111,21 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> tuple[int, bool]
                 exact = False
                 length = _BLOCK_MAX
             total += length
-            if total > limit:
-                return total, exact
+            if total > limit and exact:
+                return Bound(total, True, frames)
             blocks += 1
             if blocks > _BLOCKS_MAX:
-                return limit + 1, False
+                return Bound(limit + 1, False, frames)
         pos += 4 if checksum else 0
     if pos != end:
         raise IndexError
-    return total, exact
+    return Bound(total, exact, frames)
 
 
 def _frame_header(data: bytes | bytearray | memoryview, pos: int) -> tuple[int, int, bool]:
     """(position of the first block, stated content size or 0, whether a checksum follows)."""
     flags = data[pos]
-    single_segment = flags & 0x20 != 0
+    single_segment = flags & _SINGLE_SEGMENT != 0
     pos += 1 if single_segment else 2
     pos += (0, 1, 2, 4)[flags & 3]
     width = (1 if single_segment else 0, 2, 4, 8)[flags >> 6]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import cramjam
 import lz4.frame
@@ -19,6 +21,9 @@ from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError, UnsupportedCodecError
 from kohort.records import Compression, Scratch, compress, decompress, decompress_into
+from kohort.records._lz4 import header_checksum
+from kohort.records._snappy import snappy_size
+from tests.support.heap import Taken, environment
 
 MB = 1024 * 1024
 TEXT = b"".join(b"line %d of something that repeats itself\n" % number for number in range(5000))
@@ -244,6 +249,110 @@ BOMBS: dict[str, Callable[[], tuple[Compression, bytes]]] = {
     "zstd-blocks": lambda: (Compression.ZSTD, _zstd_rle(800)),
     "zstd-lying": lambda: (Compression.ZSTD, _zstd_rle(800, stated=10)),
 }
+
+
+def _zstd_claims(head: bytes) -> bytes:
+    """Three bytes, in a frame that says something else."""
+    return b"\x28\xb5\x2f\xfd" + head + (3 << 3 | 1).to_bytes(3, "little") + b"abc"
+
+
+def _lz4_claims(*, size: int | None = None, **options: object) -> bytes:
+    """A little in a frame that allows blocks of 4 MiB."""
+    packed = bytearray(lz4.frame.compress(TEXT[:100], block_size=4, **options))
+    packed[5] = 0x70
+    if size is not None:
+        packed[4] |= 8
+        packed[6:6] = size.to_bytes(8, "little")
+    at = 14 if packed[4] & 8 else 6
+    packed[at] = header_checksum(bytes(packed[4:at]))
+    return bytes(packed)
+
+
+def _snappy_claims(block: bytes) -> bytes:
+    """1 MB that says it were 21 MB."""
+    return b"\x80\x80\x80\x0a" + block
+
+
+NOISE = random.Random(5).randbytes(MB)
+LITERAL = b"\xf8" + (MB - 1).to_bytes(3, "little") + NOISE
+SNAPPY_LIE = _snappy_claims(LITERAL)
+LIES = {
+    "gzip": (Compression.GZIP, gzip.compress(TEXT)[:-4] + (60 * MB).to_bytes(4, "little")),
+    "snappy": (Compression.SNAPPY, SNAPPY_LIE),
+    "xerial": (
+        Compression.SNAPPY,
+        compress(Compression.SNAPPY, b"") + len(SNAPPY_LIE).to_bytes(4) + SNAPPY_LIE,
+    ),
+    "lz4-blocks": (Compression.LZ4, _lz4_claims(block_linked=False, store_size=False)),
+    "lz4-linked": (Compression.LZ4, _lz4_claims(block_linked=True, store_size=False)),
+    "lz4-checksum": (Compression.LZ4, _lz4_claims(content_checksum=True, store_size=False)),
+    "lz4-size": (Compression.LZ4, _lz4_claims(size=60 * MB, store_size=False)),
+    "zstd-window": (Compression.ZSTD, _zstd_claims(b"\x00\x88")),
+    "zstd-size": (Compression.ZSTD, _zstd_claims(b"\xa0" + (60 * MB).to_bytes(4, "little"))),
+    "zstd-both": (
+        Compression.ZSTD,
+        _zstd_claims(b"\x80\x88" + (60 * MB).to_bytes(4, "little")),
+    ),
+}
+
+_COUNTING = """
+import json, sys
+from kohort.errors import CorruptBatchError
+from kohort.records import compress, decompress
+from tests.support.heap import Heap
+heap, said = Heap(), {}
+for codec in range(1, 5):
+    decompress(codec, compress(codec, b"once, so that what is imported does not count"))
+for name, codec, packed in json.load(sys.stdin):
+    packed = bytes.fromhex(packed)
+    heap.begin()
+    try:
+        decompress(codec, packed)
+    except CorruptBatchError:
+        pass
+    said[name] = heap.end()
+print(json.dumps(said))
+"""
+
+
+def test_a_stream_that_lies_of_its_size_takes_8_times_its_own_and_1_mb_at_most(
+    tmp_path: Path,
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", _COUNTING],
+        input=json.dumps([(name, codec, packed.hex()) for name, (codec, packed) in LIES.items()]),
+        env=environment(tmp_path),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    taken = {name: Taken(*each) for name, each in json.loads(child.stdout).items()}
+    bounds = {name: 8 * len(packed) + MB for name, (_, packed) in LIES.items()}
+    assert {name: each for name, each in taken.items() if each.largest > bounds[name]} == {}
+    assert {name: each for name, each in taken.items() if each.peak > 2 * bounds[name]} == {}
+
+
+def test_what_is_rarely_packed_so_well_is_read_all_the_same() -> None:
+    plain = bytes(3 * MB)
+    for linked in (False, True):
+        for checksum in (False, True):
+            packed = lz4.frame.compress(
+                plain, block_linked=linked, content_checksum=checksum, block_size=7
+            )
+            assert decompress(Compression.LZ4, packed) == plain
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(plain))) == plain
+    assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(plain))) == plain
+    parts = [NOISE, plain, NOISE, NOISE]  # matches that are far away
+    assert decompress(Compression.ZSTD, _zstd_stream(parts)) == b"".join(parts)
+    framed = bytes(cramjam.zstd.compress(plain)) + _zstd_stream(parts)
+    assert decompress(Compression.ZSTD, framed * 2) == (plain + b"".join(parts)) * 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 255, 256, 257, 65_536, 65_537])
+def test_the_elements_of_snappy_are_counted_right(size: int) -> None:
+    for plain in (NOISE[:size], TEXT[:size], bytes(size), (NOISE[:50] + bytes(90)) * (size // 99)):
+        assert snappy_size(bytes(cramjam.snappy.compress_raw(plain))) == len(plain)
+
 
 _CHILD = """
 import resource, sys

@@ -268,6 +268,33 @@ def test_every_output_says_that_format_0_has_no_timestamps() -> None:
     assert (record.timestamp_type, record.timestamp) == (-1, -1)
 
 
+def test_what_comes_twice_is_read_once() -> None:
+    data = (
+        encode_batch([NewRecord(1, None, b"new")] * 3)
+        + wrapper(
+            4, message(0, b"old") + message(2, b"old") + message(3, b"old") + message(4, b"old")
+        )
+        + encode_batch([NewRecord(1, None, b"new")] * 4, base_offset=3)
+        + encode_batch(
+            [NewRecord(1, None, b"new")] * 4, base_offset=5, compression=Compression.GZIP
+        )
+        + encode_batch([NewRecord(1, None, b"new")] * 2, base_offset=1)
+    )
+    expected = [(offset, b"old" if offset in (3, 4) else b"new") for offset in range(9)]
+    for start in (0, 1, 4, 6, 8):
+        for enough in (1, 3, 100):
+            records = read(data, start, enough)
+            assert [(r.offset, r.value) for r in records] == expected[start:]
+            found = RecordSet(data, start)
+            assert found.next_offset == 9
+            rows: list[tuple[int, bytes | None]] = []
+            while not found.done:
+                found.measure(plan := TablePlan(enough))
+                for columns in to_columns(plan):
+                    rows += [(record.offset, record.value) for record in columns.records()]
+            assert rows == expected[start:]
+
+
 def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> None:
     data = b"".join(message(offset, b"v") for offset in (1, 2, 1 << 40, 7, 8))
     found = RecordSet(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -33,15 +34,24 @@ def _compiled(name: str) -> ModuleType:
         pytest.skip(f"kohort is installed without its compiled modules: {error}")
 
 
+def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
+    """(module, name, what belongs there) for both modules: the plain ones or the compiled ones."""
+    module, columns = decoder_named(name), columns_named(name)
+    places: list[tuple[ModuleType, str, Any]] = [
+        (_split, "decode_records", module.decode_records),
+        (_set, "read_plain", module.read_plain),
+        (_set, "scan", module.scan),
+    ]
+    for each in ("Columns", "Sizes", "fill_body", "fill_plain", "measure_body", "measure_plain"):
+        places.append((_table, each, getattr(columns, each)))
+    return places
+
+
 def use_decoder(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
     """Have both modules in use, the plain ones or the compiled ones."""
-    module, columns = decoder_named(name), columns_named(name)
-    patch.setattr(_split, "decode_records", module.decode_records)
-    patch.setattr(_set, "read_plain", module.read_plain)
-    patch.setattr(_set, "scan", module.scan)
-    for each in ("Columns", "Sizes", "fill_body", "fill_plain", "measure_body", "measure_plain"):
-        patch.setattr(_table, each, getattr(columns, each))
-    return module
+    for module, attribute, value in replacements(name):
+        patch.setattr(module, attribute, value)
+    return decoder_named(name)
 
 
 @pytest.fixture(params=NAMES)
