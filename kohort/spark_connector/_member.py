@@ -242,9 +242,19 @@ class GroupMember:
                 self._options.rebalance_wait_s,
             )
         try:
-            self._commit(released.done, LAST_COMMIT_MS if released.ending else COMMIT_MS)
+            self._commit_at_last(released.done)
         except KafkaError as error:
             logger.warning("offsets were not committed to %s: %s", self._group, error)
+
+    def _commit_at_last(self, offsets: Offsets) -> None:
+        """Commit in short attempts: in a callback no wakeup tells that the query is to end."""
+        deadline = self._clock() + COMMIT_MS / 1000
+        while True:
+            try:
+                return self._commit(offsets, LAST_COMMIT_MS)
+            except KafkaTimeoutError:
+                if self.holdings.ending or self._clock() >= deadline:
+                    raise
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Let go of them at once: a commit would be refused."""

@@ -10,9 +10,20 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.spark_connector import _grouped, _member
 from kohort.spark_connector._exit import leave_on_sigterm
 from kohort.testing import Cluster
-from tests.spark_connector.members import DEADLINE, GROUP, committed, member_options
+from tests.spark_connector.members import (
+    DEADLINE,
+    GROUP,
+    committed,
+    member,
+    member_options,
+    plain,
+)
 from tests.spark_connector.test_batch import produce
 
 ROOT = Path(__file__).parents[2]
@@ -104,3 +115,23 @@ def test_in_another_thread_there_is_no_handler() -> None:
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_query_leaves_while_a_revocation_cannot_commit(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers ask for the commit to be made again, and a callback is not woken."""
+    monkeypatch.setattr(_member, "COMMIT_MS", 600_000)
+    monkeypatch.setattr(_grouped, "END_S", DEADLINE)
+    produce(cluster, 5)
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    holdings = query.reader._driver._holdings
+    with plain(cluster) as other:
+        cluster.wait_until(lambda: other.poll(50) or holdings.wanted_back)
+        with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
+            query.trigger()  # ends the batch for which the revocation has waited
+            cluster.wait_until(lambda: len(holdings.owned) < 3)
+            query.stop()
+        assert len(cluster.group(GROUP).members) == 1

@@ -6,6 +6,8 @@ import threading
 import time
 from types import TracebackType
 
+from confluent_kafka import KafkaException
+
 from tests.interop.brokers import Broker
 from tests.spark_connector.end_to_end import processes
 from tests.spark_connector.end_to_end.waiting import wait_until
@@ -51,7 +53,12 @@ class Watch:
 
     def members(self) -> set[str]:
         """The client ids of the members now."""
-        return set(self._broker.describe(self._group).members)
+        while True:
+            try:
+                return set(self._broker.describe(self._group).members)
+            except KafkaException:  # the coordinator is on its way
+                if self._over.wait(LOOK_S):
+                    raise
 
     def left_after(self, pid: int) -> float:
         """Seconds from the end of a process to when the group was empty; waits for both.

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.brokers import Broker
+from tests.interop.members import Members
+from tests.interop.peers import FACES, Settings
 from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
 from tests.spark_connector.end_to_end.queries import Plan, start
-from tests.spark_connector.end_to_end.waiting import DEADLINE_S
+from tests.spark_connector.end_to_end.waiting import DEADLINE_S, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,4 +50,29 @@ def test_it_reads_in_batches_commits_all_and_ends(
         written = nightly.ledger.attempts().values()
         assert [[len(rows) for rows in attempts] for attempts in written] == [[n] for n in sizes]
         account(feed.written, {"nightly": nightly.ledger.reads()}).assert_whole()
+    assert lag(broker, group) == dict.fromkeys(range(PARTITIONS), 0)
+
+
+def test_it_ends_when_a_consumer_joins_in_the_middle(
+    spark: SparkSession, broker: Broker, members: Members, unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = broker.create_topic(unique("now"), PARTITIONS), unique("now")
+    feed = broker.feed(topic, PARTITIONS)
+    feed.write(EACH)
+    nightly = plan(broker, topic, group, tmp_path)
+    nightly.ledger.hold.touch()
+    query = start(spark, nightly)
+    wait_until(lambda: nightly.ledger.held.exists() or query.exception())
+    settings = Settings(broker.bootstrap_servers, topic, group, "plain", "cooperative-sticky")
+    plain = members.join(FACES["sync"], settings)
+    wait_until(lambda: "plain" in broker.describe(group).members)
+    nightly.ledger.hold.unlink()
+    assert query.awaitTermination(DEADLINE_S)
+    # The query reads no more than there was, and what it has lost on the way is the other's.
+    wait_until(lambda: broker.committed(group) == feed.ends(), explain=members.__str__)
+    members.leave()
+    found = account(feed.written, {"nightly": nightly.ledger.reads(), "plain": plain.reads})
+    found.assert_whole()
+    assert found.shared == {}
+    assert plain.reads
     assert lag(broker, group) == dict.fromkeys(range(PARTITIONS), 0)

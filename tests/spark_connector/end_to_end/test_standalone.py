@@ -10,6 +10,7 @@ import pytest
 from tests.interop.brokers import Broker
 from tests.interop.waiting import look_again_soon
 from tests.spark_connector.end_to_end.applications import ApplicationProcess
+from tests.spark_connector.end_to_end.choosing import plainly_on
 from tests.spark_connector.end_to_end.ledgers import account
 from tests.spark_connector.end_to_end.queries import Plan
 from tests.spark_connector.end_to_end.standalone import StandaloneCluster
@@ -24,11 +25,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "broker",
-    ["cluster", pytest.param("apache", marks=[pytest.mark.real_kafka, pytest.mark.long])],
-    indirect=True,
-)
+@plainly_on("cluster")
 def test_two_executors_share_the_work_and_one_is_killed(
     broker: Broker, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
