@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError
 from kohort.spark_connector._admission import Patience, limited
-from kohort.spark_connector._loss import LossCheck
+from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
@@ -42,6 +42,7 @@ class StreamDriver:
         self._partitions: set[TopicPartition] = set()
         self._partitions_due = self._ends_due = float("-inf")
         self._ends: dict[TopicPartition, int] = {}
+        self._ids: dict[str, str] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._begun = False
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
@@ -61,7 +62,7 @@ class StreamDriver:
         self._refresh()
         first = not self._begun and not start.end
         self._begun = True
-        positions = self._positions(start, first)
+        positions, void = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
         if not (at_once or self._target is not None) and self._patience.waits(positions, ends):
             return start
@@ -69,8 +70,9 @@ class StreamDriver:
             ends = limited(positions, ends, max_rows)
         if ends == positions and not (first and ends):
             return start
-        kept = {tp: at for tp, at in start.end.items() if tp not in positions}
-        return StreamOffset(positions | kept, ends | kept)
+        kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
+        ids = next_ids(start, self._ids, {**ends, **kept})
+        return StreamOffset(positions | kept, ends | kept, ids)
 
     def latest(self) -> dict[TopicPartition, int]:
         """The ends of the partitions, as last seen."""
@@ -82,7 +84,10 @@ class StreamDriver:
 
     # -- where partitions start and end -------------------------------------------------------
 
-    def _positions(self, start: StreamOffset, first: bool) -> dict[TopicPartition, int]:
+    def _positions(
+        self, start: StreamOffset, first: bool
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Where partitions are read from, and those of which a loss has them start again."""
         new = self._partitions - start.end.keys() - self._starts.keys()
         if new and not (first or self._target is None):
             # What came up after the target was set is no part of this run.
@@ -92,8 +97,8 @@ class StreamDriver:
             self._starts |= self._planner.starts(new) if first else self._planner.earliest(new)
         positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in self._partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
-        self._loss.check(start.end, found, self._ends, self._partitions)
-        return found
+        void = self._loss.check(start, found, self._ends, self._partitions, self._ids)
+        return found, void
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._ends.get(tp, position)
@@ -107,10 +112,15 @@ class StreamDriver:
         if self._target is not None or (now < self._ends_due and not force):
             return
         try:
-            if force or now >= self._partitions_due:
+            partitions_due = force or now >= self._partitions_due
+            if partitions_due:
                 self._partitions = self._planner.partitions(must_exist=not self._begun)
                 self._partitions_due = now + PARTITIONS_REFRESH_S
-            self._ends = self._planner.latest(self._partitions)
+            ends = self._planner.latest(self._partitions)
+            if partitions_due or ends != self._ends:
+                # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
+                self._ids = self._planner.ids(self._partitions)
+            self._ends = ends
         except KafkaError as error:
             if not error.retriable or not self._begun:
                 raise

@@ -15,7 +15,7 @@ from kohort import TopicPartition
 from kohort.spark_connector._admission import Patience, limited
 from kohort.spark_connector._exit import leave_on_sigterm
 from kohort.spark_connector._holdings import Held
-from kohort.spark_connector._loss import LossCheck
+from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._member import END_S, GroupMember
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
@@ -125,7 +125,10 @@ class GroupDriver:
     def _plan(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
         holdings = self._holdings
         positions = {tp: self._position(tp, h, start) for tp, h in holdings.usable().items()}
-        self._loss.check(start.end, positions, holdings.ends, holdings.known)
+        void = self._loss.check(start, positions, holdings.ends, holdings.known, holdings.ids)
+        for tp in void & holdings.ready.keys():
+            # The group's offset is void as well.
+            holdings.ready[tp] = holdings.ready[tp]._replace(start=0, reset=False)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
         if holdings.draining or holdings.ending:
             return start
@@ -136,8 +139,9 @@ class GroupDriver:
         if ends == positions and (start.end or not ends):
             return start
         # What others have is kept as an empty range, for the day it comes back.
-        kept = {tp: at for tp, at in start.end.items() if tp not in positions}
-        return StreamOffset(positions | kept, ends | kept)
+        kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
+        ids = next_ids(start, holdings.ids, {**ends, **kept})
+        return StreamOffset(positions | kept, ends | kept, ids)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._holdings.ends.get(tp, position)

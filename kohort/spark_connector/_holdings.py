@@ -34,6 +34,8 @@ class Holdings:
         self.known: frozenset[TopicPartition] | None = None
         """All partitions of the topics, whoever has them; None before the first look."""
         self.ends: dict[TopicPartition, int] = {}
+        self.ids: dict[str, str] = {}
+        """The ids of topics, as of a time after the ends."""
         self.ends_seen = 0
         """How often the ends of all that is owned were looked up."""
         self.settled = False
@@ -137,9 +139,10 @@ class Holdings:
         self.wanted_back.discard(tp)
         self.in_flight.discard(tp)
 
-    def note_ends(self, ends: Offsets, *, of_all: bool) -> None:
-        """The ends of partitions were looked up."""
+    def note_ends(self, ends: Offsets, ids: Mapping[str, str], *, of_all: bool) -> None:
+        """The ends of partitions were looked up, and then the ids of their topics if need be."""
         with self.changed:
+            self.ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
             if of_all:
                 self.ends_seen += 1

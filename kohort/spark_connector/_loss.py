@@ -1,13 +1,13 @@
-"""Noticing that partitions are gone, or shorter than what was read of them."""
+"""Noticing that partitions are gone, shorter than what was read of them, or of another topic."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kohort import TopicPartition
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._offsets import Offsets
+from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
 
@@ -15,49 +15,73 @@ logger = logging.getLogger("kohort.spark_connector")
 
 
 class LossCheck:
-    """Of one run of a stream: it warns of each partition once."""
+    """Of one run of a stream: it warns of each loss once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._fail = options.fail_on_data_loss
         self._stable_only = options.properties.get("isolation.level") == "read_committed"
-        self._warned: set[TopicPartition] = set()
+        self._warned: set[object] = set()
 
     def check(
         self,
-        done: Offsets,
+        start: StreamOffset,
         positions: dict[TopicPartition, int],
         ends: Offsets,
         known: Collection[TopicPartition] | None,
-    ) -> None:
-        """DataLossError, or, if that is not wanted, positions at the beginning of such partitions.
+        ids: Mapping[str, str],
+    ) -> set[TopicPartition]:
+        """The partitions that start again; DataLossError if the query is to fail instead.
 
-        ``known``: all partitions that there are; of those a query has, ``positions`` and ``ends``.
+        Their positions become 0, and what ``start`` says of them is void. ``known``: all partitions
+        that there are; of those that the query may read, ``positions``, ``ends``, and the ``ids``
+        of their topics, which were looked up after the ends.
         """
-        gone = [tp for tp in done if tp not in known] if known is not None else []
+        done = start.end
+        anew = {
+            topic for topic, before in start.ids.items() if topic in ids and ids[topic] != before
+        }
+        void = {tp for tp in done if tp.topic in anew}
+        gone = {tp for tp in done if known is not None and tp not in known} - void
         # Members that read what is uncommitted may be ahead of what is stable.
-        shorter = [
+        shorter = {
             tp
             for tp, at in positions.items()
             if tp in ends and ends[tp] < at and (tp in done or not self._stable_only)
-        ]
-        if not gone and not shorter:
-            return
-        said = [f"{tp.topic}-{tp.partition} is gone" for tp in sorted(gone)]
-        said += [
-            f"{tp.topic}-{tp.partition} ends at {ends[tp]}, read was up to {positions[tp]}"
-            for tp in sorted(shorter)
+        }
+        if not (void or gone or shorter):
+            return set()
+        said = [
+            *(f"topic {topic} was deleted and made anew" for topic in sorted(anew)),
+            *(f"{_name(tp)} is gone" for tp in sorted(gone)),
+            *(
+                f"{_name(tp)} ends at {ends[tp]}, read was up to {positions[tp]}"
+                for tp in sorted(shorter)
+            ),
         ]
         if self._fail:
+            lost = [OffsetRange(*tp, ends[tp], positions[tp]) for tp in shorter]
+            lost += [OffsetRange(*tp, done[tp], done[tp]) for tp in (void | gone) - shorter]
             raise DataLossError(
                 f"{'; '.join(said)}. Was a topic deleted or made anew? Option "
                 "failOnDataLoss=false goes on with what is there, from its beginning",
-                [
-                    *(OffsetRange(*tp, done[tp], done[tp]) for tp in sorted(gone)),
-                    *(OffsetRange(*tp, ends[tp], positions[tp]) for tp in sorted(shorter)),
-                ],
+                sorted(lost),
             )
-        if not self._warned >= {*gone, *shorter}:
-            self._warned |= {*gone, *shorter}
+        news: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in anew)}
+        if not self._warned >= news:
+            self._warned |= news
             logger.warning("%s; going on, as failOnDataLoss=false", "; ".join(said))
         # Where the log starts behind that, the task that reads it begins there.
-        positions |= dict.fromkeys(shorter, 0)
+        positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
+        return void | shorter
+
+
+def next_ids(
+    start: StreamOffset, ids: Mapping[str, str], partitions: Collection[TopicPartition]
+) -> dict[str, str]:
+    """The ids of the topics of a batch; those of topics that nothing was heard of are kept."""
+    known = {**start.ids, **ids}
+    return {tp.topic: known[tp.topic] for tp in partitions if tp.topic in known}
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}-{tp.partition}"

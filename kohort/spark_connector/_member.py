@@ -64,6 +64,7 @@ class GroupMember:
         self._planner = Planner(self._consumer, options, sleep=self._pause)
         self._at_start: frozenset[TopicPartition] = frozenset()
         self._ends_due = self._partitions_due = self._retry_due = float("-inf")
+        self._ids_due = float("-inf")
         self._warned: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
         self._thread.start()
@@ -203,8 +204,15 @@ class GroupMember:
     def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
         ends = self._consumer.end_offsets(sorted(partitions), timeout_ms=LOOK_UP_MS)
         with self.holdings.changed:
+            moved = not ends.items() <= self.holdings.ends.items()
+        ids: dict[str, str] = {}
+        if moved or self._clock() >= self._ids_due:
+            # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
+            ids = self._planner.ids(partitions, LOOK_UP_MS)
+            self._ids_due = self._clock() + PARTITIONS_REFRESH_S
+        with self.holdings.changed:
             of_all = self.holdings.owned.keys() <= partitions.keys()
-            self.holdings.note_ends(ends, of_all=of_all)
+            self.holdings.note_ends(ends, ids, of_all=of_all)
 
     def _look_for_partitions(self, must_exist: bool = False) -> None:
         if self._clock() < self._partitions_due:

@@ -80,6 +80,16 @@ class Planner:
         chosen = sorted(partitions)
         return self._asked(lambda: self._consumer.end_offsets(chosen)) if chosen else {}
 
+    def ids(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[str, str]:
+        """The ids of their topics, as far as brokers have any."""
+        topics = {tp.topic for tp in partitions}
+        if not topics:
+            return {}
+        found = self._asked(lambda: self._consumer.topic_ids(topics, timeout_ms))
+        return {topic: str(each) for topic, each in found.items()}
+
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """What the group has committed, where it has."""
         chosen = sorted(partitions)

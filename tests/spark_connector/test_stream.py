@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from kohort import TopicPartition
+from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from kohort.spark_connector import _driver
 from kohort.spark_connector._admission import limited
@@ -44,6 +45,11 @@ def test_each_record_is_in_one_batch(cluster: Cluster) -> None:
     assert [len(batch) for batch in query.batches] == [15, 15, 15]
 
 
+def topic_id(cluster: Cluster, topic: str = "orders") -> uuid.UUID:
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        return consumer.topic_ids([topic])[topic]
+
+
 def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
     produce(cluster, 5)
     query = Query(options(cluster, startingOffsets="earliest"))
@@ -52,16 +58,19 @@ def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
     produce(cluster, 2, partition=1)
     query.trigger()
     query.stop()
+    ids = {"orders": str(topic_id(cluster))}
     assert [json.loads(text) for text in query.offset_log] == [
         {
             "v": 1,
             "from": {"orders": {"0": 0, "1": 0, "2": 0}},
             "to": {"orders": {"0": 5, "1": 0, "2": 0}},
+            "ids": ids,
         },
         {
             "v": 1,
             "from": {"orders": {"0": 5, "1": 0, "2": 0}},
             "to": {"orders": {"0": 5, "1": 2, "2": 0}},
+            "ids": ids,
         },
     ]
 
@@ -338,6 +347,10 @@ class OutOfOrder:
         self.asked += 1
         self._check()
         return dict(self.ends)
+
+    def topic_ids(self, topics: set[str], timeout_ms: float | None) -> dict[str, uuid.UUID]:
+        self._check()
+        return {}
 
 
 Driven = tuple[Any, StreamDriver, Callable[[float], None]]

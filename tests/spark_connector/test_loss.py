@@ -1,0 +1,224 @@
+"""What a stream makes of topics that lost something, and of those that only have gaps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from kohort.spark_connector import _driver, _member
+from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._ranges import OffsetRange
+from kohort.testing import Cluster, ProducerRecord
+from tests.spark_connector.members import member_options
+from tests.spark_connector.reading import Query, options, read_batch
+from tests.spark_connector.test_batch import delete_before, produce, values
+
+DEADLINE = 30.0
+
+Make = Callable[..., Query]
+
+
+@pytest.fixture(params=["alone", "member"])
+def make(
+    request: pytest.FixtureRequest, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Makes queries, of no group and of one, that look at the cluster all the time."""
+    for module in (_driver, _member):
+        monkeypatch.setattr(module, "ENDS_REFRESH_S", 0.0)
+        monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 0.1)
+    made: list[Query] = []
+
+    def query(**given: object) -> Query:
+        wanted = {"startingOffsets": "earliest"} | given
+        chosen = member_options if request.param == "member" else options
+        made.append(Query(chosen(cluster, **wanted)))
+        return made[-1]
+
+    yield query
+    for each in made:
+        if each.reader is not None:
+            each.stop()
+
+
+def read_on(cluster: Cluster, query: Query, count: int) -> None:
+    """Have batches made until so many records were read in all."""
+
+    def enough() -> bool:
+        query.trigger()
+        return len(query.values()) >= count
+
+    cluster.wait_until(enough, DEADLINE)
+
+
+def made_anew(cluster: Cluster, count: int, partitions: int = 3) -> list[bytes]:
+    """The topic deleted and created, with so many records in its first partition."""
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", partitions)
+    made = [b"new-%d" % number for number in range(count)]
+    cluster.produce("orders", [ProducerRecord(value, partition=0) for value in made])
+    return made
+
+
+@pytest.mark.parametrize("count", [4, 20, 30])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_made_anew_between_two_runs(
+    cluster: Cluster, make: Make, count: int, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(cluster, 20)
+    query = make(failOnDataLoss=fails)
+    query.run_available_now()
+    expected = made_anew(cluster, count)
+    if fails:
+        with pytest.raises(DataLossError, match="topic orders was deleted and made anew") as caught:
+            query.run_available_now()
+        first = OffsetRange("orders", 0, min(count, 20), 20)
+        assert caught.value.ranges == (
+            first,
+            OffsetRange("orders", 1, 0, 0),
+            OffsetRange("orders", 2, 0, 0),
+        )
+        return
+    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+        query.run_available_now()
+    assert query.values()[20:] == expected
+    assert caplog.text.count("topic orders was deleted and made anew") == 1
+    # And from there on as ever.
+    more = produce(cluster, 5)
+    query.run_available_now()
+    assert query.values()[20 + count :] == more
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_made_anew_under_a_running_query_and_longer_than_it_was(
+    cluster: Cluster, make: Make, fails: bool
+) -> None:
+    produce(cluster, 20)
+    query = make(failOnDataLoss=fails)
+    query.start()
+    read_on(cluster, query, 20)
+    expected = made_anew(cluster, 30)
+    if fails:
+        with pytest.raises(DataLossError, match="orders"):
+            read_on(cluster, query, 50)
+        return
+    read_on(cluster, query, 50)
+    assert query.values()[20:] == expected
+    more = produce(cluster, 5)
+    read_on(cluster, query, 55)
+    assert query.values()[50:] == more
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_made_anew_with_fewer_partitions(cluster: Cluster, make: Make, fails: bool) -> None:
+    for partition in range(3):
+        produce(cluster, 5, partition=partition)
+    query = make(failOnDataLoss=fails)
+    query.run_available_now()
+    expected = made_anew(cluster, 9, partitions=1)
+    if fails:
+        with pytest.raises(DataLossError, match="topic orders was deleted and made anew"):
+            query.run_available_now()
+        return
+    query.run_available_now()
+    assert query.values()[15:] == expected
+    assert query.end() == {"orders": {"0": 9}}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_retention_took_is_named_to_the_offset(
+    cluster: Cluster, make: Make, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(cluster, 5)
+    query = make(failOnDataLoss=fails)
+    query.run_available_now()
+    expected = produce(cluster, 10)
+    delete_before(cluster, 9)
+    if fails:
+        with pytest.raises(DataLossError, match=r"orders-0 \[5, 9\)") as caught:
+            query.run_available_now()
+        assert caught.value.ranges == (OffsetRange("orders", 0, 5, 9),)
+        return
+    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+        query.run_available_now()
+    assert query.values()[5:] == expected[4:]
+    assert "orders-0 [5, 9)" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_range_of_which_nothing_is_left_is_named_as_a_whole(
+    cluster: Cluster, make: Make, fails: bool
+) -> None:
+    produce(cluster, 5)
+    query = make(failOnDataLoss=fails)
+    query.start()
+    assert query.trigger(finish=False)
+    query.stop()
+    delete_before(cluster, 5)
+    if fails:
+        with pytest.raises(DataLossError, match=r"orders-0 \[0, 5\)"):
+            query.start()
+    else:
+        query.start()
+        assert query.values() == []
+
+
+def test_partitions_that_were_added_are_read_from_their_beginning(
+    cluster: Cluster, make: Make
+) -> None:
+    produce(cluster, 5)
+    query = make(startingOffsets="latest", failOnDataLoss=True)
+    query.start()
+    query.trigger()
+    cluster.add_partitions("orders", 5)
+    for partition in (3, 4):
+        produce(cluster, 4, partition=partition)
+    read_on(cluster, query, 8)
+    assert sorted(query.values()) == sorted(
+        b"orders-%d-%d" % (partition, number) for partition in (3, 4) for number in range(4)
+    )
+
+
+def test_gaps_of_compaction_are_no_loss(cluster: Cluster, make: Make) -> None:
+    cluster.create_topic("state", 1, {"cleanup.policy": "compact"})
+    for round_ in range(5):
+        cluster.produce("state", [(f"k{key}", f"v{round_}-{key}") for key in range(10)])
+    cluster.compact("state")
+    left = values(read_batch(options(cluster, subscribe="state")))
+    assert len(left) < 50
+    assert {b"v4-%d" % key for key in range(10)} <= set(left)
+    query = make(subscribe="state", maxOffsetsPerTrigger=7)
+    query.run_available_now()
+    assert query.values() == left
+    assert query.end() == {"state": {"0": 50}}
+    assert len(query.offset_log) >= 7, "some of them hold nothing"
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_aborted_transactions_and_their_markers_are_no_loss(
+    cluster: Cluster, make: Make, level: str
+) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "orders"}
+    )
+    producer.init_transactions(DEADLINE)
+    kept: list[bytes] = []
+    for round_ in range(4):
+        producer.begin_transaction()
+        made = [b"%d-%d" % (round_, number) for number in range(5)]
+        for value in made:
+            producer.produce("orders", value, partition=0)
+        producer.flush(DEADLINE)
+        if round_ % 2:
+            producer.abort_transaction(DEADLINE)
+        else:
+            producer.commit_transaction(DEADLINE)
+        if not round_ % 2 or level == "read_uncommitted":
+            kept += made
+    query = make(maxOffsetsPerTrigger=4, kafka_isolation_level=level)
+    query.run_available_now()
+    assert query.values() == kept
+    assert query.end()["orders"]["0"] == 24  # four markers
+    assert values(read_batch(options(cluster, kafka_isolation_level=level))) == kept
