@@ -10,6 +10,21 @@ read them with consumers that are in no group.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from kohort.spark_connector._control import stop
 from kohort.spark_connector._source import KohortDataSource
 
-__all__ = ["KohortDataSource"]
+if TYPE_CHECKING:
+    from kohort.spark_connector._watch import RebalanceLogger, lag
+
+__all__ = ["KohortDataSource", "RebalanceLogger", "lag", "stop"]
+
+
+def __getattr__(name: str) -> Any:
+    # Spark imports every source it finds, in sessions of versions, too, that are too old for this.
+    if name in ("RebalanceLogger", "lag"):
+        from kohort.spark_connector import _watch
+
+        return getattr(_watch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

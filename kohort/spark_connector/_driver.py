@@ -74,6 +74,10 @@ class StreamDriver:
         ids = next_ids(start, self._ids, {**ends, **kept})
         return StreamOffset(positions | kept, ends | kept, ids)
 
+    def rest(self, start: StreamOffset) -> bool:
+        """Whether all up to ``start`` is committed: there is nothing to commit."""
+        return True
+
     def latest(self) -> dict[TopicPartition, int]:
         """The ends of the partitions, as last seen."""
         return dict(self._ends)

@@ -70,7 +70,7 @@ class GroupDriver:
         """
         holdings = self._holdings
         holdings.check()
-        self._accept(start)
+        self._accept(start)  # revocations may go on
         if self._target is not None:
             holdings.wait(lambda: holdings.complete, self._settle_s)
         elif not (start.end or self._waited):
@@ -78,6 +78,7 @@ class GroupDriver:
             holdings.wait(lambda: holdings.complete and bool(holdings.owned), FIRST_ASSIGNMENT_S)
         holdings.check()
         with holdings.changed:
+            self._accept(start)  # what came meanwhile may have to be committed, too
             found = self._plan(start, max_rows, at_once or self._target is not None)
             if found is not start:
                 holdings.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
@@ -85,6 +86,12 @@ class GroupDriver:
         if found is start and self._target is not None:
             holdings.wait(lambda: not holdings.done, FINAL_COMMIT_S)
         return found
+
+    def rest(self, start: StreamOffset) -> bool:
+        """Whether all up to ``start`` is committed, if it can be; there is no batch after it."""
+        self._holdings.check()
+        self._accept(start)
+        return self._holdings.wait(lambda: not self._holdings.done, FINAL_COMMIT_S)
 
     def latest(self) -> Offsets:
         """The ends of the partitions that this member has, as last seen."""
@@ -130,7 +137,7 @@ class GroupDriver:
             # The group's offset is void as well.
             holdings.ready[tp] = holdings.ready[tp]._replace(start=0, reset=False)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
-        if holdings.draining or holdings.ending:
+        if holdings.ending:
             return start
         if not at_once and self._patience.waits(positions, ends):
             return start

@@ -54,8 +54,6 @@ class Holdings:
         self.committed: dict[TopicPartition, int] = {}
         self.fresh: bool | None = None
         """Whether the query starts without a checkpoint; None before Spark has said so."""
-        self.draining = False
-        """The query is to come to rest: no new batches."""
         self.error: BaseException | None = None
         self.ending = self.ended = False
 

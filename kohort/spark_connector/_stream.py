@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from kohort.spark_connector._batch import read_partition, tasks
 from kohort.spark_connector._consumers import make_consumer
+from kohort.spark_connector._control import StopRequests
 from kohort.spark_connector._driver import StreamDriver
 from kohort.spark_connector._grouped import GroupDriver
 from kohort.spark_connector._offsets import StreamOffset, nested
@@ -32,12 +33,11 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
-        self._driver: StreamDriver | GroupDriver | None = (
-            None  # made by the first call that needs it
-        )
+        self._stops: StopRequests | None = None
+        self._driver: StreamDriver | GroupDriver | None = None  # made when it is needed
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_driver": None}
+        return self.__dict__ | {"_driver": None, "_stops": None}
 
     def _running(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
@@ -65,6 +65,11 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         at_once = isinstance(limit, ReadAllAvailable)
         at = StreamOffset.from_json(start)
+        self._stops = self._stops or StopRequests()
+        if self._stops.concern(start):
+            if self._running().rest(at):
+                self._stops.answer()
+            return start
         found = self._running().next_offset(at, most, at_once=at_once)
         # Spark takes any other text for new data.
         return start if found is at else found.to_json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from kohort import KafkaConsumer
@@ -33,7 +34,6 @@ def plain(cluster: Cluster, **given: Any) -> KafkaConsumer:
         "bootstrap_servers": cluster.bootstrap_servers,
         "group_id": GROUP,
         "auto_offset_reset": "earliest",
-        "enable_auto_commit": False,
         "heartbeat_interval_ms": 100,
     }
     return KafkaConsumer("orders", **(chosen | given))
@@ -51,6 +51,34 @@ def owned(query: Query) -> set[int]:
         return {tp.partition for tp in holdings.usable()}
 
 
-def idle(query: Query) -> None:
-    """Spark asking once more, with nothing to be found."""
-    assert not query.trigger()
+def held_back(query: Query) -> set[int]:
+    """The partitions of a revocation that waits for the end of a micro-batch."""
+    holdings = query.reader._driver._holdings
+    with holdings.changed:
+        return {tp.partition for tp in holdings.wanted_back}
+
+
+class Polling:
+    """A plain consumer that is polled in a thread, and keeps what it was given."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self.values: list[Any] = []
+        self.assigned: set[int] = set()
+        self._consumer = consumer
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with self._consumer:
+            while not self._over.is_set():
+                for records in self._consumer.poll(50).values():
+                    self.values += [record.value for record in records]
+                self.assigned = {tp.partition for tp in self._consumer.assignment()}
+
+    def __enter__(self) -> Polling:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._over.set()
+        self._thread.join()

@@ -113,6 +113,10 @@ class Query:
             self._read(found)
         return True
 
+    def finish(self) -> None:
+        """Read the batch that was left unfinished."""
+        self._read(self.offset_log[-1])
+
     def run_available_now(self, most: int = 50) -> None:
         """A whole run of ``trigger(availableNow=True)``."""
         self.start(available_now=True)

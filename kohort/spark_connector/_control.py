@@ -1,0 +1,170 @@
+"""Stopping a query so that nothing is left uncommitted.
+
+Spark tells a source nothing of its end, and the process that the user's calls are in is not the
+one in which the source runs. What both know is the offsets of the query, so a request with these
+is laid into a directory that both find, and the source that knows the offsets answers it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kohort.spark_connector._errors import OffsetFormatError
+from kohort.spark_connector._offsets import StreamOffset
+
+logger = logging.getLogger("kohort.spark_connector")
+
+LOOK_S = 0.1
+"""An idle query asks for offsets every 10 ms; it looks for requests no more often than this."""
+MAX_SIZE = 16 << 20
+REMEMBERED = 100
+"""Offsets of a query by which it knows that it is meant: it may be ahead of its progress."""
+
+
+class Query(Protocol):
+    """What is needed of Spark's StreamingQuery, of which there is more than one kind."""
+
+    @property
+    def isActive(self) -> bool: ...
+    @property
+    def lastProgress(self) -> Any: ...
+    @property
+    def recentProgress(self) -> Sequence[Any]: ...
+    def stop(self) -> None: ...
+
+
+def stop(query: Query, timeout_s: float = 60.0) -> bool:
+    """Stop a streaming query between two micro-batches, with all that it has read committed.
+
+    Waits until the running micro-batch is finished and its offsets are committed, but not longer
+    than ``timeout_s``; then the query is stopped in any case. Whether nothing is left uncommitted.
+    With a trigger interval the moment comes when the next trigger is due, so the time has to be
+    longer than that. Call it on the machine of the driver.
+    """
+    deadline = time.monotonic() + timeout_s
+    while query.isActive and not query.recentProgress and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    progress = query.lastProgress
+    wanted = list(_offsets_of(progress)) if progress is not None else []
+    rested = False
+    if query.isActive and wanted:
+        rested = _ask(wanted, lambda: query.isActive, deadline)
+    query.stop()
+    if not rested:
+        logger.warning("the query was stopped, and its last micro-batch may be uncommitted")
+    return rested
+
+
+def _offsets_of(progress: Any) -> Iterable[str]:
+    """Where the sources of this kind are that the progress is of."""
+    for source in as_dict(progress).get("sources", ()):
+        offset = as_dict(source.get("endOffset"))
+        try:
+            StreamOffset.from_json(offset)
+        except OffsetFormatError:
+            continue
+        yield _text(offset)
+
+
+def _ask(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool:
+    """Lay a request down and wait for the answer of each source."""
+    place = directory(make=True)
+    name = uuid.uuid4().hex
+    request = place / f"{name}.stop"
+    until = time.time() + deadline - time.monotonic()
+    unfinished = place / f"{name}.new"
+    unfinished.write_text(json.dumps({"offsets": wanted, "until": until}), "utf-8")
+    unfinished.rename(request)
+    try:
+        while active() and time.monotonic() < deadline:
+            if len(list(place.glob(f"{name}.*.done"))) >= len(wanted):
+                return True
+            time.sleep(LOOK_S / 4)
+        return False
+    finally:
+        for left in place.glob(f"{name}.*"):
+            left.unlink(missing_ok=True)
+
+
+def directory(*, make: bool = False) -> Path:
+    """Where requests are laid: one's own place, that no other user can write to."""
+    place = Path(tempfile.gettempdir()) / f"kohort-spark-{os.getuid()}"
+    if make:
+        place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+class StopRequests:
+    """The side of the source, which has to be asked with each offset that Spark brings."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[str] = deque(maxlen=REMEMBERED)
+        self._last: object = None
+        self._due = float("-inf")
+        self._requests: list[Path] = []
+        self._name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    def concern(self, start: dict[str, Any]) -> bool:
+        """Whether this query is to come to rest."""
+        if start != self._last:
+            self._last = start
+            self._seen.append(_text(start))
+        now = self._clock()
+        if now >= self._due:
+            self._due = now + LOOK_S
+            self._requests = [path for path in _requests() if self._is_meant(path)]
+        return bool(self._requests)
+
+    def answer(self) -> None:
+        """There is no micro-batch, and all is committed."""
+        for request in self._requests:
+            try:
+                request.with_suffix(f".{self._name}.done").touch()
+            except OSError as error:
+                logger.warning("the request to stop could not be answered: %s", error)
+
+    def _is_meant(self, path: Path) -> bool:
+        try:
+            with path.open("rb") as file:
+                request = json.loads(file.read(MAX_SIZE))
+            return request["until"] > time.time() and not self._seen_none(request["offsets"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False  # taken back, or nothing of ours
+
+    def _seen_none(self, offsets: list[str]) -> bool:
+        return not any(each in self._seen for each in offsets)
+
+
+def _requests() -> list[Path]:
+    place = directory()
+    try:
+        if place.stat().st_uid != os.getuid():
+            return []
+        return [Path(entry.path) for entry in os.scandir(place) if entry.name.endswith(".stop")]
+    except OSError:
+        return []
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Of Spark's progress whatever it comes as: an object, JSON, or a dict; else empty."""
+    value = getattr(value, "json", value)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(offset: dict[str, Any]) -> str:
+    return json.dumps(offset, sort_keys=True)

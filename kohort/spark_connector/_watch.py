@@ -1,0 +1,81 @@
+"""What Spark's progress says of a query in a group: its lag, and what it gains and loses."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from kohort import TopicPartition
+from kohort.spark_connector._control import as_dict
+from kohort.spark_connector._errors import OffsetFormatError
+from kohort.spark_connector._offsets import StreamOffset, flat
+
+Partitions = frozenset[TopicPartition]
+
+
+def lag(progress: Any) -> dict[TopicPartition, int]:
+    """How many offsets are left to read, by partition that the query has.
+
+    ``progress`` is a query's ``lastProgress`` or one of its ``recentProgress``, or its JSON.
+    Sources of other kinds are left out.
+    """
+    found: dict[TopicPartition, int] = {}
+    for end, latest in _sources(progress):
+        found |= {tp: max(0, at - end.end[tp]) for tp, at in latest.items() if tp in end.end}
+    return found
+
+
+def _sources(progress: Any) -> list[tuple[StreamOffset, dict[TopicPartition, int]]]:
+    found = []
+    for source in as_dict(progress).get("sources", ()):
+        try:
+            end = StreamOffset.from_json(as_dict(source.get("endOffset")))
+            found.append((end, flat(as_dict(source.get("latestOffset")), least=0)))
+        except OffsetFormatError:
+            continue  # of another kind
+    return found
+
+
+class RebalanceLogger(StreamingQueryListener):
+    """Logs which partitions a query gains and loses, as seen from its progress.
+
+    ``spark.streams.addListener(RebalanceLogger())``. The logs of the query's own process have the
+    rebalances themselves, but they end up in that process's stderr.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._logger = logger or logging.getLogger("kohort.spark_connector.rebalance")
+        self._level = level
+        self._held: dict[str, Partitions] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is held yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A micro-batch is finished, or there was none for a while."""
+        sources = _sources(event.progress)
+        if not sources:
+            return
+        run, name = str(event.progress.runId), event.progress.name or str(event.progress.id)
+        held = frozenset(tp for _, latest in sources for tp in latest)
+        before = self._held.get(run, frozenset())
+        self._held[run] = held
+        for what, partitions in (("gained", held - before), ("gave up", before - held)):
+            if partitions:
+                named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
+                self._logger.log(self._level, "query %s %s %s", name, what, named)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """It holds what it held."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """It holds nothing any more."""
+        self._held.pop(str(event.runId), None)

@@ -1,0 +1,72 @@
+"""What a query's progress says of its place in the group."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kohort import TopicPartition
+from kohort.spark_connector import RebalanceLogger, lag
+
+
+def progress(to: dict[str, int], latest: dict[str, int] | None) -> dict[str, Any]:
+    """As Spark has it, with a source of another kind beside."""
+    end = {"v": 1, "from": {"orders": to}, "to": {"orders": to}}
+    return {
+        "sources": [
+            {"description": "RateStream", "endOffset": 17, "latestOffset": None},
+            {
+                "endOffset": end,
+                "latestOffset": {"orders": latest} if latest is not None else None,
+            },
+        ]
+    }
+
+
+@pytest.mark.parametrize("form", [lambda x: x, json.dumps, lambda x: Told(x)])
+def test_the_lag_is_what_is_left_of_what_the_query_has(form: Any) -> None:
+    given = progress({"0": 5, "1": 7, "2": 9}, {"0": 9, "1": 7, "3": 100})
+    assert lag(form(given)) == {TopicPartition("orders", 0): 4, TopicPartition("orders", 1): 0}
+
+
+def test_there_may_be_nothing_to_tell_the_lag_from() -> None:
+    assert lag(progress({"0": 5}, None)) == {}
+    assert lag(progress({"0": 5}, {})) == {}
+    assert lag({"sources": [{"endOffset": {"orders": {"0": 5}}}]}) == {}
+    assert lag("nothing") == {}
+    assert lag(None) == {}
+
+
+class Told:
+    """Spark's own object for progress."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.json = json.dumps(given)
+        self.runId = self.id = "run"
+        self.name = "sums"
+
+
+def test_rebalances_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    listener: Any = RebalanceLogger()
+
+    def tell(latest: dict[str, int]) -> list[str]:
+        caplog.clear()
+        listener.onQueryProgress(SimpleNamespace(progress=Told(progress({}, latest))))
+        return [record.getMessage() for record in caplog.records]
+
+    listener.onQueryStarted(SimpleNamespace())
+    with caplog.at_level(logging.INFO, "kohort.spark_connector.rebalance"):
+        assert tell({"0": 1, "1": 1}) == ["query sums gained orders-0, orders-1"]
+        assert tell({"0": 2, "1": 2}) == []
+        assert tell({"1": 2, "2": 2}) == [
+            "query sums gained orders-2",
+            "query sums gave up orders-0",
+        ]
+        listener.onQueryIdle(SimpleNamespace())
+        listener.onQueryTerminated(SimpleNamespace(runId="run"))
+        assert tell({"1": 2}) == ["query sums gained orders-1"]
+        listener.onQueryProgress(SimpleNamespace(progress={"sources": []}))

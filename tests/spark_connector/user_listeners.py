@@ -1,0 +1,40 @@
+"""Rebalance listeners of a user's, to be named by an option."""
+
+from __future__ import annotations
+
+import threading
+from typing import ClassVar
+
+from kohort import ConsumerRebalanceListener, TopicPartition
+
+Partitions = frozenset[TopicPartition]
+
+
+class Recording(ConsumerRebalanceListener):
+    """Keeps what it is told, and by which thread."""
+
+    told: ClassVar[list[tuple[str, set[int], str]]] = []
+
+    def _note(self, what: str, partitions: Partitions) -> None:
+        numbers = {tp.partition for tp in partitions}
+        self.told.append((what, numbers, threading.current_thread().name))
+
+    def on_partitions_assigned(self, assigned: Partitions) -> None:
+        self._note("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Partitions) -> None:
+        self._note("revoked", revoked)
+
+
+class Raising(ConsumerRebalanceListener):
+    """Does not work."""
+
+    def on_partitions_assigned(self, assigned: Partitions) -> None:
+        raise LookupError("no such table")
+
+
+class Choosy(ConsumerRebalanceListener):
+    """Cannot be made without an argument."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
