@@ -8,9 +8,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kohort import TopicPartition
+from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
 """A task of Spark's in Python costs some 30 ms, about what reading so many records costs."""
+
+
+MOST_PIECES = 100_000
+"""More would take the driver's memory and time; whoever asks for them has made a mistake."""
 
 
 class OffsetRange(NamedTuple):
@@ -45,24 +50,35 @@ def share_out(
 
     Small ranges share a task; a range is cut only for ``max_records`` in one piece or to have
     ``min_partitions`` tasks. ``max_tasks`` wins over both. The same input gives the same tasks.
+    InvalidOptionError for more than MOST_PIECES.
     """
     pieces = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in pieces)
     if not pieces:
         return []
     if max_records is not None:
+        _check_count(sum(-(-each.size // max_records) for each in pieces), "maxRecordsPerPartition")
         pieces = [part for each in pieces for part in cut(each, -(-each.size // max_records))]
     wanted = min(len(pieces), -(-total // OFFSETS_PER_TASK))
     if max_records is not None:
         wanted = len(pieces)
     if min_partitions is not None and min_partitions > wanted:
         wanted = min_partitions
+        _check_count(wanted, "minPartitions")
         if wanted > len(pieces):
             share = total / wanted
             pieces = [part for each in pieces for part in cut(each, round(each.size / share))]
     if max_tasks is not None:
         wanted = min(wanted, max_tasks)
     return _pack(pieces, min(wanted, len(pieces)))
+
+
+def _check_count(pieces: int, option: str) -> None:
+    if pieces > MOST_PIECES:
+        raise InvalidOptionError(
+            f"option {option} would cut what is to be read into {pieces} pieces, and {MOST_PIECES} "
+            "are the most: is a range far larger than meant?"
+        )
 
 
 def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:

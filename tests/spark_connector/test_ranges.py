@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.errors import InvalidOptionError
 from kohort.spark_connector._ranges import OFFSETS_PER_TASK, OffsetRange, cut, joined, share_out
 
 RANGES = st.dictionaries(
@@ -67,3 +69,14 @@ def test_a_range_is_cut_into_even_parts() -> None:
     assert len(cut(whole, 50)) == 10
     assert cut(whole, 0) == [whole]
     assert str(whole) == "t-0 [10, 20)"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [({"max_records": 1000}, "maxRecordsPerPartition"), ({"min_partitions": 10**12}, "minPart")],
+)
+def test_ranges_are_not_cut_into_more_pieces_than_the_driver_can_hold(
+    wanted: dict[str, int], name: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=f"option {name}.* would cut"):
+        share_out([OffsetRange("t", 0, 0, 10**18)], **wanted)
