@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
@@ -13,23 +14,27 @@ from tests.interop.reading import consumer, idle, read
 from tests.interop.waiting import wait_until
 
 Unique = Callable[[str], str]
+PARTITIONS, TRANSACTIONS = 3, 60
 
 
 class Transactions:
-    """A transactional producer on one partition."""
+    """A transactional producer on one partition, or on ``spread`` of them from this one on."""
 
-    def __init__(self, broker: Broker, partition: TopicPartition, name: str) -> None:
+    def __init__(
+        self, broker: Broker, partition: TopicPartition, name: str, spread: int = 1
+    ) -> None:
         options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name}
         self._producer = Producer(options | QUIET)
         self._producer.init_transactions(TIMEOUT_S)
         self._partition = partition
+        self._spread = spread
 
     def begin(self, *values: bytes) -> None:
         """Write the values in a new transaction, and leave it open."""
         topic, partition = self._partition
         self._producer.begin_transaction()
-        for value in values:
-            self._producer.produce(topic, value, partition=partition)
+        for number, value in enumerate(values):
+            self._producer.produce(topic, value, partition=partition + number % self._spread)
         assert self._producer.flush(TIMEOUT_S) == 0
 
     def commit(self) -> None:
@@ -76,6 +81,51 @@ def test_only_what_is_committed_is_read(
 
         wait_until(lambda: len(rows) >= len(expected), poll)
     assert [(row["offset"], row["value"]) for row in rows] == [(r.offset, r.value) for r in records]
+
+
+@pytest.mark.parametrize("how", ["records", "arrow"])
+def test_beside_a_producer_that_aborts_every_third_transaction_just_the_rest_is_read(
+    broker: Broker, unique: Unique, how: str
+) -> None:
+    topic = broker.create_topic(unique("thirds"), PARTITIONS)
+    expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    values = [
+        [b"%d of %d" % (place, number) for place in range(1 + number % 11)]
+        for number in range(TRANSACTIONS)
+    ]
+    for number, each in enumerate(values):
+        for place, value in enumerate(each):
+            if number % 3 != 2:
+                expected[place % PARTITIONS].append(value)
+
+    def produce() -> None:
+        producer = Transactions(broker, TopicPartition(topic, 0), unique("thirds"), PARTITIONS)
+        for number, each in enumerate(values):
+            producer.begin(*each)
+            (producer.abort if number % 3 == 2 else producer.commit)()
+
+    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    options = {"isolation_level": "read_committed", "group_id": unique("thirds")}
+    with (
+        ThreadPoolExecutor() as threads,
+        consumer(broker.bootstrap_servers, topic, **options) as reader,
+    ):
+
+        def poll() -> None:
+            if how == "records":
+                for tp, records in reader.poll(timeout_ms=100, max_records=20).items():
+                    found[tp.partition] += [record.value for record in records]
+            else:
+                for row in reader.poll_arrow(timeout_ms=100, max_records=20).to_pylist():
+                    found[row["partition"]].append(row["value"])
+
+        wait_until(lambda: len(reader.assignment()) == PARTITIONS, poll)
+        producing = threads.submit(produce)
+        wait_until(lambda: producing.done() and found == expected, poll, explain=lambda: found)
+        producing.result()
+        ends = reader.end_offsets(reader.assignment())
+        wait_until(lambda: {tp: reader.position(tp) for tp in ends} == ends, poll)
+    assert found == expected
 
 
 def test_an_open_transaction_is_waited_for(
