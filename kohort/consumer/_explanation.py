@@ -122,6 +122,12 @@ def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[st
             yield f"{name}: {part['last_error']}"
         elif part["position"] is None and part["leader"] is not None:
             yield f"{name}: the position to start at is being looked up"
+        elif (part["withheld_seconds"] or 0) > max_wait + PATIENCE:
+            yield (
+                f"{name}: broker {part['read_from']} has given nothing from offset "
+                f"{part['position']} on for {part['withheld_seconds']:.1f} s, though it says that "
+                f"the log goes on to {part['end']}: that may be damaged there; seek() past it"
+            )
         if hidden := _undecided(part):
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
     late: dict[int, list[str]] = {}

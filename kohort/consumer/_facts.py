@@ -141,8 +141,17 @@ def _partition(
         "leader": None if leader is None else leader.node,
         "read_from": engine.fetcher.follower(tp) or (None if leader is None else leader.node),
         "last_fetch_seconds_ago": seconds_since(engine, state.fetched_at),
+        "withheld_seconds": _withheld(state),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }
+
+
+def _withheld(state: PartitionState) -> float | None:
+    """How long answers have brought nothing of what the broker says is there."""
+    if state.withheld is None or state.fetched_at is None:
+        return None
+    offset, since = state.withheld
+    return state.fetched_at - since if state.fetch_offset == offset else None
 
 
 def _name(tp: TopicPartition) -> str:

@@ -311,9 +311,11 @@ class Fetcher:
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
                 max_version=plan.max_version,
             )
-            lease = SharedLease(self.buffer.memory.hold(leased, _size(leased.response)))
+            size = _size(leased.response)
+            lease = SharedLease(self.buffer.memory.hold(leased, size))
+            had_room = 2 * size <= granted.max_bytes
             try:
-                ready = self._take(lane, asks, leased.response, lease)
+                ready = self._take(lane, asks, leased.response, lease, had_room)
             finally:
                 lease.release()
         except KafkaError as error:
@@ -348,7 +350,12 @@ class Fetcher:
     # --- taking what came -----------------------------------------------------------------------
 
     def _take(
-        self, lane: Lane, asks: Sequence[Ask], response: FetchResponse, lease: SharedLease
+        self,
+        lane: Lane,
+        asks: Sequence[Ask],
+        response: FetchResponse,
+        lease: SharedLease,
+        had_room: bool,
     ) -> bool:
         """Returns True if there is something new to drain."""
         now = anyio.current_time()
@@ -375,8 +382,9 @@ class Fetcher:
         )
         ready = False
         for tp, answer in answers.items():
-            ready = self._intake.take(lane.node, by_partition[tp], answer, now) or ready
-        self._intake.nothing_new(by_partition, quiet, now)
+            ask = by_partition[tp]
+            ready = self._intake.take(lane.node, ask, answer, now, had_room=had_room) or ready
+        self._intake.nothing_new(by_partition, quiet, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):

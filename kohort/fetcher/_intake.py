@@ -58,7 +58,9 @@ class Intake:
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
 
-    def take(self, node: int, ask: Ask, answer: Answer, now: float) -> bool:
+    def take(
+        self, node: int, ask: Ask, answer: Answer, now: float, *, had_room: bool = False
+    ) -> bool:
         """What a broker said of one partition; True if there is something new to drain."""
         tp = ask.topic_partition
         if isinstance(answer, Redirect):
@@ -80,7 +82,7 @@ class Intake:
             self._validation.read(tp, ask.epoch, ask.leader_epoch, answer.last_leader_epoch)
             self._turn += 1
             self.turns[tp] = self._turn
-        return self._buffer.append(answer, at=now) and brought
+        return self._buffer.append(answer, at=now, had_room=had_room) and brought
 
     def _redirected(self, node: int, ask: Ask, follower: int, now: float) -> Failure | None:
         """Read from a follower from now on; a failure if that makes no sense."""
@@ -111,12 +113,14 @@ class Intake:
         asks: Mapping[TopicPartition, Ask],
         quiet: Mapping[TopicPartition, Watermarks],
         now: float,
+        *,
+        had_room: bool = False,
     ) -> None:
         """The partitions that an answer leaves out, and what was told of them before."""
         there = [(tp, asks[tp].epoch, told) for tp, told in quiet.items() if tp in asks]
         for tp, _, _ in there:
             self._retries.succeeded(tp)
-        self._buffer.nothing_new(there, at=now)
+        self._buffer.nothing_new(there, at=now, had_room=had_room)
 
     def _failed(
         self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False

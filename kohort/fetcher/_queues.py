@@ -15,7 +15,7 @@ from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import Item
 from kohort.fetcher._sessions import Watermarks
-from kohort.subscription import FetchTarget, SubscriptionState
+from kohort.subscription import FetchTarget, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 FETCHES_PER_PARTITION = 2
@@ -56,8 +56,11 @@ class FetchQueues:
         self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
         self._reported: KafkaError | None = None  # of no partition in particular
 
-    def append(self, item: Item, *, at: float | None = None) -> bool:
-        """Take what a fetch brought; False if it is stale. An empty one only updates the state."""
+    def append(self, item: Item, *, at: float = 0.0, had_room: bool = False) -> bool:
+        """Take what a fetch brought; False if it is stale. An empty one only updates the state.
+
+        ``had_room``: the answer could have brought more.
+        """
         tp = item.topic_partition
         with self._lock:
             state = self._subscription.current(tp, item.epoch)
@@ -73,12 +76,11 @@ class FetchQueues:
                 state.last_error = item.error
                 queue.append(item)
                 return True
-            state.last_error = None
-            state.fetched_at = at
-            state.high_watermark = item.high_watermark
-            state.last_stable_offset = item.last_stable_offset
-            state.log_start_offset = item.log_start_offset
+            told = Watermarks(item.high_watermark, item.last_stable_offset, item.log_start_offset)
+            _note(state, told, at)
             if item.exhausted:
+                if had_room and not item.size:
+                    _note_missing(state, told, at)
                 item.release()
                 return True
             state.fetch_offset = item.next_offset
@@ -88,7 +90,11 @@ class FetchQueues:
             return True
 
     def nothing_new(
-        self, quiet: Iterable[tuple[TopicPartition, int, Watermarks]], at: float
+        self,
+        quiet: Iterable[tuple[TopicPartition, int, Watermarks]],
+        at: float,
+        *,
+        had_room: bool = False,
     ) -> None:
         """The brokers have nothing to add to what they said of these (partition, epoch) before."""
         with self._lock:
@@ -97,11 +103,9 @@ class FetchQueues:
                     queue = self._queues.get(tp)
                     if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
                         queue.pop()
-                    state.last_error = None
-                    state.fetched_at = at
-                    state.high_watermark = told.high_watermark
-                    state.last_stable_offset = told.last_stable_offset
-                    state.log_start_offset = told.log_start_offset
+                    _note(state, told, at)
+                    if had_room:
+                        _note_missing(state, told, at)
 
     def report(self, error: KafkaError) -> None:
         """Have the next drain raise an error that concerns no partition in particular."""
@@ -232,3 +236,23 @@ class FetchQueues:
             self.counters.dropped_stale += 1
             queue.remove(item)
             item.release()
+
+
+def _note(state: PartitionState, told: Watermarks, at: float) -> None:
+    """What a broker said of a partition without an error."""
+    state.last_error = None
+    state.fetched_at = at
+    state.high_watermark = told.high_watermark
+    state.last_stable_offset = told.last_stable_offset
+    state.log_start_offset = told.log_start_offset
+
+
+def _note_missing(state: PartitionState, told: Watermarks, at: float) -> None:
+    """It gave nothing of it, with room for more: as brokers do where a log is damaged."""
+    end, offset = told.high_watermark, state.fetch_offset
+    if 0 <= told.last_stable_offset < end:
+        end = told.last_stable_offset  # what is behind that may be kept back
+    if offset is None or end <= offset:
+        state.withheld = None
+    elif state.withheld is None or state.withheld[0] != offset:
+        state.withheld = offset, at

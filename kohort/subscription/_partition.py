@@ -73,6 +73,8 @@ class PartitionState:
     log_start_offset: int | None = None
     fetched_at: float | None = None
     """When the latest fetch was answered, by the core's clock."""
+    withheld: tuple[int, float] | None = None
+    """The offset from which on answers bring nothing though the log goes on, and since when."""
     last_error: KafkaError | None = None
     """The latest error of a fetch or look-up; None again after the next success."""
 

@@ -17,16 +17,29 @@ from tests.support.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
 
-HOW: dict[str, Callable[[bytearray, int, int], None]] = {
+Damage = Callable[[bytearray, int, int], None]
+HOW: dict[str, Damage] = {
     "crc": lambda data, at, size: data.__setitem__(at + size - 3, data[at + size - 3] ^ 1),
     "magic": lambda data, at, size: data.__setitem__(at + 16, 3),
     "last offset": lambda data, at, size: struct.pack_into(">i", data, at + 23, 1000),
     "count": lambda data, at, size: struct.pack_into(">i", data, at + 57, 77),
 }
 END_KNOWN = {"crc"}
+LENGTHS = (2**31 - 1, 10_000)
 
 
-def damage(kafka: KafkaServer, topic: str, number: int, how: str) -> tuple[int, int]:
+def written(kafka: KafkaServer, name: str) -> str:
+    """A topic with six batches of five records."""
+    topic = kafka.create_topic(name)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 100})
+    for batch in range(6):
+        for number in range(5):
+            producer.produce(topic, b"%d" % (5 * batch + number), partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+    return topic
+
+
+def damage(kafka: KafkaServer, topic: str, number: int, how: Damage) -> tuple[int, int]:
     """Damage the batch of that number on the disk; its offsets: the first, and that behind it."""
     segment = kafka.first_segment(topic)
     data, at, bases = bytearray(segment.read_bytes()), 0, []
@@ -35,24 +48,51 @@ def damage(kafka: KafkaServer, topic: str, number: int, how: str) -> tuple[int, 
         bases.append(struct.unpack_from(">q", data, at)[0])
         places.append((at, length + 12))
         at += length + 12
-    HOW[how](data, *places[number])
+    how(data, *places[number])
     with segment.open("r+b") as file:  # in its place: the node has it open
         file.write(data)
     return bases[number], bases[number + 1]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_why_nothing_comes_behind_a_length_that_lies_is_told(
+    kafka: KafkaServer, unique: Callable[[str], str], length: int
+) -> None:
+    """The broker itself gets no further there, and answers that there is nothing."""
+    topic = written(kafka, unique("damaged"))
+    tp = TopicPartition(topic, 0)
+    first, _ = damage(
+        kafka, topic, 2, lambda data, at, size: struct.pack_into(">i", data, at + 8, length)
+    )
+    try:
+        with KafkaConsumer(
+            topic,
+            bootstrap_servers=kafka.bootstrap_servers,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+        ) as consumer:
+            assert read_all(consumer, first) == ([*range(first)], [])
+            words = f"has given nothing from offset {first} on"
+            deadline = time.monotonic() + TIMEOUT_S
+            while words not in str(consumer.explain()):
+                assert time.monotonic() < deadline, consumer.explain()
+                assert consumer.poll(timeout_ms=100) == {}
+            consumer.seek(tp, 30)
+            deadline = time.monotonic() + TIMEOUT_S
+            while "read to the end" not in str(consumer.explain()):
+                assert time.monotonic() < deadline, consumer.explain()
+                assert consumer.poll(timeout_ms=100) == {}
+    finally:
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).delete_topics([topic])
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_damaged_batch_is_told_or_skipped_and_nothing_else_is_lost(
     kafka: KafkaServer, unique: Callable[[str], str], how: str
 ) -> None:
-    topic = kafka.create_topic(unique("damaged"))
+    topic = written(kafka, unique("damaged"))
     tp = TopicPartition(topic, 0)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 100})
-    for batch in range(6):
-        for number in range(5):
-            producer.produce(topic, b"%d" % (5 * batch + number), partition=0)
-        assert producer.flush(TIMEOUT_S) == 0
-    first, behind = damage(kafka, topic, 2, how)
+    first, behind = damage(kafka, topic, 2, HOW[how])
     readable = [offset for offset in range(30) if not first <= offset < behind]
     try:
         for policy in ("raise", "skip"):
