@@ -104,7 +104,7 @@ def test_beside_a_producer_that_aborts_every_third_transaction_just_the_rest_is_
             producer.begin(*each)
             (producer.abort if number % 3 == 2 else producer.commit)()
 
-    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    found: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]
     options = {"isolation_level": "read_committed", "group_id": unique("thirds")}
     with (
         ThreadPoolExecutor() as threads,
