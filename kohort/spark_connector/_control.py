@@ -97,10 +97,14 @@ def _ask(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool
 
 def directory(*, make: bool = False) -> Path:
     """Where requests are laid: one's own place, that no other user can write to."""
-    place = Path(tempfile.gettempdir()) / f"kohort-spark-{os.getuid()}"
+    place = Path(tempfile.gettempdir()) / f"kohort-spark-{_user()}"
     if make:
         place.mkdir(mode=0o700, exist_ok=True)
     return place
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 class StopRequests:
@@ -148,7 +152,7 @@ class StopRequests:
 def _requests() -> list[Path]:
     place = directory()
     try:
-        if place.stat().st_uid != os.getuid():
+        if place.stat().st_uid != _user():
             return []
         return [Path(entry.path) for entry in os.scandir(place) if entry.name.endswith(".stop")]
     except OSError:

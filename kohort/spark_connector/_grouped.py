@@ -15,7 +15,7 @@ from kohort import TopicPartition
 from kohort.spark_connector._admission import Patience, limited
 from kohort.spark_connector._exit import leave_on_sigterm
 from kohort.spark_connector._holdings import Held
-from kohort.spark_connector._loss import LossCheck, next_ids
+from kohort.spark_connector._loss import LossCheck, made_anew, next_ids
 from kohort.spark_connector._member import END_S, GroupMember
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
@@ -114,11 +114,14 @@ class GroupDriver:
                 holdings.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:
                 self._read |= start.end.keys()
+            void = made_anew(start, holdings.ids)
             holdings.finish(
                 {
                     tp: start.end[tp]
                     for tp, held in holdings.ready.items()
-                    if tp in start.end and self._position(tp, held, start) == start.end[tp]
+                    if tp in start.end
+                    and tp.topic not in void
+                    and self._position(tp, held, start) == start.end[tp] <= holdings.ends[tp]
                 }
             )
 

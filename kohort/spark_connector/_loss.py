@@ -37,9 +37,7 @@ class LossCheck:
         of their topics, which were looked up after the ends.
         """
         done = start.end
-        anew = {
-            topic for topic, before in start.ids.items() if topic in ids and ids[topic] != before
-        }
+        anew = made_anew(start, ids)
         void = {tp for tp in done if tp.topic in anew}
         gone = {tp for tp in done if known is not None and tp not in known} - void
         # Members that read what is uncommitted may be ahead of what is stable.
@@ -73,6 +71,11 @@ class LossCheck:
         # Where the log starts behind that, the task that reads it begins there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
         return void | shorter
+
+
+def made_anew(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:
+    """The topics that have another id than when ``start`` was written."""
+    return {topic for topic, before in start.ids.items() if ids.get(topic, before) != before}
 
 
 def next_ids(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort import (
+    CommitFailedError,
     ConsumerRebalanceListener,
     KafkaError,
     KafkaTimeoutError,
@@ -21,7 +22,13 @@ from kohort import (
     RebalanceListenerError,
     TopicPartition,
 )
-from kohort.errors import InvalidOptionError, TransportError, WakeupError
+from kohort.errors import (
+    InvalidOptionError,
+    MaxPollIntervalExceededError,
+    RebalanceInProgressError,
+    TransportError,
+    WakeupError,
+)
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._holdings import Held, Holdings
 from kohort.spark_connector._offsets import Offsets
@@ -50,6 +57,9 @@ _DEFAULTS = {
     "partition.assignment.strategy": "cooperative-sticky,range",
     "allow.auto.create.topics": "false",
 }
+
+_REJOINS = (CommitFailedError, RebalanceInProgressError, MaxPollIntervalExceededError)
+"""After these the consumer rejoins by itself, or has done so."""
 
 
 class GroupMember:
@@ -133,6 +143,8 @@ class GroupMember:
 
     def _may_pass(self, error: KafkaError) -> bool:
         """An outage makes a query wait that has begun; what does not get better ends it."""
+        if isinstance(error, _REJOINS):
+            return True
         if isinstance(error, (TransportError, KafkaTimeoutError)):
             return self.holdings.epoch > 0 or error.retriable
         return error.retriable

@@ -115,6 +115,26 @@ def test_commits_that_are_refused_fail_no_query_and_are_made_later(
     query.stop()
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_a_start_that_cannot_be_committed_yet_is_committed_later(
+    cluster: Cluster, refusal: ErrorCode
+) -> None:
+    expected = produce(cluster, 5)
+    query = member(cluster, kafka_session_timeout_ms=6000)
+    with cluster.fail("OffsetCommit", refusal, times=1):
+        query.start()
+        cluster.wait_until(lambda: query.trigger() and query.values(), DEADLINE)
+    query.stop()
+    assert query.values() == expected
+
+
 def test_an_outage_makes_a_query_wait(cluster: Cluster) -> None:
     expected = produce(cluster, 5)
     query = member(cluster)

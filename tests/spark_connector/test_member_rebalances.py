@@ -51,15 +51,19 @@ def produce_all(cluster: Cluster, count: int) -> list[bytes]:
     return values
 
 
-def test_partitions_are_handed_over_without_loss_or_double_reading(cluster: Cluster) -> None:
+@pytest.mark.parametrize("strategy", ["cooperative-sticky,range", "cooperative-sticky"])
+def test_partitions_are_handed_over_without_loss_or_double_reading(
+    cluster: Cluster, strategy: str
+) -> None:
     expected = produce_all(cluster, 5)
-    first, second = member(cluster), member(cluster)
+    given = {"kafka_partition_assignment_strategy": strategy}
+    first, second = member(cluster, **given), member(cluster, **given)
     first.start()
     run_until(cluster, lambda: len(owned(first)) == 3, first)
     second.start()
     run_until(cluster, lambda: bool(owned(first) and owned(second)), first, second)
     expected += produce_all(cluster, 5)
-    with Polling(plain(cluster)) as other:
+    with Polling(plain(cluster, partition_assignment_strategy=strategy.split(","))) as other:
         run_until(cluster, lambda: len(other.assigned) == 1, first, second)
         expected += produce_all(cluster, 5)
         run_until(cluster, lambda: bool(other.values), first, second)
@@ -175,12 +179,13 @@ def test_a_batch_is_replayed_although_another_member_has_the_partitions(cluster:
     assert sorted(query.values()[15:] + other.values[15:]) == sorted(more)
 
 
-def test_available_now_ends_with_a_rebalance_in_its_midst(cluster: Cluster) -> None:
+@pytest.mark.parametrize("strategy", ["cooperative-sticky,range", "cooperative-sticky"])
+def test_available_now_ends_with_a_rebalance_in_its_midst(cluster: Cluster, strategy: str) -> None:
     expected = produce_all(cluster, 20)
-    query = member(cluster, maxOffsetsPerTrigger=9)
+    query = member(cluster, maxOffsetsPerTrigger=9, kafka_partition_assignment_strategy=strategy)
     query.start(available_now=True)
     assert query.trigger()
-    with Polling(plain(cluster)) as other:
+    with Polling(plain(cluster, partition_assignment_strategy=strategy.split(","))) as other:
         cluster.wait_until(lambda: held_back(query), DEADLINE)
         while query.trigger():
             assert len(query.batches) < 20

@@ -1,0 +1,83 @@
+"""How much goes into a micro-batch, and when there is one."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
+
+from kohort import TopicPartition
+from kohort.spark_connector._admission import Patience
+from kohort.spark_connector._options import SourceOptions
+from kohort.testing import Cluster
+from tests.spark_connector.members import member
+from tests.spark_connector.reading import Query, options, stream_reader
+from tests.spark_connector.test_batch import produce
+
+A, B = (TopicPartition("t", number) for number in range(2))
+
+
+def patience(least: int | None, now: list[float]) -> Patience:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxTriggerDelay": "60s"}
+    if least is not None:
+        given["minOffsetsPerTrigger"] = str(least)
+    return Patience(SourceOptions.parse(given, streaming=True), lambda: now[0])
+
+
+def test_it_waits_for_enough_but_not_for_ever() -> None:
+    now = [100.0]
+    patient = patience(10, now)
+    assert not patient.waits({A: 0, B: 0}, {A: 1, B: 0})  # the first batch is made at once
+    assert patient.waits({A: 1, B: 0}, {A: 5, B: 5})
+    assert not patient.waits({A: 1, B: 0}, {A: 6, B: 5})
+    now[0] += 59
+    assert patient.waits({A: 6, B: 5}, {A: 7, B: 5})
+    now[0] += 1
+    assert not patient.waits({A: 6, B: 5}, {A: 7, B: 5})
+    assert patient.waits({A: 7, B: 5}, {A: 8, B: 5})
+
+
+def test_the_time_is_counted_from_the_last_batch_and_not_from_the_last_look() -> None:
+    now = [100.0]
+    patient = patience(10, now)
+    assert not patient.waits({A: 0}, {A: 10})
+    now[0] += 60
+    assert not patient.waits({A: 10}, {A: 10})  # nothing is no batch
+    assert not patient.waits({A: 10}, {A: 11})
+
+
+def test_without_the_option_it_waits_for_nothing() -> None:
+    patient = patience(None, [0.0])
+    for _ in range(3):
+        assert not patient.waits({A: 0}, {A: 1})
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_stream_waits_for_enough(cluster: Cluster, grouped: bool) -> None:
+    given = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h", "startingOffsets": "earliest"}
+    query = member(cluster, **given) if grouped else Query(options(cluster, **given))
+    produce(cluster, 3)
+    query.start()
+    query.trigger()
+    expected = produce(cluster, 9)
+    waiting = [query.trigger() for _ in range(3)]
+    expected += produce(cluster, 1)
+    cluster.wait_until(query.trigger, 30)
+    assert not any(waiting)
+    assert query.values()[3:] == expected
+    # Spark's Trigger.Once takes everything.
+    expected += produce(cluster, 1)
+    start = query.reader.latestOffset
+
+    def found() -> bool:
+        begin = {"v": 1, **{end: query.end() for end in ("from", "to")}}
+        return bool(start(begin, ReadAllAvailable())["to"]["orders"]["0"] == 14)
+
+    cluster.wait_until(found, 30)
+    query.stop()
+    query.run_available_now()
+    assert query.values()[3:] == expected
+
+
+def test_the_limit_that_spark_is_told() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "minOffsetsPerTrigger": "7"}
+    assert stream_reader(given, "value binary").getDefaultReadLimit() == ReadMinRows(7)
