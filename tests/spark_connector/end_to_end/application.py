@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kohort.spark_connector import stop
 from tests.spark_connector.end_to_end.queries import Plan, start
 
 
@@ -41,6 +42,10 @@ class Application:
     def stop(self, name: str) -> None:
         """Stop a query in Spark's way."""
         self._queries[name].stop()
+
+    def finish(self, name: str) -> None:
+        """Stop a query in kohort's way: between two batches, all committed."""
+        assert stop(self._queries[name])
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether a query runs, and why not."""

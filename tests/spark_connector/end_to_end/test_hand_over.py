@@ -1,0 +1,169 @@
+"""Two queries and a plain consumer share a group while members come, go and are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.interop.brokers import Broker
+from tests.interop.members import Member, Members
+from tests.interop.peers import FACES, OTHERS, Settings
+from tests.spark_connector.end_to_end.applications import ApplicationProcess
+from tests.spark_connector.end_to_end.groups import lag
+from tests.spark_connector.end_to_end.ledgers import account
+from tests.spark_connector.end_to_end.pumps import Pump
+from tests.spark_connector.end_to_end.queries import Plan
+from tests.spark_connector.end_to_end.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_kafka, pytest.mark.timeout(580)]
+PARTITIONS = 6
+RATE = 1_500
+SHARE = 500
+"""So many records more each has to read before something else happens."""
+Unique = Callable[[str], str]
+Record = Callable[[str, object], None]
+
+
+class Scene:
+    """A topic that is written to, a group, and its members: queries and plain consumers."""
+
+    def __init__(self, broker: Broker, members: Members, unique: Unique, folder: Path) -> None:
+        self.broker = broker
+        self.members = members
+        self.folder = folder
+        self.topic = broker.create_topic(unique("hand-over"), PARTITIONS)
+        self.group = unique("hand-over")
+        self.feed = broker.feed(self.topic, PARTITIONS)
+        self.plans: dict[str, Plan] = {}
+
+    def plan(self, name: str) -> Plan:
+        """A query of the group."""
+        options = {
+            "kafka.bootstrap.servers": self.broker.bootstrap_servers,
+            "kafka.group.id": self.group,
+            "kafka.client.id": name,
+            "kafka.heartbeat.interval.ms": "300",
+            "kafka.session.timeout.ms": "30000",
+            "subscribe": self.topic,
+            "startingOffsets": "earliest",
+        }
+        self.plans[name] = Plan(name, str(self.folder / name), options)
+        return self.plans[name]
+
+    def join(self, name: str, client: str) -> Member:
+        """One more plain consumer."""
+        settings = Settings(
+            self.broker.bootstrap_servers,
+            self.topic,
+            self.group,
+            name,
+            "cooperative-sticky",
+            session_ms=30_000,
+        )
+        return self.members.join((FACES | OTHERS)[client], settings)
+
+    def wait_until_all_read(self, *names: str) -> None:
+        """Return when each of these queries and consumers has read some more than now."""
+        before = {name: self._count(name) for name in names}
+
+        def behind() -> list[str]:
+            self._look_for_failures()
+            return [name for name in names if self._count(name) < before[name] + SHARE]
+
+        wait_until(lambda: not behind(), explain=lambda: f"{behind()} do not read; {self}")
+
+    def wait_until_done(self) -> None:
+        """Return when the group has committed all there is."""
+
+        def done() -> bool:
+            self._look_for_failures()
+            return self.broker.committed(self.group) == self.feed.ends()
+
+        wait_until(done, explain=self.__str__)
+
+    def _count(self, name: str) -> int:
+        if name in self.plans:
+            return len(self.plans[name].ledger.rows())
+        return sum(len(member.reads) for member in self.members.all if member.name == name)
+
+    def _look_for_failures(self) -> None:
+        for member in self.members.all:
+            if member.failure is not None:
+                raise member.failure
+
+    def __str__(self) -> str:
+        return f"{self.broker.describe(self.group)}; {self.members}"
+
+
+def hand_over(scene: Scene, client: str, joins: int, record: Record) -> None:
+    """All that a group may go through; then its account is made up."""
+    a, b = scene.plan("query-a"), scene.plan("query-b")
+    with ApplicationProcess(scene.folder / "first") as first:
+        with ApplicationProcess(scene.folder / "second") as second:
+            with Pump(scene.feed, PARTITIONS, RATE):
+                first.start(a)
+                second.start(b)
+                scene.wait_until_all_read("query-a", "query-b")
+                for number in range(joins):
+                    consumer = scene.join(f"consumer-{number}", client)
+                    scene.wait_until_all_read("query-a", "query-b", consumer.name)
+                    consumer.leave()
+                    scene.wait_until_all_read("query-a", "query-b")
+                first.do("finish", name=a.name)
+                scene.wait_until_all_read("query-b")
+                first.start(a)
+                scene.wait_until_all_read("query-a", "query-b")
+
+                b.ledger.hold.touch()
+                wait_until(b.ledger.held.exists)
+                second.kill()
+                b.ledger.hold.unlink()
+                in_flight = b.checkpoint.ranges(b.checkpoint.begun()[-1])
+                assert b.checkpoint.begun()[-1] not in b.checkpoint.finished()
+                scene.wait_until_all_read("query-a")
+                with ApplicationProcess(scene.folder / "third") as third:
+                    third.start(b)
+                    scene.wait_until_all_read("query-a", "query-b")
+                    third.do("finish", name=b.name)
+                scene.wait_until_all_read("query-a")
+            scene.wait_until_done()
+            first.do("finish", name=a.name)
+    scene.members.leave()
+
+    readers = {name: plan.ledger.reads() for name, plan in scene.plans.items()}
+    for member in scene.members.all:
+        readers[member.name] = iter(member.reads)
+    found = account(scene.feed.written, readers)
+    record("written", len(scene.feed.written))
+    record("read by several, all in flight at the kill", len(found.shared))
+    found.assert_whole()
+    for plan in scene.plans.values():
+        plan.ledger.assert_replays_are_exact()
+    assert found.shared.keys() <= in_flight
+    assert any(len(attempts) > 1 for attempts in b.ledger.attempts().values())
+    assert lag(scene.broker, scene.group) == dict.fromkeys(range(PARTITIONS), 0)
+
+
+def test_queries_and_a_consumer_hand_over(
+    apache: Broker,
+    members: Members,
+    unique: Unique,
+    tmp_path: Path,
+    record_property: Record,
+) -> None:
+    hand_over(Scene(apache, members, unique, tmp_path), "sync", 1, record_property)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", ["sync", "confluent-kafka"])
+def test_the_same_with_three_comings_and_goings(
+    broker: Broker,
+    members: Members,
+    unique: Unique,
+    tmp_path: Path,
+    record_property: Record,
+    client: str,
+) -> None:
+    hand_over(Scene(broker, members, unique, tmp_path), client, 3, record_property)
