@@ -43,6 +43,6 @@ def test_a_block_of_the_page_runs(
 
 def test_the_page_names_every_option() -> None:
     text = PAGE.read_text()
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     for name in (*NAMES, *(f"kafka.{each}" for each in REJECTED)):
         assert f"`{name}`" in text, name
