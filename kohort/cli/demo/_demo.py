@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,16 +14,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kohort.cli.demo import _spark
 from kohort.cli.demo._flights import CarrierFigures, Flights
 from kohort.cli.demo._ledger import Ledger, Reading
-from kohort.cli.demo._members import Member, Told
-from kohort.cli.demo._tables import carriers_table, colour_of, members_table, partitions_table
+from kohort.cli.demo._members import Member, SparkMember, Told
+from kohort.cli.demo._moves import Moves
+from kohort.cli.demo._tables import (
+    carriers_table,
+    colour_of,
+    members_table,
+    moves_table,
+    partitions_table,
+)
 from kohort.testing import Cluster
 
 TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
-MEMBER_SECONDS = 12.0
+MEMBER_SECONDS = 24.0
 """So long a member alone would work on all flights: time for the others to come and go."""
 PATIENCE = 120.0
 """Seconds without a new record after which the demo gives up."""
+
+M = TypeVar("M", bound=Member)
 
 
 class Demo:
@@ -36,24 +46,28 @@ class Demo:
         self._members: list[Member] = []
         self._started = time.monotonic()
         self._pace = 1.0
+        self._moves = Moves(range(PARTITIONS))
 
     def run(self) -> int:
         """The exit status: 0 if everything came out as it must, else 1."""
         flights = Flights(self._limit)
         expected = flights.by_carrier()
+        self._pace = max(1.0, len(flights) / MEMBER_SECONDS)
         with Cluster(brokers=3, topics={TOPIC: PARTITIONS}) as cluster:
             self._say(f"A cluster of three brokers in this process: {cluster.bootstrap_servers}")
-            ledger = self._load(cluster, flights)
             try:
-                self._read(cluster, ledger)
+                query = self._start_spark(cluster)  # it takes its time, so it goes first
+                ledger = self._load(cluster, flights)
+                faults = self._read(cluster, ledger, query)
+                faults += self._prove(cluster, ledger, expected)
+                if query is not None and not faults:
+                    faults += self._count_with_spark(ledger, query, expected)
             except KeyboardInterrupt:
                 self._say("[red]interrupted[/]")
                 return 130
             finally:
                 for member in self._members:
                     member.destroy()
-            faults = self._prove(cluster, ledger, expected)
-            faults += self._read_with_spark(cluster, expected)
         for fault in faults:
             self._console.print(f"[bold red]WRONG:[/] {escape(fault)}")
         if not faults:
@@ -88,17 +102,39 @@ class Demo:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _start(self, cluster: Cluster, name: str) -> Member:
+    def _start(self, kind: type[M], cluster: Cluster, name: str) -> M:
         arguments = [cluster.bootstrap_servers, TOPIC, GROUP, str(self._pace)]
-        member = Member(name, arguments, self._told)
+        member = kind(name, arguments, self._told)
         self._members.append(member)
         self._say(f"[{colour_of(name)}]{name}[/] starts, process {member.pid}")
         return member
 
-    def _read(self, cluster: Cluster, ledger: Ledger) -> None:
+    def _start_spark(self, cluster: Cluster) -> SparkMember | None:
+        missing = _spark.what_is_missing() if self._spark else "Spark is left out, as asked for"
+        if missing is not None:
+            self._say(missing)
+            return None
+        return self._start(SparkMember, cluster, "spark")
+
+    def _wait_for(self, what: Callable[[], object], ledger: Ledger, member: Member) -> bool:
+        """Take what the members tell until something is so; False if this one has not done it."""
+        deadline = time.monotonic() + PATIENCE
+        while not what():
+            self._take(ledger)
+            if not member.alive or time.monotonic() > deadline:
+                return False
+        return True
+
+    def _read(self, cluster: Cluster, ledger: Ledger, query: SparkMember | None) -> list[str]:
         """Read until nothing is left; on the way one member joins, one leaves, one is killed."""
-        self._pace = max(1.0, ledger.total / MEMBER_SECONDS)
-        first, second = self._start(cluster, "member-a"), self._start(cluster, "member-b")
+        if query is not None:
+            if not self._wait_for(lambda: "ready" in query.answers, ledger, query):
+                return ["Spark does not start"]
+            query.say("start")
+            if not self._wait_for(lambda: query.rebalances, ledger, query):
+                return ["the streaming query did not join the group"]
+        first = self._start(Member, cluster, "member-a")
+        second = self._start(Member, cluster, "member-b")
         third: Member | None = None
         latest = time.monotonic()
         with self._progress() as progress:
@@ -108,24 +144,30 @@ class Demo:
                     latest = time.monotonic()
                     progress.update(task, completed=len(ledger.readers))
                 elif time.monotonic() - latest > PATIENCE:
-                    self._say(f"[red]no new record for {PATIENCE:.0f} s[/]")
-                    return
+                    return [f"no new record for {PATIENCE:.0f} s"]
                 if third is None and ledger.fraction > 0.15:
-                    third = self._start(cluster, "member-c")
+                    third = self._start(Member, cluster, "member-c")
                 if first.running and third is not None and ledger.by_member[third.name]:
                     if ledger.fraction > 0.4:
                         self._say(f"[{colour_of(first.name)}]{first.name}[/] is asked to leave")
+                        self._moves.ends(first.name, "left")
                         first.leave()
                 if second.running and not first.running and ledger.fraction > 0.6:
                     self._say(f"[{colour_of(second.name)}]{second.name}[/] is killed (SIGKILL)")
+                    self._moves.ends(second.name, "killed")
                     second.kill()
         for member in self._members:
             if member.running:
+                self._moves.ends(member.name, "left")
                 member.leave()
+        if query is not None:  # it has something to count yet
+            self._wait_for(lambda: "left" in query.answers, ledger, query)
         for member in self._members:
-            member.wait(30)
+            if member is not query:
+                member.wait(30)
         while not self._told.empty():
             self._take(ledger)
+        return []
 
     def _take(self, ledger: Ledger) -> bool:
         """Take one message of a member; True if it held a record that nobody had read before."""
@@ -142,18 +184,23 @@ class Demo:
                     ledger.add(member.name, Reading(*row))
                 return len(ledger.readers) > before
             case "left":
+                member.answers["left"] = told
                 self._say(f"[{colour_of(member.name)}]{member.name}[/] has left the group")
+            case "ready" | "counted" as answer:
+                member.answers[answer] = told
             case callback:
                 self._show_callback(member, callback, told)
         return False
 
     def _show_callback(self, member: Member, callback: str, told: dict[str, Any]) -> None:
         member.rebalances += callback == "assigned"
-        partitions = ", ".join(str(one) for one in told["partitions"]) or "none"
-        self._say(
-            f"[{colour_of(member.name)}]{member.name}[/] on_partitions_{callback}"
-            f"  generation {told['generation']}  partitions {partitions}"
-        )
+        if told["partitions"]:  # a cooperative rebalance says so too when there is nothing new
+            partitions = ", ".join(map(str, told["partitions"]))
+            self._say(
+                f"[{colour_of(member.name)}]{member.name}[/] on_partitions_{callback}  {partitions}"
+            )
+        seconds = time.monotonic() - self._started
+        self._moves.take(callback, member.name, told["partitions"], seconds)
 
     # -- proving ------------------------------------------------------------------------------
 
@@ -163,6 +210,7 @@ class Demo:
         committed = {tp.partition: at.offset for tp, at in cluster.committed(GROUP).items()}
         killed = [member.name for member in self._members if member.ended_by == "killed"]
         self._console.print(members_table(ledger, self._members))
+        self._console.print(moves_table(self._moves, self._members))
         self._console.print(partitions_table(ledger, committed))
         found = ledger.by_carrier()
         self._console.print(carriers_table({"data set": expected, "group": found}))
@@ -175,20 +223,21 @@ class Demo:
         if found != expected:
             faults.append("flights and delays of the records are not those of the data set")
         for name in ("joined", "left", "killed"):
-            if name == "joined" and len(self._members) < 3:
+            if name == "joined" and not any(m.name == "member-c" for m in self._members):
                 faults.append("the third member never joined")
             elif name != "joined" and not any(one.ended_by == name for one in self._members):
                 faults.append(f"no member {name}")
         return faults
 
-    def _read_with_spark(self, cluster: Cluster, expected: dict[str, CarrierFigures]) -> list[str]:
-        if not self._spark:
-            return []
-        missing = _spark.what_is_missing()
-        if missing is not None:
-            self._say(missing)
-            return []
-        self._say("Spark reads the same topic")
-        found = _spark.flights_by_carrier(cluster.bootstrap_servers, TOPIC)
+    def _count_with_spark(
+        self, ledger: Ledger, query: SparkMember, expected: dict[str, CarrierFigures]
+    ) -> list[str]:
+        self._say("Spark counts what is in the topic, all at once")
+        query.say("count")
+        if not self._wait_for(lambda: "counted" in query.answers, ledger, query):
+            return ["Spark does not count"]
+        told = query.answers["counted"]["carriers"]
+        found = {carrier: CarrierFigures(*figures) for carrier, figures in told.items()}
+        query.end()
         self._console.print(carriers_table({"data set": expected, "Spark": found}))
         return [] if found == expected else ["Spark's flights and delays are not the data set's"]

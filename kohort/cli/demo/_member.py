@@ -25,15 +25,8 @@ def tell(**message: Any) -> None:
 class TellingListener(ConsumerRebalanceListener):
     """Tells of every call."""
 
-    def __init__(self, consumer: KafkaConsumer) -> None:
-        self._consumer = consumer
-
     def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
-        tell(
-            event=callback,
-            generation=self._consumer.group_metadata().generation_id,
-            partitions=sorted(tp.partition for tp in partitions),
-        )
+        tell(event=callback, partitions=sorted(tp.partition for tp in partitions))
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._tell("assigned", assigned)
@@ -61,12 +54,13 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
         group_id=group,
         client_id=name,
         auto_offset_reset="earliest",
+        partition_assignment_strategy=["cooperative-sticky"],  # what does not move is read on
         enable_auto_commit=False,
         session_timeout_ms=6_000,
         heartbeat_interval_ms=300,
         max_poll_records=max(1, min(2_000, int(float(pace) / 10))),
     ) as consumer:
-        consumer.subscribe([topic], listener=TellingListener(consumer))
+        consumer.subscribe([topic], listener=TellingListener())
         while not leaving.is_set():
             records = consumer.poll(timeout_ms=200)
             told = []

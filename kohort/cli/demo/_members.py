@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import IO, Any
 
 Told = tuple["Member", dict[str, Any] | None]
 """A member and what it told; None when its output has ended."""
@@ -18,20 +18,34 @@ Told = tuple["Member", dict[str, Any] | None]
 class Member:
     """One process; what it tells goes into a queue that all members share."""
 
+    module = "kohort.cli.demo._member"
+    tells_by_error = False
+    """Whether its standard error holds messages, too, among other lines."""
+
     def __init__(self, name: str, arguments: list[str], told: queue.Queue[Told]) -> None:
         self.name = name
         self.ended_by = ""
         self.rebalances = 0
+        self.answers: dict[str, dict[str, Any]] = {}
+        """What it told once: that it has ``left``, is ``ready``, has ``counted``."""
         self._told = told
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kohort.cli.demo._member", *arguments, name],
+            [sys.executable, "-m", self.module, *arguments, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self.tells_by_error else None,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._streams = [
+            stream for stream in (self._process.stdout, self._process.stderr) if stream is not None
+        ]
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in self._streams
+        ]
+        for reader in self._readers:
+            reader.start()
 
     @property
     def pid(self) -> int:
@@ -39,14 +53,18 @@ class Member:
         return self._process.pid
 
     @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    @property
     def running(self) -> bool:
         """Neither told to leave nor killed."""
         return not self.ended_by
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.endswith("\n"):  # what a killed process did not finish was not told
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            if line.startswith("{") and line.endswith("}\n"):  # what a killed one did not finish
                 self._told.put((self, json.loads(line)))
         self._told.put((self, None))
 
@@ -72,8 +90,32 @@ class Member:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        self._reader.join(timeout)
-        for stream in (self._process.stdin, self._process.stdout):
+        for reader in self._readers:
+            reader.join(timeout)
+        for stream in (self._process.stdin, *self._streams):
             if stream is not None:
                 stream.close()
         return status
+
+
+class SparkMember(Member):
+    """A streaming query; it does what it is told, and is a member from ``start`` to ``leave``."""
+
+    module = "kohort.cli.demo._query"
+    tells_by_error = True
+
+    def say(self, order: str) -> None:
+        """Tell it to do something: ``start``, ``leave`` or ``count``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(order + "\n")
+        self._process.stdin.flush()
+
+    def leave(self) -> None:
+        self.ended_by = "left"
+        self.say("leave")
+
+    def end(self) -> None:
+        """Let it stop Spark and end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.wait(30)

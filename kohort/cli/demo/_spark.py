@@ -1,4 +1,4 @@
-"""The same topic, read by Spark through the connector."""
+"""What Spark needs to take part in the demo."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-
-from kohort.cli.demo._flights import CarrierFigures
 
 JAVA_AT_LEAST = 17
 
@@ -48,48 +45,3 @@ def java_version() -> int | None:
         return None
     # Java 8 and older called themselves 1.8 and so on.
     return int(match[2] if match[1] == "1" and match[2] else match[1])
-
-
-def flights_by_carrier(bootstrap_servers: str, topic: str) -> dict[str, CarrierFigures]:
-    """What Spark counts in the topic."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("kohort demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    try:
-        flights = (
-            spark.read.format("kohort")
-            .option("kafka.bootstrap.servers", bootstrap_servers)
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .load()
-            .select(
-                f.from_json(
-                    f.col("value").cast("string"), "carrier string, dep_delay double"
-                ).alias("flight")
-            )
-        )
-        rows = (
-            flights.groupBy("flight.carrier")
-            .agg(
-                f.count("*").alias("flights"),
-                f.count("flight.dep_delay").alias("delays"),
-                f.sum("flight.dep_delay").alias("minutes"),
-            )
-            .collect()
-        )
-        return {
-            row.carrier: CarrierFigures(row.flights, row.delays, int(row.minutes or 0))
-            for row in rows
-        }
-    finally:
-        spark.stop()

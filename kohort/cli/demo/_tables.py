@@ -9,6 +9,7 @@ from rich.table import Table
 from kohort.cli.demo._flights import CarrierFigures
 from kohort.cli.demo._ledger import Ledger
 from kohort.cli.demo._members import Member
+from kohort.cli.demo._moves import Moves
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
@@ -33,6 +34,20 @@ def members_table(ledger: Ledger, members: Sequence[Member]) -> Table:
         table.add_row(
             name, str(member.pid), str(member.rebalances), read, partitions, member.ended_by
         )
+    return table
+
+
+def moves_table(moves: Moves, members: Sequence[Member]) -> Table:
+    """Who had what, a row for each time that every partition had one owner."""
+    table = Table(title="Partitions that move", title_justify="left")
+    table.add_column("second", justify="right")
+    table.add_column("after")
+    for member in members:
+        table.add_column(f"[{colour_of(member.name)}]{member.name}[/]")
+    for moment in moves.moments:
+        shares = (moment.owners.get(member.name, ()) for member in members)
+        told = (" ".join(map(str, sorted(share))) for share in shares)
+        table.add_row(f"{moment.seconds:.1f}", moment.after, *told)
     return table
 
 

@@ -1,0 +1,161 @@
+"""The Spark member of the demo's group: a streaming query in a process of its own, with its JVM.
+
+Says what it does on standard output, a JSON object a line, as the other members do; what happens in
+the group comes from the query's own process, by standard error. Does what it is told on standard
+input: ``start`` the query, ``leave`` the group, ``count`` what is in the topic, a line each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from kohort import ConsumerRebalanceListener, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MODULE = "kohort.cli.demo._query"  # this, as the query's process finds it
+FLIGHT = "carrier string, dep_delay double"
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "ERROR",
+}
+
+
+def line(**message: Any) -> str:
+    """A message to the demo."""
+    return json.dumps(message, separators=(",", ":")) + "\n"
+
+
+def tell(**message: Any) -> None:
+    """Tell the demo something."""
+    sys.stdout.write(line(**message))
+    sys.stdout.flush()
+
+
+class TellingListener(ConsumerRebalanceListener):
+    """Tells of every call, from the process in which Spark runs the source."""
+
+    def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
+        numbers = sorted(tp.partition for tp in partitions)
+        os.write(2, line(event=callback, partitions=numbers).encode())  # whole lines at once
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._tell("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._tell("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._tell("lost", lost)
+
+
+class Query:
+    """The session, and the query while it runs."""
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, group: str, pace: float, name: str
+    ) -> None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]").appName("kohort demo")
+        for key, value in CONFIGURATION.items():
+            builder = builder.config(key, value)
+        self._spark: SparkSession = builder.getOrCreate()
+        self._pace = pace
+        self._query: Any = None
+        self._folder = tempfile.TemporaryDirectory(prefix="kohort-demo-")
+        self._topic = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        self._member = {
+            "kafka.group.id": group,
+            "kafka.client.id": name,
+            "kafka.partition.assignment.strategy": "cooperative-sticky",
+            "kafka.session.timeout.ms": "6000",
+            "kafka.heartbeat.interval.ms": "300",
+            "maxOffsetsPerTrigger": str(max(100, int(pace / 2))),
+            "rebalanceListener": f"{MODULE}:TellingListener",
+        }
+
+    def start(self) -> None:
+        """Have the query join the group and read."""
+        stream = self._flights(self._spark.readStream, self._topic | self._member)
+        self._query = (
+            stream.writeStream.foreachBatch(self._take)
+            .option("checkpointLocation", self._folder.name)
+            .start()
+        )
+
+    def leave(self) -> None:
+        """Stop the query between two batches, with all committed."""
+        from kohort.spark_connector import stop
+
+        if self._query is not None:
+            stop(self._query)
+            self._query = None
+        tell(event="left")
+
+    def count(self) -> None:
+        """Tell what Spark counts in the whole topic, by carrier."""
+        from pyspark.sql import functions as f
+
+        rows = (
+            self._flights(self._spark.read, self._topic)
+            .groupBy("carrier")
+            .agg(
+                f.count("*").alias("flights"),
+                f.count("dep_delay").alias("delays"),
+                f.sum("dep_delay").alias("minutes"),
+            )
+            .collect()
+        )
+        figures = {r.carrier: (r.flights, r.delays, int(r.minutes or 0)) for r in rows}
+        tell(event="counted", carriers=figures)
+
+    def end(self) -> None:
+        """Stop Spark."""
+        self._spark.stop()
+        self._folder.cleanup()
+
+    def _flights(self, reader: Any, options: dict[str, str]) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        frame: DataFrame = reader.format("kohort").options(**options).load()
+        flight = f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")
+        return frame.select("partition", "offset", flight).select("partition", "offset", "flight.*")
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        rows = [tuple(row) for row in batch.collect()]
+        if rows:
+            tell(event="read", records=rows)
+            time.sleep(len(rows) / self._pace)  # the work that a real query would do
+
+
+def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
+    """Do what is said, until nothing more is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
+    query = Query(bootstrap_servers, topic, group, float(pace), name)
+    tell(event="ready")
+    try:
+        for words in sys.stdin:
+            {"start": query.start, "leave": query.leave, "count": query.count}[words.strip()]()
+    finally:
+        query.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
