@@ -47,6 +47,11 @@ class StreamDriver:
         self._begun = False
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
 
+    @property
+    def version(self) -> int | None:
+        """As that of a query in a group; here it is only known when the brokers have been asked."""
+        return None
+
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now."""
         self._refresh(force=True)

@@ -48,6 +48,11 @@ class GroupDriver:
         self._read: set[TopicPartition] = set()
         """What this run has read of, so that a reset of the group's offsets is an old one."""
 
+    @property
+    def version(self) -> int | None:
+        """As long as it is the same there is nothing new after the same start; None: who knows."""
+        return None if self._options.min_offsets_per_trigger else self._holdings.version
+
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now that are this member's then."""
         holdings = self._holdings

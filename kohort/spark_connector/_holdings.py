@@ -54,6 +54,8 @@ class Holdings:
         self.committed: dict[TopicPartition, int] = {}
         self.fresh: bool | None = None
         """Whether the query starts without a checkpoint; None before Spark has said so."""
+        self.version = 0
+        """Changes with everything that may make another micro-batch of the same start."""
         self.error: BaseException | None = None
         self.ending = self.ended = False
 
@@ -100,7 +102,7 @@ class Holdings:
                 self._forget(tp)
                 self.owned[tp] = self.epoch
             self.settled = True
-            self.changed.notify_all()
+            self._tell()
 
     def resolve(self, found: Mapping[TopicPartition, Held], committed: Offsets) -> None:
         """The starts of partitions are known; those that are gone meanwhile are left out."""
@@ -110,7 +112,7 @@ class Holdings:
                     self.ready[tp] = held
                     if tp in committed:
                         self.committed[tp] = committed[tp]
-            self.changed.notify_all()
+            self._tell()
 
     def release(self, partitions: frozenset[TopicPartition], seconds: float) -> Release:
         """Wait until the batch that reads them is over, but not too long; then let go of them."""
@@ -129,7 +131,11 @@ class Holdings:
             self.settled = False
             for tp in partitions:
                 self._forget(tp)
-            self.changed.notify_all()
+            self._tell()
+
+    def _tell(self) -> None:
+        self.version += 1
+        self.changed.notify_all()
 
     def _forget(self, tp: TopicPartition) -> None:
         for kept in (self.owned, self.ready, self.done, self.committed, self.ends):
@@ -140,11 +146,21 @@ class Holdings:
     def note_ends(self, ends: Offsets, ids: Mapping[str, str], *, of_all: bool) -> None:
         """The ends of partitions were looked up, and then the ids of their topics if need be."""
         with self.changed:
+            if not (ids.items() <= self.ids.items() and ends.items() <= self.ends.items()):
+                self.version += 1
             self.ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
             if of_all:
                 self.ends_seen += 1
             self.changed.notify_all()
+
+    def note_known(self, partitions: Partitions) -> None:
+        """These are all there are."""
+        with self.changed:
+            known = frozenset(partitions)
+            if known != self.known:
+                self.known = known
+                self._tell()
 
     def note_commit(self, offsets: Offsets) -> None:
         """A commit was made."""
@@ -160,14 +176,14 @@ class Holdings:
         """The first error is what Spark's next call raises."""
         with self.changed:
             self.error = self.error or error
-            self.changed.notify_all()
+            self._tell()
 
     def end(self, *, over: bool = False) -> None:
         """The query ends; with ``over``, the member has left."""
         with self.changed:
             self.ending = True
             self.ended = self.ended or over
-            self.changed.notify_all()
+            self._tell()
 
 
 class Release(NamedTuple):

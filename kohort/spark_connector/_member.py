@@ -47,8 +47,8 @@ WARN_S = 10.0
 LOOK_UP_MS = 2_000
 """While a look-up hangs no partition is handed over, so it must not for long."""
 COMMIT_MS = 5_000
-LAST_COMMIT_MS = 800
-CLOSE_MS = 1_600
+LAST_COMMIT_MS = 1_200
+CLOSE_MS = 2_400
 END_S = 3.0
 """How long the end of a process may take, whatever the brokers do."""
 
@@ -230,9 +230,7 @@ class GroupMember:
         if self._clock() < self._partitions_due:
             return
         try:
-            known = frozenset(self._planner.partitions(must_exist=must_exist))
-            with self.holdings.changed:
-                self.holdings.known = known
+            self.holdings.note_known(self._planner.partitions(must_exist=must_exist))
         finally:
             self._partitions_due = self._clock() + PARTITIONS_REFRESH_S
 

@@ -111,7 +111,7 @@ def test_commits_that_are_refused_fail_no_query_and_are_made_later(
     assert committed(cluster)[0] == 0
     query.trigger()
     cluster.wait_until(lambda: committed(cluster)[0] == 10, DEADLINE)
-    assert caplog.text.count("a commit failed") == 1
+    assert "a commit failed" in caplog.text
     query.stop()
 
 
