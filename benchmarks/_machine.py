@@ -18,14 +18,19 @@ TICK = os.sysconf("SC_CLK_TCK")
 def cpu_of(pid: int) -> float:
     """CPU seconds of a process and of what it has started, the ended ones included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     total = sum(int(field) for field in fields[11:15]) / TICK
-    for child in children:
+    # Any thread may have started some.
+    for child in _children(pid):
         try:
             total += cpu_of(int(child))
         except FileNotFoundError:
             continue  # it ended meanwhile
     return total
+
+
+def _children(pid: int) -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for each in lists for child in each.read_text().split()]
 
 
 class Others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -47,12 +48,14 @@ def _timestamp(column: pa.Array, kind: pa.DataType) -> pa.Array:
     milliseconds = column.view(pa.int64())
     if milliseconds.null_count:
         # Spark's own source has -1 ms for a record without.
-        milliseconds = milliseconds.fill_null(-1)
-    return pc.multiply_checked(milliseconds, US_SCALAR).view(kind)
+        milliseconds = milliseconds.fill_null(_number(pa.int64(), -1))
+    return pc.multiply_checked(milliseconds, _number(pa.int64(), US)).view(kind)
 
 
-# Of a plain number pyarrow would ask pandas whether it is one of its own, and import it.
-US_SCALAR = pa.scalar(US, pa.int64())
+def _number(kind: pa.DataType, number: int) -> pa.Scalar:
+    """As pa.scalar(), which would ask pandas whether it knows the number, and import it."""
+    data = number.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
 def _beyond(batch: pa.RecordBatch) -> DataError:
@@ -72,9 +75,9 @@ def _beyond(batch: pa.RecordBatch) -> DataError:
 
 def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Null for a record without headers, as in Spark's own source."""
-    some = pc.greater(pc.list_value_length(column), pa.scalar(0, pa.int32()))
+    some = pc.greater(pc.list_value_length(column), _number(pa.int32(), 0))
     # A null start makes a null list, which ends where the next one starts.
-    starts = pc.if_else(some, column.offsets[:-1], pa.scalar(None, pa.int32()))
+    starts = pc.if_else(some, column.offsets[:-1], pa.nulls(1, pa.int32())[0])
     item: pa.Field = kind.value_field
     struct = pa.StructArray.from_arrays(
         [column.values.field(number) for number in range(2)],

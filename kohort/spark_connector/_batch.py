@@ -12,7 +12,6 @@ from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
 from kohort.spark_connector._ranges import OffsetRange, share_out
-from kohort.spark_connector._reading import read_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,4 +60,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Read one task's ranges; Spark asks for no partition at all where there are none."""
     if isinstance(partition, KohortPartition):
+        # Only here: the driver of a stream has no use for pyarrow, and it is slow to import.
+        from kohort.spark_connector._reading import read_ranges
+
         yield from read_ranges(options, schema, partition.ranges)

@@ -14,35 +14,49 @@ KEPT = 4
 """Idle consumers kept a configuration: a worker runs one task at a time."""
 
 _ALWAYS = {"enable.auto.commit": False, "auto.offset.reset": "none"}
-# What is to be read is there; a fetch that waits for more would hold up the next task's.
-_OF_A_READER = {"fetch.max.wait.ms": 10}
 _OF_A_GROUP = ("group.id", "group.instance.id")
+_WAIT = ("fetch.max.wait.ms", "fetch.wait.max.ms")
+WAIT_MS = 10
+"""What is to be read is there; a fetch that waits for more would hold up the next task's."""
+_FETCH = ("max.partition.fetch.bytes", "fetch.message.max.bytes")
+FETCH_BYTES = ((2_000, 128 << 10), (200_000, 1 << 20), (1 << 63, 4 << 20))
+"""Of a partition at once, by the offsets to be read of it: each fetch has a price of its own, and
+what is fetched ahead at the end of a range is thrown away."""
 
-_Key = tuple[int, frozenset[tuple[str, str]]]
+_Key = tuple[int, frozenset[tuple[str, Any]]]
 _idle: dict[_Key, list[KafkaConsumer]] = {}
 
 
-def make_consumer(properties: Mapping[str, str], *, group: bool) -> KafkaConsumer:
+def make_consumer(properties: Mapping[str, Any], *, group: bool) -> KafkaConsumer:
     """A consumer with the user's properties; without a group unless that is wanted. No I/O."""
-    chosen: dict[str, Any] = dict(properties)
-    if not group:
-        chosen = _OF_A_READER | {k: v for k, v in chosen.items() if k not in _OF_A_GROUP}
+    chosen = {k: v for k, v in properties.items() if group or k not in _OF_A_GROUP}
     try:
         return KafkaConsumer.from_properties(chosen | _ALWAYS)
     except ConfigurationError as error:
         raise type(error)(f"{error} (as an option of the source: with the prefix kafka.)") from None
 
 
+def reader_properties(properties: Mapping[str, str], offsets: int) -> dict[str, Any]:
+    """The user's, and what suits a reader of so many offsets of a partition."""
+    chosen: dict[str, Any] = {k: v for k, v in properties.items() if k not in _OF_A_GROUP}
+    size = next(size for most, size in FETCH_BYTES if offsets < most)
+    for names, value in ((_WAIT, WAIT_MS), (_FETCH, size)):
+        if not chosen.keys() & set(names):
+            chosen[names[0]] = value
+    return chosen
+
+
 @contextmanager
-def borrowed(properties: Mapping[str, str]) -> Iterator[KafkaConsumer]:
-    """A consumer without a group, assigned nothing; connections are kept for the next one.
+def borrowed(properties: Mapping[str, str], offsets: int = 0) -> Iterator[KafkaConsumer]:
+    """A consumer without a group, to be assigned to; connections are kept for the next one.
 
     Spark reuses its Python workers, and a connection costs as much as a small batch.
+    ``offsets``: about so many are read of a partition.
     """
-    wanted = {name: value for name, value in properties.items() if name not in _OF_A_GROUP}
+    wanted = reader_properties(properties, offsets)
     key = (os.getpid(), frozenset(wanted.items()))
     kept = _idle.setdefault(key, [])
-    consumer = kept.pop() if kept else make_consumer(properties, group=False)
+    consumer = kept.pop() if kept else make_consumer(wanted, group=False)
     healthy = False
     try:
         yield consumer
@@ -52,10 +66,18 @@ def borrowed(properties: Mapping[str, str]) -> Iterator[KafkaConsumer]:
         raise
     finally:
         if healthy and len(kept) < KEPT:
-            consumer.unsubscribe()
+            _rest(consumer)
             kept.append(consumer)
         else:
             consumer.close()
+
+
+def _rest(consumer: KafkaConsumer) -> None:
+    """Have it fetch and hold nothing. Its fetch sessions go on: to end them is a round trip."""
+    partitions = sorted(consumer.assignment())
+    consumer.pause(*partitions)
+    for tp in partitions:
+        consumer.seek(tp, 0)  # what was fetched ahead is let go of
 
 
 def close_idle() -> None:

@@ -21,6 +21,7 @@ logger = logging.getLogger("kohort.spark_connector")
 
 MOST_BYTES = 4 << 20
 """About what a batch holds: enough for its fixed costs not to count, little enough for a worker."""
+MOST_ROWS = 1 << 18
 
 # The end of a range may hold no record (compaction, transaction markers), so that poll() would
 # wait although all has been read; then this is how long.
@@ -38,7 +39,7 @@ def read_ranges(
     if not ranges:
         return
     shaper = BatchShaper(schema)
-    with borrowed(options.properties) as consumer:
+    with borrowed(options.properties, max(each.size for each in ranges)) as consumer:
         for batch in _Reading(consumer, options, ranges).run():
             yield from split(shaper.shape(batch), 2 * MOST_BYTES)
 
@@ -61,11 +62,13 @@ class _Reading:
         consumer.assign(sorted(self._left))
         for tp, ranges in self._left.items():
             consumer.seek(tp, ranges[-1].start)
+        consumer.resume(*self._left)  # an earlier task has left them paused
         positions = self._positions()
         moved = time.monotonic()
         while self._left:
             try:
-                polled = consumer.poll_arrow(POLL_MS)
+                # Not more than is left: what lies behind a range would be decoded for nothing.
+                polled = consumer.poll_arrow(POLL_MS, self._most(positions))
             except OffsetOutOfRangeError:
                 self._settle_loss()
                 continue
@@ -77,6 +80,12 @@ class _Reading:
                 moved = time.monotonic()
             elif (time.monotonic() - moved) * 1000 > self._options.poll_timeout_ms:
                 raise self._stuck()
+
+    def _most(self, positions: dict[TopicPartition, int]) -> int:
+        """How many rows may still come of what is being read."""
+        ends = ((ranges[-1], positions.get(tp)) for tp, ranges in self._left.items())
+        left = sum(each.end - (each.start if at is None else at) for each, at in ends)
+        return max(1, min(left, MOST_ROWS))
 
     def _inside(
         self, polled: pa.RecordBatch, positions: dict[TopicPartition, int]

@@ -1,0 +1,120 @@
+"""What Spark is asked to do with a topic, with either source; benchmarks/spark.py measures it.
+
+Every way reads the whole topic and returns seconds, or milliseconds of a median micro-batch.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+END_S = 300
+TINY_ROWS = 400
+WARM_BATCHES = 5
+"""The first micro-batches of a query, which start its processes."""
+
+
+class Source(NamedTuple):
+    """``given``: options that only this source has or needs."""
+
+    name: str
+    format: str
+    given: dict[str, str]
+
+
+class Ask(NamedTuple):
+    """A topic of so many rows, to be read by a source."""
+
+    spark: SparkSession
+    source: Source
+    servers: str
+    topic: str
+    rows: int
+
+    def _options(self, **more: Any) -> dict[str, str]:
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": self.topic,
+            "startingOffsets": "earliest",
+        }
+        return options | {name: str(value) for name, value in more.items()}
+
+    def batch(self) -> DataFrame:
+        reader = self.spark.read.format(self.source.format)
+        return reader.options(**self._options()).load()
+
+    def stream(self, **more: Any) -> list[Any]:
+        """The progress of all batches of an AvailableNow query from the earliest offsets."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            reader = self.spark.readStream.format(self.source.format)
+            options = self._options(**more, **self.source.given)
+            query = (
+                reader.options(**options)
+                .load()
+                .writeStream.format("noop")
+                .option("checkpointLocation", folder)
+                .trigger(availableNow=True)
+                .start()
+            )
+            if not query.awaitTermination(END_S):
+                query.stop()
+                raise TimeoutError(f"{self.source.name} has not ended in {END_S} s")
+            progress = query.recentProgress
+        self.check(sum(each["numInputRows"] for each in progress))
+        return list(progress)
+
+    def check(self, found: int) -> None:
+        if found != self.rows:
+            raise RuntimeError(f"{self.source.name}: {found} of {self.rows} rows of {self.topic}")
+
+
+def count(ask: Ask) -> float:
+    began = time.perf_counter()
+    found = ask.batch().count()
+    seconds = time.perf_counter() - began
+    ask.check(found)
+    return seconds
+
+
+def noop(ask: Ask) -> float:
+    began = time.perf_counter()
+    ask.batch().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def group_by(ask: Ask) -> float:
+    began = time.perf_counter()
+    first = F.substring(F.col("value").cast("string"), 1, 4)
+    grouped = ask.batch().groupBy(first).agg(F.count("*").alias("rows"), F.max("offset"))
+    found = grouped.collect()
+    seconds = time.perf_counter() - began
+    ask.check(sum(row["rows"] for row in found))
+    return seconds
+
+
+def one_batch(ask: Ask) -> float:
+    began = time.perf_counter()
+    ask.stream()
+    return time.perf_counter() - began
+
+
+def bounded(rows: int) -> Callable[[Ask], float]:
+    def run(ask: Ask) -> float:
+        began = time.perf_counter()
+        ask.stream(maxOffsetsPerTrigger=rows)
+        return time.perf_counter() - began
+
+    return run
+
+
+def tiny(ask: Ask) -> float:
+    """Milliseconds of a batch."""
+    progress = ask.stream(maxOffsetsPerTrigger=TINY_ROWS)
+    took = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
+    return statistics.median(took[WARM_BATCHES:])
