@@ -11,21 +11,21 @@ import logging
 import time
 from collections.abc import Callable
 
-from kohort import TopicPartition
+from kohort import KafkaTimeoutError, TopicPartition
 from kohort.spark_connector._admission import Patience, limited
 from kohort.spark_connector._exit import leave_on_sigterm
 from kohort.spark_connector._holdings import Held
 from kohort.spark_connector._loss import LossCheck, made_anew, next_ids
 from kohort.spark_connector._member import END_S, GroupMember
 from kohort.spark_connector._offsets import StreamOffset
-from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
 
 logger = logging.getLogger("kohort.spark_connector")
 
 FIRST_ASSIGNMENT_S = 10.0
 """The first batch is made in any case: it waits so long to be of use."""
 SETTLE_S = 10.0
-"""How much longer than rebalanceWait AvailableNow waits for a rebalance to be over."""
+"""How much longer AvailableNow waits than others may take to give up partitions, or to rejoin."""
 FINAL_COMMIT_S = 5.0
 
 Offsets = dict[TopicPartition, int]
@@ -40,6 +40,9 @@ class GroupDriver:
         self._holdings = self._member.holdings
         self._restore = leave_on_sigterm(self._member)
         self._settle_s = options.rebalance_wait_s + SETTLE_S
+        # The member's thread is made with these properties, so this is a number by now.
+        limit_ms = options.properties.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
+        self._join_s = int(limit_ms) / 1000 + SETTLE_S
         self._patience = Patience(options, clock)
         self._loss = LossCheck(options)
         self._target: Offsets | None = None
@@ -56,6 +59,12 @@ class GroupDriver:
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now that are this member's then."""
         holdings = self._holdings
+        if not holdings.wait(lambda: holdings.settled, self._join_s):
+            holdings.check()
+            raise KafkaTimeoutError(
+                f"group {self._options.group_id} was not joined within {self._join_s:g} s: is there "
+                "a member that does not take part in the rebalance?"
+            )
         if not holdings.wait(lambda: holdings.settled and bool(holdings.owned), self._settle_s):
             holdings.check()
             logger.warning("group %s gives this query no partitions", self._options.group_id)
@@ -77,7 +86,7 @@ class GroupDriver:
         holdings.check()
         self._accept(start)  # revocations may go on
         if self._target is not None:
-            holdings.wait(lambda: holdings.complete, self._settle_s)
+            holdings.wait(lambda: holdings.complete, self._join_s)
         elif not (start.end or self._waited):
             self._waited = True
             holdings.wait(lambda: holdings.complete and bool(holdings.owned), FIRST_ASSIGNMENT_S)
@@ -126,7 +135,7 @@ class GroupDriver:
                     for tp, held in holdings.ready.items()
                     if tp in start.end
                     and tp.topic not in void
-                    and self._position(tp, held, start) == start.end[tp] <= holdings.ends[tp]
+                    and self._position(tp, held, start) == start.end[tp] <= holdings.ends.get(tp, 0)
                 }
             )
 

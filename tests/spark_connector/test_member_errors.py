@@ -18,6 +18,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from kohort.spark_connector import _grouped
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, committed, member
 from tests.spark_connector.reading import Query
@@ -70,6 +71,22 @@ def test_a_group_that_is_not_ours(cluster: Cluster, available_now: bool) -> None
         else:
             query.start()
             assert isinstance(error_of(cluster, query), GroupAuthorizationFailedError)
+
+
+def test_a_group_that_does_not_come_about(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_grouped, "SETTLE_S", 0.1)
+    query = member(
+        cluster,
+        kafka_max_poll_interval_ms=300,
+        kafka_session_timeout_ms=6000,
+        rebalanceWait="100ms",
+    )
+    with cluster.hang("JoinGroup"):
+        with pytest.raises(KafkaTimeoutError, match="group billing was not joined"):
+            query.start(available_now=True)
+        query.stop()
 
 
 def test_offsets_that_may_not_be_looked_up(cluster: Cluster) -> None:
