@@ -2,7 +2,8 @@
 
 All else is in pyproject.toml. Their types are in ``_batch_c.pxd`` and ``_columns_c.pxd``;
 ``_capsule_c`` is C alone.
-``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error.
+``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
+``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SOURCES = (
 )
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
+LINES = os.environ.get("KOHORT_LINES") == "1"
 
 
 def source_state() -> int:
@@ -57,6 +59,7 @@ def extensions() -> list[Extension]:
                 for name, source in MODULES.items()
             ],
             build_dir="build/cython",
+            emit_linenums=LINES,
             compiler_directives={
                 "language_level": 3,
                 "annotation_typing": False,
