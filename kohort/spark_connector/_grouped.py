@@ -62,8 +62,8 @@ class GroupDriver:
         if not holdings.wait(lambda: holdings.settled, self._join_s):
             holdings.check()
             raise KafkaTimeoutError(
-                f"group {self._options.group_id} was not joined within {self._join_s:g} s: is there "
-                "a member that does not take part in the rebalance?"
+                f"group {self._options.group_id} was not joined within {self._join_s:g} s: is "
+                "there a member that does not take part in the rebalance?"
             )
         if not holdings.wait(lambda: holdings.settled and bool(holdings.owned), self._settle_s):
             holdings.check()
