@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSource
 
 import pyspark_kohort
+from kohort.errors import ConfigurationError
 from kohort.spark_connector import KohortDataSource
 from kohort.spark_connector._errors import ReadOnlyError
 from tests.spark_connector.reading import schema, source
@@ -101,6 +102,29 @@ def test_importing_the_source_starts_no_thread_and_loads_no_arrow() -> None:
         "print(threading.active_count(), 'pyarrow' in sys.modules)"
     )
     assert run(code) == "1 False\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("kafka.group.protocol", "consumer", "only the classic protocol is built"),
+        ("kafka.security.protocol", "SASL_SSL", "not supported"),
+        ("kafka.sasl.mechanism", "SCRAM-SHA-256", "not supported"),
+        ("kafka.ssl.truststore.location", "/etc/trust", "not supported"),
+        ("kafka.session.timeout.ms", "soon", "session.timeout.ms"),
+        ("kafka.sesion.timeout.ms", "1", "did you mean session.timeout.ms"),
+    ],
+)
+def test_what_the_consumer_cannot_do_is_said_by_load(name: str, value: str, said: str) -> None:
+    given = GIVEN | {"kafka.group.id": "g", name: value}
+    for use in (
+        source(given).schema,
+        lambda: source(given).reader(schema=schema(COLUMNS)),
+        lambda: source(given).streamReader(schema=schema(COLUMNS)),
+    ):
+        with pytest.raises(ConfigurationError, match=said) as caught:
+            use()
+        assert "prefix kafka." in str(caught.value)
 
 
 def test_writing_is_refused_with_a_hint() -> None:

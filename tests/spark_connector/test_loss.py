@@ -62,7 +62,7 @@ def made_anew(cluster: Cluster, count: int, partitions: int = 3) -> list[bytes]:
     return made
 
 
-@pytest.mark.parametrize("count", [4, 20, 30])
+@pytest.mark.parametrize("count", [4, 30])
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_made_anew_between_two_runs(
     cluster: Cluster, make: Make, count: int, fails: bool, caplog: pytest.LogCaptureFixture
