@@ -48,6 +48,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "3g",
+    "spark.driver.extraJavaOptions": (
+        "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+    ),
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
@@ -128,10 +131,19 @@ def session() -> Iterator[SparkSession]:
 
 
 def measure(
-    spark: SparkSession, servers: str, filled: dict[str, Filled], chosen: list[Measure], rounds: int
+    spark: SparkSession,
+    servers: str,
+    filled: dict[str, Filled],
+    chosen: list[Measure],
+    rounds: int,
+    kept: Path | None,
 ) -> tuple[Readings, list[float]]:
-    """The figures of all rounds, and the share of the machine that others took."""
-    readings: defaultdict[str, list[float]] = defaultdict(list)
+    """The figures of all rounds, and the share of the machine that others took.
+
+    ``kept``: a file of figures of earlier runs, which count too, and where these are put.
+    """
+    known = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    readings: defaultdict[str, list[float]] = defaultdict(list, known)
     shares: list[float] = []
     others = Others()
     cells = [
@@ -147,6 +159,8 @@ def measure(
         shares.append(others.share())
         if number:
             readings[key(each, topic, source)].append(figure)
+            if kept is not None:
+                kept.write_text(json.dumps(readings))
         print(
             f"round {number}, {topic}, {each.text}, {source.name}: "
             f"{short(figure)} {each.unit}; others {shares[-1]:.0f} %",
@@ -249,9 +263,9 @@ def main() -> None:
             print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
             scale = args.scale if topic in LARGE else 1.0
             filled[topic] = fill(server.bootstrap_servers, SHAPES[topic], scale)
-        readings, shares = measure(spark, server.bootstrap_servers, filled, chosen, args.rounds)
-    if args.readings is not None:
-        readings = together(args.readings, readings)
+        readings, shares = measure(
+            spark, server.bootstrap_servers, filled, chosen, args.rounds, args.readings
+        )
     text = (
         "# Spark: kohort's source beside Spark's own\n\n"
         f"{setting(readings, filled, shares)}\n\n{table(readings)}\n\n![rates](spark.svg)\n"
@@ -262,15 +276,6 @@ def main() -> None:
         (args.output / "spark.md").write_text(text)
         (args.output / "spark.svg").write_text(plot(readings))
         print(f"written to {args.output}")
-
-
-def together(path: Path, readings: Readings) -> Readings:
-    """These and those that the file has, which gets them too."""
-    known: dict[str, list[float]] = json.loads(path.read_text()) if path.exists() else {}
-    for name, figures in readings.items():
-        known[name] = [*known.get(name, []), *figures]
-    path.write_text(json.dumps(known))
-    return known
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from kohort.spark_connector import _consumers
+from kohort.spark_connector import _consumers, _reading
 from kohort.spark_connector._batch import KohortPartition
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._options import SourceOptions
@@ -387,6 +387,20 @@ def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
     with pytest.raises(RuntimeError), _consumers.borrowed({"bootstrap.servers": "h:1"}):
         raise RuntimeError
     assert not _consumers._idle[next(reversed(_consumers._idle))]
+
+
+def test_a_worker_holds_about_as_many_bytes_as_it_is_meant_to(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_reading, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(_reading, "FIRST_ROWS", 5)
+    expected = [b"%d" % number + bytes(10_000) for number in range(100)]
+    cluster.produce("orders", [ProducerRecord(value, partition=0) for value in expected])
+    reader = batch_reader(options(cluster), "value binary")
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert max(batch.nbytes for batch in batches) <= 2 * 50_000
+    assert [value for batch in batches for value in batch.column(0).to_pylist()] == expected
+    assert len(batches) < 30
 
 
 def test_no_reader_joins_the_group(cluster: Cluster) -> None:
