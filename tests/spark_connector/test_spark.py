@@ -123,12 +123,15 @@ def test_what_is_wrong_is_said_in_sparks_error(
     assert said in str(caught.value)
 
 
-def test_writing_is_refused(spark: SparkSession, cluster: Cluster) -> None:
+def test_writing_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
     frame = spark.range(1)
     with pytest.raises(PySparkException, match="kohort reads and does not write"):
         frame.write.format("kohort").mode("append").save()
+    with pytest.raises(PySparkException, match="kohort reads and does not write"):
+        stream = spark.readStream.format("rate").load().writeStream.format("kohort")
+        stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination(END_S)
 
 
 def test_a_stream_in_bounded_batches_with_commits_goes_on_from_its_checkpoint(
