@@ -30,6 +30,7 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
         assert callback in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 def test_a_streaming_query_is_a_member_beside_the_others() -> None:

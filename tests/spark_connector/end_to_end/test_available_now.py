@@ -11,6 +11,7 @@ import pytest
 from tests.interop.brokers import Broker
 from tests.interop.members import Members
 from tests.interop.peers import FACES, Settings
+from tests.spark_connector.end_to_end.choosing import plainly_on
 from tests.spark_connector.end_to_end.groups import lag
 from tests.spark_connector.end_to_end.ledgers import account
 from tests.spark_connector.end_to_end.queries import Plan, start
@@ -53,6 +54,7 @@ def test_it_reads_in_batches_commits_all_and_ends(
     assert lag(broker, group) == dict.fromkeys(range(PARTITIONS), 0)
 
 
+@plainly_on("cluster")
 def test_it_ends_when_a_consumer_joins_in_the_middle(
     spark: SparkSession, broker: Broker, members: Members, unique: Unique, tmp_path: Path
 ) -> None:
