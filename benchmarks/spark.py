@@ -17,6 +17,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -136,11 +137,13 @@ def measure(
     filled: dict[str, Filled],
     chosen: list[Measure],
     rounds: int,
+    until: float,
     kept: Path | None,
 ) -> tuple[Readings, list[float]]:
     """The figures of all rounds, and the share of the machine that others took.
 
-    ``kept``: a file of figures of earlier runs, which count too, and where these are put.
+    None is begun after ``until``. ``kept``: a file of figures of earlier runs, which count too,
+    and where these are put.
     """
     known = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
     readings: defaultdict[str, list[float]] = defaultdict(list, known)
@@ -154,6 +157,8 @@ def measure(
         for source in (OURS, JVM)
     ]
     for number, (each, (topic, rows, _), source) in turns(rounds, cells):
+        if time.monotonic() > until:
+            break
         took = each.run(Ask(spark, source, servers, topic, rows))
         figure = each.figure(took, rows)
         shares.append(others.share())
@@ -214,11 +219,11 @@ def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) 
     return (
         f"{'; '.join(told)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
         f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}. Medians "
-        f"of {most} rounds, the least and the most in brackets; both sources take turns within a "
-        "round, after one to warm up, and check CRCs. A ratio is kohort's figure by that of "
-        "Spark's own source: for rows a second more is better, for the time of a batch less. The "
-        f"machine was {'quiet' if share < BUSY else '**busy**'}: others took {share:.0f} % of its "
-        f"cores (median), {max(shares):.0f} % at most."
+        f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
+        "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
+        "that of Spark's own source: for rows a second more is better, for the time of a batch "
+        f"less. The machine was {'quiet' if share < BUSY else '**busy**'}: others took "
+        f"{share:.0f} % of its cores (median), {max(shares):.0f} % at most."
     )
 
 
@@ -231,6 +236,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 with --short")
     parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
     parser.add_argument("--measures", type=_list, default=list(MEASURES), help=", ".join(MEASURES))
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no reading after so many"
+    )
     parser.add_argument("--readings", type=Path, help="a file of readings to add to")
     parser.add_argument(
         "--output", type=Path, help=f"a folder; {RESULTS.name}/ beside this unless --short"
@@ -252,6 +260,7 @@ def _list(given: str) -> list[str]:
 
 def main() -> None:
     args = arguments()
+    until = time.monotonic() + args.seconds
     if (reason := missing_kafka() or missing_spark_source()) is not None:
         raise SystemExit(f"not measured: {reason}")
     chosen = [MEASURES[name] for name in args.measures]
@@ -264,7 +273,7 @@ def main() -> None:
             scale = args.scale if topic in LARGE else 1.0
             filled[topic] = fill(server.bootstrap_servers, SHAPES[topic], scale)
         readings, shares = measure(
-            spark, server.bootstrap_servers, filled, chosen, args.rounds, args.readings
+            spark, server.bootstrap_servers, filled, chosen, args.rounds, until, args.readings
         )
     text = (
         "# Spark: kohort's source beside Spark's own\n\n"
