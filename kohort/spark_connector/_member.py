@@ -6,24 +6,19 @@ client itself: a revocation waits for Spark's next call, which would wait for th
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kohort import (
     CommitFailedError,
-    ConsumerRebalanceListener,
     KafkaError,
     KafkaTimeoutError,
     OffsetAndMetadata,
-    RebalanceListenerError,
     TopicPartition,
 )
 from kohort.errors import (
-    InvalidOptionError,
     MaxPollIntervalExceededError,
     RebalanceInProgressError,
     TransportError,
@@ -31,6 +26,7 @@ from kohort.errors import (
 )
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._holdings import Held, Holdings
+from kohort.spark_connector._listening import MemberListener, named, user_listener
 from kohort.spark_connector._offsets import Offsets
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
@@ -115,7 +111,7 @@ class GroupMember:
     def _subscribe(self) -> None:
         self._look_for_partitions(must_exist=True)
         self._at_start = self.holdings.known or frozenset()
-        listener = _Listener(self, self._listener)
+        listener = MemberListener(self, self.holdings.fail, self._listener)
         if self._options.pattern is not None:
             whole = rf"(?:{self._options.pattern})\Z"
             self._consumer.subscribe(pattern=whole, listener=listener)
@@ -241,7 +237,7 @@ class GroupMember:
         self._consumer.pause(*partitions)
         for tp in partitions:
             self._consumer.seek(tp, 0)
-        logger.info("%s: assigned %s", self._group, _named(partitions))
+        logger.info("%s: assigned %s", self._group, named(partitions))
         self.holdings.gain(partitions)
 
     def revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -249,14 +245,14 @@ class GroupMember:
         begun = self._clock()
         released = self.holdings.release(partitions, self._options.rebalance_wait_s)
         logger.info(
-            "%s: revoked %s after %.2f s", self._group, _named(partitions), self._clock() - begun
+            "%s: revoked %s after %.2f s", self._group, named(partitions), self._clock() - begun
         )
         if released.unfinished and not released.ending:
             logger.warning(
                 "%s: %s given up in the midst of a micro-batch, which took longer than "
                 "rebalanceWait (%g s): other members will read its records, too",
                 self._group,
-                _named(released.unfinished),
+                named(released.unfinished),
                 self._options.rebalance_wait_s,
             )
         try:
@@ -276,7 +272,7 @@ class GroupMember:
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Let go of them at once: a commit would be refused."""
-        logger.warning("%s: lost %s", self._group, _named(partitions))
+        logger.warning("%s: lost %s", self._group, named(partitions))
         self.holdings.lose(partitions)
 
     # -- small things -------------------------------------------------------------------------
@@ -293,61 +289,3 @@ class GroupMember:
         if now >= self._warned.get(what, float("-inf")):
             self._warned[what] = now + WARN_S
             logger.warning("%s: %s failed, will be tried again: %s", self._group, what, error)
-
-
-class _Listener(ConsumerRebalanceListener):
-    """The member's, and after it the user's, whose errors the query raises."""
-
-    def __init__(self, member: GroupMember, user: Any) -> None:
-        self._member = member
-        self._user = user
-
-    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        self._member.revoked(revoked)
-        self._tell("on_partitions_revoked", revoked)
-
-    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        self._member.assigned(assigned)
-        self._tell("on_partitions_assigned", assigned)
-
-    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        self._member.lost(lost)
-        self._tell("on_partitions_lost", lost)
-
-    def _tell(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
-        if self._user is None:
-            return
-        try:
-            getattr(self._user, callback)(partitions)
-        except Exception as error:
-            wrapped = RebalanceListenerError(
-                f"rebalanceListener {type(self._user).__name__}.{callback} raised "
-                f"{type(error).__name__}: {error}",
-                callback=callback,
-                partitions=partitions,
-            )
-            wrapped.__cause__ = error
-            self._member.holdings.fail(wrapped)
-
-
-def user_listener(path: str | None) -> Any:
-    """The object that ``package.module:Name`` makes; InvalidOptionError if that does not work."""
-    if path is None:
-        return None
-    module, _, name = path.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), name)()
-    except Exception as error:
-        raise InvalidOptionError(
-            f"option rebalanceListener: {path} cannot be made on the driver: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(made, ConsumerRebalanceListener):
-        raise InvalidOptionError(
-            f"option rebalanceListener: {path} is not a kohort.ConsumerRebalanceListener"
-        )
-    return made
-
-
-def _named(partitions: frozenset[TopicPartition]) -> str:
-    return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"

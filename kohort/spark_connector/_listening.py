@@ -1,0 +1,80 @@
+"""The rebalance listener of a member: its own part, and after it the user's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kohort import ConsumerRebalanceListener, RebalanceListenerError, TopicPartition
+from kohort.errors import InvalidOptionError
+
+Partitions = frozenset[TopicPartition]
+
+
+class Told(Protocol):
+    """The member, as far as it is told of rebalances."""
+
+    def assigned(self, partitions: Partitions) -> None: ...
+    def revoked(self, partitions: Partitions) -> None: ...
+    def lost(self, partitions: Partitions) -> None: ...
+
+
+class MemberListener(ConsumerRebalanceListener):
+    """The member's, and after it the user's, whose errors the query raises."""
+
+    def __init__(self, member: Told, fail: Callable[[Exception], None], user: Any) -> None:
+        self._member = member
+        self._fail = fail
+        self._user = user
+
+    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        self._member.revoked(revoked)
+        self._tell("on_partitions_revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        self._member.assigned(assigned)
+        self._tell("on_partitions_assigned", assigned)
+
+    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+        self._member.lost(lost)
+        self._tell("on_partitions_lost", lost)
+
+    def _tell(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+        if self._user is None:
+            return
+        try:
+            getattr(self._user, callback)(partitions)
+        except Exception as error:
+            wrapped = RebalanceListenerError(
+                f"rebalanceListener {type(self._user).__name__}.{callback} raised "
+                f"{type(error).__name__}: {error}",
+                callback=callback,
+                partitions=partitions,
+            )
+            wrapped.__cause__ = error
+            self._fail(wrapped)
+
+
+def user_listener(path: str | None) -> Any:
+    """The object that ``package.module:Name`` makes; InvalidOptionError if that does not work."""
+    if path is None:
+        return None
+    module, _, name = path.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except Exception as error:
+        raise InvalidOptionError(
+            f"option rebalanceListener: {path} cannot be made on the driver: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(made, ConsumerRebalanceListener):
+        raise InvalidOptionError(
+            f"option rebalanceListener: {path} is not a kohort.ConsumerRebalanceListener"
+        )
+    return made
+
+
+def named(partitions: frozenset[TopicPartition]) -> str:
+    """``orders-0, orders-1``, or ``nothing``."""
+    return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"
