@@ -19,9 +19,12 @@ from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
 from kohort.records import (
     MAX_ROWS,
+    Allocate,
     ConsumerRecord,
     RecordColumns,
     TablePlan,
+    in_arrow,
+    in_python,
     to_arrow,
     to_columns,
 )
@@ -95,7 +98,7 @@ class AsyncKafkaConsumer(AsyncLife):
     ) -> pyarrow.RecordBatch:
         """As :meth:`KafkaConsumer.poll_arrow`; of these partitions only, if any are named."""
         require_pyarrow()
-        table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow)
+        table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow, in_arrow)
         return to_arrow(TablePlan()) if table is None else table
 
     async def poll_batches(
@@ -105,7 +108,9 @@ class AsyncKafkaConsumer(AsyncLife):
         max_records: int | None = None,
     ) -> list[RecordColumns]:
         """As :meth:`KafkaConsumer.poll_batches`; of these partitions only, if any are named."""
-        return await self._poll_table(partitions, timeout_ms, max_records, to_columns) or []
+        return (
+            await self._poll_table(partitions, timeout_ms, max_records, to_columns, in_python) or []
+        )
 
     async def _poll_table(
         self,
@@ -113,12 +118,13 @@ class AsyncKafkaConsumer(AsyncLife):
         timeout_ms: float,
         max_records: int | None,
         build: Callable[[TablePlan], T],
+        allocate: Allocate,
     ) -> T | None:
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
         rows = _arguments.max_records(max_records, MAX_ROWS)
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
-        poll = TablePoll(self._engine, self._handout, rows, build)
+        poll = TablePoll(self._engine, self._handout, rows, build, allocate)
         try:
             async with self._polling("getmany()"):
                 await self._poll(timeout, 0, chosen, table=poll)

@@ -19,9 +19,12 @@ from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
 from kohort.records import (
     MAX_ROWS,
+    Allocate,
     ConsumerRecord,
     RecordColumns,
     TablePlan,
+    in_arrow,
+    in_python,
     to_arrow,
     to_columns,
 )
@@ -80,30 +83,34 @@ class KafkaConsumer(SyncLife):
     def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> pyarrow.RecordBatch:
-        """As :meth:`poll`, as a ``pyarrow.RecordBatch``: all rows that are there, maybe none.
+        """As :meth:`poll`, as a ``pyarrow.RecordBatch``: the rows that are there, maybe none.
 
         Columns as in Spark's Kafka source: key, value, topic, partition, offset, timestamp (ms,
         UTC; null if unknown), timestampType, headers. Rows of one partition follow each other.
-        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 1 GiB of
-        keys, values and headers. ImportError without pyarrow.
+        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 8 MiB of
+        keys, values and headers, or one batch that has more. ImportError without pyarrow.
         """
         require_pyarrow()
-        table = self._poll_table(timeout_ms, max_records, to_arrow)
+        table = self._poll_table(timeout_ms, max_records, to_arrow, in_arrow)
         return to_arrow(TablePlan()) if table is None else table
 
     def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[RecordColumns]:
         """As :meth:`poll_arrow` without pyarrow: columns of each partition, read in place."""
-        return self._poll_table(timeout_ms, max_records, to_columns) or []
+        return self._poll_table(timeout_ms, max_records, to_columns, in_python) or []
 
     def _poll_table(
-        self, timeout_ms: float, max_records: int | None, build: Callable[[TablePlan], T]
+        self,
+        timeout_ms: float,
+        max_records: int | None,
+        build: Callable[[TablePlan], T],
+        allocate: Allocate,
     ) -> T | None:
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        poll = TablePoll(self._engine, self._handout, rows, build)
+        poll = TablePoll(self._engine, self._handout, rows, build, allocate)
         try:
             self._inside("poll()", lambda: self._poll(timeout, 0, table=poll))
         except BaseException:

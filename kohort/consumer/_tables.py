@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kohort.fetcher import TakeTable
-from kohort.records import TablePlan
+from kohort.records import Allocate, TablePlan
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kohort.consumer._handout import Handout
 
 T = TypeVar("T")
+
+TABLE_BYTES = 8 << 20
+"""Of keys, values and headers: a larger table would be out of all caches when it is read."""
 
 
 def require_pyarrow() -> None:
@@ -34,22 +37,26 @@ class TablePoll(Generic[T]):
         handout: Handout,
         max_rows: int,
         build: Callable[[TablePlan], T],
+        allocate: Allocate,
     ) -> None:
         self.table: T | None = None
         self._engine = engine
         self._handout = handout
         self._max_rows = max_rows
         self._build = build
+        self._allocate = allocate
         self._how: TakeTable[T] | None = None
 
     def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
         """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
         if self._handout and self._handout.give_up():
             self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
-        how = TakeTable(TablePlan(self._max_rows), self._build)
+        buffer = self._engine.fetcher.buffer
+        plan = TablePlan(self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables)
+        how = TakeTable(plan, self._build)
         # In place before anything is handed out: Ctrl-C comes in calls.
         self._how = how
-        self._engine.fetcher.buffer.drain_table(how, partitions, repeat_errors=repeat_errors)
+        buffer.drain_table(how, partitions, repeat_errors=repeat_errors)
         self.table = how.table
         return self.table is not None
 

@@ -24,8 +24,9 @@ from kohort.errors import OffsetOutOfRangeError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
-from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._queues import FETCHES_PER_TABLE, FetchQueues
 from kohort.fetcher._taking import Records, TakeRecords, TakeTable, Taking
+from kohort.records import History
 from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
@@ -59,6 +60,7 @@ class FetchBuffer(FetchQueues):
     ) -> None:
         """As FetchQueues; while ``may_deliver`` is False, everything is kept."""
         super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
+        self.tables = History()
         self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._may_deliver = may_deliver
         self._laggiest_first = laggiest_first
@@ -95,6 +97,8 @@ class FetchBuffer(FetchQueues):
         repeat_errors: bool = True,
     ) -> None:
         """As drain(), with the rows of all partitions in one table; deserializers do not run."""
+        self._most_fetches = FETCHES_PER_TABLE
+        how.plan.expect(self._bytes_at_hand(partitions))
         self._drain(how, how.plan.max_rows, partitions, repeat_errors)
 
     def _drain(
@@ -132,6 +136,16 @@ class FetchBuffer(FetchQueues):
                 self._owed = item
             elif repeat_errors or not item.raised:
                 self._raise(item)
+
+    def _bytes_at_hand(self, partitions: Collection[TopicPartition] | None) -> int:
+        with self._lock:
+            return sum(
+                item.size
+                for tp, queue in self._queues.items()
+                if self._deliverable(tp, partitions) is not None
+                for item in queue
+                if not item.exhausted
+            )
 
     def close(self) -> None:
         """Drop everything."""

@@ -103,10 +103,7 @@ class CompletedFetch:
         return bool(self._ready) or self._at < len(self._set.records)
 
     def measure(self, plan: TablePlan) -> int:
-        """Plan rows of a table in place of taking records; returns how many.
-
-        The bytes stay until release(), as the table is made of them; there is no way back.
-        """
+        """Put rows into a table in place of taking records; returns how many. No way back."""
         rows = 0
         if not isinstance(self.error, CorruptBatchError):
             try:
@@ -115,6 +112,8 @@ class CompletedFetch:
                 self._passed = self._set.passed
                 self._fail(self._located(error))
             self.position = self._passed = self._set.passed
+            if self._set.done:
+                self.release()
         return rows
 
     @property

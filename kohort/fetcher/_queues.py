@@ -20,6 +20,8 @@ from kohort.types import TopicPartition
 
 FETCHES_PER_PARTITION = 2
 """One being taken and one behind it: more would only be memory."""
+FETCHES_PER_TABLE = 4
+"""The same of each partition where a table takes all that is there."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class FetchQueues:
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: with_room() left something out
         self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
+        self._most_fetches = FETCHES_PER_PARTITION
         self._reported: KafkaError | None = None  # of no partition in particular
 
     def append(self, item: Item, *, at: float = 0.0, had_room: bool = False) -> bool:
@@ -189,7 +192,7 @@ class FetchQueues:
         queue = self._queues.get(target.topic_partition)
         mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
         room = not mine or (
-            len(mine) < FETCHES_PER_PARTITION and not full and not any(i.blocked for i in mine)
+            len(mine) < self._most_fetches and not full and not any(i.blocked for i in mine)
         )
         if not room:
             self._fetcher_waits = True

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from kohort.records._arrow import arrow_schema, to_arrow
+from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED
@@ -30,7 +30,7 @@ from kohort.records._record import (
 from kohort.records._scratch import Scratch
 from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
-from kohort.records._table import MAX_ROWS, Table, TablePlan
+from kohort.records._table import MAX_ROWS, Allocate, History, Table, TablePlan, in_python
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,
@@ -49,6 +49,7 @@ __all__ = [
     "MAX_ROWS",
     "NO_TIMESTAMP",
     "AbortedTransactions",
+    "Allocate",
     "BatchHeader",
     "BatchSplit",
     "BytesColumn",
@@ -56,6 +57,7 @@ __all__ = [
     "ConsumerRecord",
     "ControlType",
     "Headers",
+    "History",
     "NewRecord",
     "Record",
     "RecordBatch",
@@ -73,6 +75,8 @@ __all__ = [
     "deserialized",
     "encode_batch",
     "end_marker",
+    "in_arrow",
+    "in_python",
     "marker_epoch",
     "read_header",
     "rewrite_header",

@@ -33,14 +33,16 @@ def arrow_schema() -> pa.Schema:
     )
 
 
-def to_arrow(plan: TablePlan) -> pa.RecordBatch:
-    """The rows of a plan, in memory of pyarrow's own pool, which is used again and again."""
+def in_arrow(size: int) -> memoryview:
+    """Memory of pyarrow's own pool, which is used again and again."""
     import pyarrow as pa
 
-    def allocate(size: int) -> memoryview:
-        return memoryview(pa.allocate_buffer(size)).cast("B")
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
-    return record_batch(plan.build(allocate))
+
+def to_arrow(plan: TablePlan) -> pa.RecordBatch:
+    """The rows of a plan, in the memory that it has."""
+    return record_batch(plan.build())
 
 
 def record_batch(table: Table) -> pa.RecordBatch:

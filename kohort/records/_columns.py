@@ -1,12 +1,12 @@
+# cython: boundscheck=False
+# Every read and every write is checked here; the directive has to be the first line.
 """Rows of a table straight from batches, in Arrow's layout, without an object for a record.
 
-In two passes: the first one measures, and finds whatever is wrong; the second one fills memory of
-just the right size and has nothing to check any more. Like ``_batch.py`` this is plain Python that
-is compiled as it stands, with the types of ``_columns_c.pxd``; compiled, both passes run without
-the interpreter's lock.
+In one pass: each record is checked and put into the columns at once, as long as they have room. A
+batch counts with its last record, so one that is wrong, or that there is no room for, leaves no
+trace. Like ``_batch.py`` this is plain Python that is compiled as it stands, with the types of
+``_columns_c.pxd``; compiled, a pass runs without the interpreter's lock.
 """
-# cython: boundscheck=False
-# Every read is checked here, and every write was measured.
 # ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from kohort.records._record import LOG_APPEND_TIME
 MIN_RECORD_SIZE = 7
 _HEADER_SIZE = 61
 _PLAIN = 0x48
+_LZ4 = 3
+ALL_FIT = -2
+WRONG = -1
+NO_ROOM = -3
 
 prepare()
 
@@ -27,15 +31,22 @@ def built_from() -> int:
     return build_state()
 
 
+def use_lz4(address: int) -> None:
+    """Have LZ4 decompressed by the C function LZ4_decompress_safe() at this address."""
+    use_decompressor(address)
+
+
 class Columns:
     """Memory for the rows of a table, in Arrow's layout, and how much of it is filled.
 
     Of strings, ``*_ends`` has where each ends, after a 0; in ``*_valid`` a bit is set for each
-    that is not null.
+    that is not null. There is room for one end more than for rows, or for headers.
     """
 
     def __init__(
         self,
+        rows: int,
+        headers: int,
         offsets: memoryview,
         timestamps: memoryview,
         timestamp_valid: memoryview,
@@ -56,6 +67,7 @@ class Columns:
         header_values: memoryview,
         header_value_valid: memoryview,
     ) -> None:
+        """``rows`` and ``headers``: so many are filled already."""
         self.offsets = offsets
         self.timestamps = timestamps
         self.timestamp_valid = timestamp_valid
@@ -75,16 +87,19 @@ class Columns:
         self.header_value_ends = header_value_ends
         self.header_values = header_values
         self.header_value_valid = header_value_valid
-        self.rows = 0
-        self.headers = 0
-        for ends in (topic_ends, key_ends, value_ends, header_ends, name_ends, header_value_ends):
-            ends[0] = 0
-        for valid in (timestamp_valid, key_valid, value_valid, header_value_valid):
-            valid[:] = bytes(len(valid))
+        self.rows = rows
+        self.headers = headers
+        if not rows:
+            topic_ends[0] = key_ends[0] = value_ends[0] = header_ends[0] = 0
+            name_ends[0] = header_value_ends[0] = 0
 
 
-class Sizes:
-    """How much the columns have to hold, of rows that were measured and found right."""
+class Lack:
+    """Why a pass stopped before a batch that it could take otherwise.
+
+    With ``rows``: the columns had no room for these rows of it, which take so many bytes (of keys,
+    values, names and values of headers). With ``scratch``: it needs so many bytes to decompress.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
@@ -93,9 +108,10 @@ class Sizes:
         self.headers = 0
         self.name_bytes = 0
         self.header_value_bytes = 0
+        self.scratch = 0
 
 
-def measure_plain(
+def take_plain(
     data: bytes | bytearray | memoryview,
     pos: int,
     end: int,
@@ -103,83 +119,74 @@ def measure_plain(
     max_rows: int,
     max_bytes: int,
     check_crcs: bool,
-    sizes: Sizes,
+    topic: bytes,
+    partition: int,
+    columns: Columns,
+    scratch: bytearray | memoryview,
+    lack: Lack,
 ) -> tuple[int, int]:
-    """As read_plain(), but only adds up what the rows from ``start_offset`` on would take.
+    """Put the rows from ``start_offset`` on into the columns, of batches that are plain.
 
-    Stops where ``sizes`` has ``max_rows`` rows, perhaps in the middle of a batch, or where the
-    next batch could bring it over ``max_bytes`` in all. Returns the place of the batch where it
-    stopped and the offset to go on from.
+    Stops where the columns have ``max_rows`` rows, perhaps in the middle of a batch, or where the
+    next batch could bring them over ``max_bytes`` in all; and before a batch that is not plain or
+    not right, or that there is something lacking for. Returns the place of the batch where it
+    stopped and the offset to go on from. Compiled, it also takes batches of LZ4, by way of
+    ``scratch``.
     """
     return released(
-        _measure_plain, data, pos, end, start_offset, max_rows, max_bytes, check_crcs, sizes
+        _take_plain,
+        data,
+        pos,
+        end,
+        start_offset,
+        max_rows,
+        max_bytes,
+        check_crcs,
+        topic,
+        partition,
+        columns,
+        scratch,
+        lack,
     )
 
 
-def fill_plain(
+def take_body(
     data: bytes | bytearray | memoryview,
-    pos: int,
-    end: int,
+    header: BatchHeader,
     start_offset: int,
     max_rows: int,
     topic: bytes,
     partition: int,
     columns: Columns,
-) -> None:
-    """Put the rows that measure_plain() has counted between the same places into the columns."""
-    filled(_fill_plain, data, pos, end, start_offset, max_rows, topic, partition, columns)
-
-
-def measure_body(
-    data: bytes | bytearray | memoryview,
-    header: BatchHeader,
-    start_offset: int,
-    max_rows: int,
-    sizes: Sizes,
+    lack: Lack,
 ) -> int:
-    """The same for the records of one batch, decompressed; -1 if anything is wrong with them."""
-    return _measure(
+    """The same for the records of one batch, decompressed.
+
+    ALL_FIT if that is so, WRONG if anything is wrong with them, NO_ROOM if there was none, else the
+    last offset that is a row.
+    """
+    timestamp_type = header.timestamp_type
+    log_append = timestamp_type == LOG_APPEND_TIME
+    return filled(
+        _put,
         data,
         0,
         len(data),
         header.count,
         header.base_offset,
         header.last_offset_delta,
-        start_offset,
-        max_rows,
-        sizes,
-    )
-
-
-def fill_body(
-    data: bytes | bytearray | memoryview,
-    header: BatchHeader,
-    start_offset: int,
-    max_rows: int,
-    topic: bytes,
-    partition: int,
-    columns: Columns,
-) -> None:
-    """Put what measure_body() has counted into the columns."""
-    timestamp_type = header.timestamp_type
-    log_append = timestamp_type == LOG_APPEND_TIME
-    base_timestamp = header.max_timestamp if log_append else header.base_timestamp
-    _fill(
-        data,
-        0,
-        header.count,
-        header.base_offset,
-        base_timestamp,
+        header.max_timestamp if log_append else header.base_timestamp,
         timestamp_type,
         start_offset,
         max_rows,
         topic,
         partition,
         columns,
+        lack,
     )
 
 
-def _measure_plain(
+def _take_plain(
     data: bytes | bytearray | memoryview,
     pos: int,
     end: int,
@@ -187,10 +194,14 @@ def _measure_plain(
     max_rows: int,
     max_bytes: int,
     check_crcs: bool,
-    sizes: Sizes,
+    topic: bytes,
+    partition: int,
+    columns: Columns,
+    scratch: bytearray | memoryview,
+    lack: Lack,
 ) -> tuple[int, int]:
     passed = start_offset
-    while pos < end and sizes.rows < max_rows:
+    while pos < end and columns.rows < max_rows:
         size = 12 + int32_at(data, pos + 8)
         attributes = int16_at(data, pos + 21)
         base_offset = int64_at(data, pos)
@@ -198,28 +209,39 @@ def _measure_plain(
         if base_offset + last_offset_delta < passed:
             pos += size
             continue
-        if attributes & ~_PLAIN:
-            break
-        total = sizes.key_bytes + sizes.value_bytes + sizes.name_bytes + sizes.header_value_bytes
-        if sizes.rows and total + size > max_bytes:
+        codec = attributes & ~_PLAIN
+        if codec != 0 and codec != _LZ4:
             break
         if check_crcs:
             crc = uint32_at(data, pos + 17)
             if checksum(data, pos + 21, pos + size) != crc:
                 break
-        count = int32_at(data, pos + 57)
-        last = _measure(
-            data,
-            pos + _HEADER_SIZE,
-            pos + size,
-            count,
+        body_size = size - _HEADER_SIZE
+        if codec == _LZ4:
+            body_size = unpack_lz4(data, pos + _HEADER_SIZE, pos + size, scratch)
+            if body_size < 0:
+                lack.scratch = -1 - body_size
+                break
+        if columns.rows and _filled_bytes(columns) + body_size > max_bytes:
+            break
+        log_append = attributes & 8 != 0
+        last = _put(
+            scratch if codec == _LZ4 else data,
+            0 if codec == _LZ4 else pos + _HEADER_SIZE,
+            body_size if codec == _LZ4 else pos + size,
+            int32_at(data, pos + 57),
             base_offset,
             last_offset_delta,
+            int64_at(data, pos + 35 if log_append else pos + 27),
+            1 if log_append else 0,
             passed,
             max_rows,
-            sizes,
+            topic,
+            partition,
+            columns,
+            lack,
         )
-        if last == -1:
+        if last == WRONG or last == NO_ROOM:
             break
         if last >= 0:
             passed = max(passed, last + 1)
@@ -229,134 +251,23 @@ def _measure_plain(
     return pos, passed
 
 
-def _measure(
+def _filled_bytes(columns: Columns) -> int:
+    """Bytes of keys, values and headers."""
+    return (
+        columns.key_ends[columns.rows]
+        + columns.value_ends[columns.rows]
+        + columns.name_ends[columns.headers]
+        + columns.header_value_ends[columns.headers]
+    )
+
+
+def _put(
     data: bytes | bytearray | memoryview,
     pos: int,
     end: int,
     count: int,
     base_offset: int,
     last_offset_delta: int,
-    start_offset: int,
-    max_rows: int,
-    sizes: Sizes,
-) -> int:
-    """Add up a batch's rows; -1 if it is not right, -2 if all fit, else the last offset that did.
-
-    Strict as decode_records() is, and to the end of the batch also where only a part is taken.
-    """
-    if count < 0 or count > (end - pos) // MIN_RECORD_SIZE:
-        return -1
-    rows = sizes.rows
-    key_bytes = value_bytes = headers = name_bytes = header_value_bytes = 0
-    last = -1
-    cut = -2
-    for _ in range(count):
-        raw, pos = _short(data, pos, end)
-        stop = pos + (raw >> 1)
-        if pos < 0 or raw & 1 or stop > end:
-            return -1
-        _ignored, pos = _long(data, pos + 1, stop)
-        if pos < 0:
-            return -1
-        raw, pos = _short(data, pos, stop)
-        delta = raw >> 1
-        if pos < 0 or raw & 1 or delta <= last:
-            return -1
-        last = delta
-        key, pos = _short(data, pos, stop)
-        if pos < 0 or (key & 1 and key != 1):
-            return -1
-        key_size = 0 if key == 1 else key >> 1
-        if key_size > stop - pos:
-            return -1
-        value, pos = _short(data, pos + key_size, stop)
-        if pos < 0 or (value & 1 and value != 1):
-            return -1
-        value_size = 0 if value == 1 else value >> 1
-        if value_size > stop - pos:
-            return -1
-        pos += value_size
-        raw, pos = _short(data, pos, stop)
-        if pos < 0 or raw & 1 or (raw >> 1) > (stop - pos) // 2:
-            return -1
-        taken = base_offset + delta >= start_offset
-        if taken and rows == max_rows:
-            taken = False
-            if cut == -2:
-                cut = base_offset + delta - 1
-        for _header in range(raw >> 1):
-            name, pos = _short(data, pos, stop)
-            if pos < 0 or name & 1 or (name >> 1) > stop - pos:
-                return -1
-            content, pos = _short(data, pos + (name >> 1), stop)
-            if pos < 0 or (content & 1 and content != 1):
-                return -1
-            content_size = 0 if content == 1 else content >> 1
-            if content_size > stop - pos:
-                return -1
-            pos += content_size
-            if taken:
-                headers += 1
-                name_bytes += name >> 1
-                header_value_bytes += content_size
-        if pos != stop:
-            return -1
-        if taken:
-            rows += 1
-            key_bytes += key_size
-            value_bytes += value_size
-    if pos != end or last > last_offset_delta:
-        return -1
-    sizes.rows = rows
-    sizes.key_bytes += key_bytes
-    sizes.value_bytes += value_bytes
-    sizes.headers += headers
-    sizes.name_bytes += name_bytes
-    sizes.header_value_bytes += header_value_bytes
-    return cut
-
-
-def _fill_plain(
-    data: bytes | bytearray | memoryview,
-    pos: int,
-    end: int,
-    start_offset: int,
-    max_rows: int,
-    topic: bytes,
-    partition: int,
-    columns: Columns,
-) -> None:
-    while pos < end and columns.rows < max_rows:
-        size = 12 + int32_at(data, pos + 8)
-        attributes = int16_at(data, pos + 21)
-        base_offset = int64_at(data, pos)
-        last_offset = base_offset + int32_at(data, pos + 23)
-        if last_offset >= start_offset:
-            log_append = attributes & 8 != 0
-            timestamp = int64_at(data, pos + 35 if log_append else pos + 27)
-            count = int32_at(data, pos + 57)
-            _fill(
-                data,
-                pos + _HEADER_SIZE,
-                count,
-                base_offset,
-                timestamp,
-                1 if log_append else 0,
-                start_offset,
-                max_rows,
-                topic,
-                partition,
-                columns,
-            )
-            start_offset = last_offset + 1
-        pos += size
-
-
-def _fill(
-    data: bytes | bytearray | memoryview,
-    pos: int,
-    count: int,
-    base_offset: int,
     base_timestamp: int,
     timestamp_type: int,
     start_offset: int,
@@ -364,8 +275,52 @@ def _fill(
     topic: bytes,
     partition: int,
     columns: Columns,
-) -> None:
-    """The rows of a batch that was measured: nothing is checked here any more."""
+    lack: Lack,
+) -> int:
+    """As _take(), which tells of no more room; here how much it would take is told as well."""
+    last = _take(
+        data,
+        pos,
+        end,
+        count,
+        base_offset,
+        last_offset_delta,
+        base_timestamp,
+        timestamp_type,
+        start_offset,
+        max_rows,
+        topic,
+        partition,
+        columns,
+    )
+    if last == NO_ROOM:
+        left = max_rows - columns.rows
+        if not _measure(data, pos, end, count, base_offset, start_offset, left, lack):
+            last = WRONG
+    return last
+
+
+def _take(
+    data: bytes | bytearray | memoryview,
+    pos: int,
+    end: int,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    timestamp_type: int,
+    start_offset: int,
+    max_rows: int,
+    topic: bytes,
+    partition: int,
+    columns: Columns,
+) -> int:
+    """A batch's rows: ALL_FIT, WRONG, NO_ROOM, else the last offset that is a row.
+
+    Strict as decode_records() is, and to the end of the batch also where only a part is taken.
+    """
+    if count < 0 or count > (end - pos) // MIN_RECORD_SIZE:
+        return WRONG
     # Local, because a store of bytes may change, for all a C compiler knows, what columns has.
     offsets = columns.offsets
     timestamps = columns.timestamps
@@ -381,7 +336,6 @@ def _fill(
     values = columns.values
     value_valid = columns.value_valid
     header_ends = columns.header_ends
-    end = len(data)
     row = columns.rows
     header = columns.headers
     topic_size = len(topic)
@@ -390,61 +344,188 @@ def _fill(
     value_at = value_ends[row]
     name_at = columns.name_ends[header]
     content_at = columns.header_value_ends[header]
+    room = len(offsets)
+    topic_room = len(topics)
+    key_room = len(keys)
+    value_room = len(values)
     log_append = timestamp_type == 1
+    # Of the byte that the rows before end in, what a batch left that was given up.
+    if row & 7:
+        below = (1 << (row & 7)) - 1
+        timestamp_valid[row >> 3] &= below
+        key_valid[row >> 3] &= below
+        value_valid[row >> 3] &= below
+    last = -1
+    cut = ALL_FIT
     for _ in range(count):
-        if row == max_rows:
-            break
         raw, pos = _short(data, pos, end)
         stop = pos + (raw >> 1)
-        raw, pos = _long(data, pos + 1, end)
-        timestamp = base_timestamp if log_append else wrapped(base_timestamp, raw)
-        raw, pos = _short(data, pos, end)
-        offset = base_offset + (raw >> 1)
-        if offset < start_offset:
-            pos = stop
-            continue
-        offsets[row] = offset
-        timestamps[row] = timestamp
-        if timestamp != -1:
-            timestamp_valid[row >> 3] |= 1 << (row & 7)
-        timestamp_types[row] = timestamp_type
-        partitions[row] = partition
-        copy(topics, topic_at, topic, 0, topic_size)
-        topic_at += topic_size
-        raw, pos = _short(data, pos, end)
-        if raw != 1:
-            copy(keys, key_at, data, pos, raw >> 1)
-            key_at += raw >> 1
-            pos += raw >> 1
-            key_valid[row >> 3] |= 1 << (row & 7)
-        raw, pos = _short(data, pos, end)
-        if raw != 1:
-            copy(values, value_at, data, pos, raw >> 1)
-            value_at += raw >> 1
-            pos += raw >> 1
-            value_valid[row >> 3] |= 1 << (row & 7)
-        raw, pos = _short(data, pos, end)
+        if pos < 0 or raw & 1 or stop > end:
+            return WRONG
+        time, pos = _long(data, pos + 1, stop)
+        if pos < 0:
+            return WRONG
+        raw, pos = _short(data, pos, stop)
+        delta = raw >> 1
+        if pos < 0 or raw & 1 or delta <= last:
+            return WRONG
+        last = delta
+        key, key_pos = _short(data, pos, stop)
+        if key_pos < 0 or (key & 1 and key != 1):
+            return WRONG
+        key_size = 0 if key == 1 else key >> 1
+        if key_size > stop - key_pos:
+            return WRONG
+        value, value_pos = _short(data, key_pos + key_size, stop)
+        if value_pos < 0 or (value & 1 and value != 1):
+            return WRONG
+        value_size = 0 if value == 1 else value >> 1
+        if value_size > stop - value_pos:
+            return WRONG
+        pos = value_pos + value_size
+        raw, pos = _short(data, pos, stop)
+        if pos < 0 or raw & 1 or (raw >> 1) > (stop - pos) // 2:
+            return WRONG
+        taken = base_offset + delta >= start_offset
+        if taken and row == max_rows:
+            taken = False
+            if cut == ALL_FIT:
+                cut = base_offset + delta - 1
+        if taken:
+            if (
+                row == room
+                or topic_size > topic_room - topic_at
+                or key_size > key_room - key_at
+                or value_size > value_room - value_at
+            ):
+                return NO_ROOM
+            offsets[row] = base_offset + delta
+            timestamp = base_timestamp if log_append else wrapped(base_timestamp, time)
+            timestamps[row] = timestamp
+            timestamp_types[row] = timestamp_type
+            partitions[row] = partition
+            if row & 7 == 0:
+                timestamp_valid[row >> 3] = key_valid[row >> 3] = value_valid[row >> 3] = 0
+            if timestamp != -1:
+                timestamp_valid[row >> 3] |= 1 << (row & 7)
+            copy(topics, topic_at, topic, 0, topic_size)
+            topic_at += topic_size
+            if key != 1:
+                copy(keys, key_at, data, key_pos, key_size)
+                key_at += key_size
+                key_valid[row >> 3] |= 1 << (row & 7)
+            if value != 1:
+                copy(values, value_at, data, value_pos, value_size)
+                value_at += value_size
+                value_valid[row >> 3] |= 1 << (row & 7)
         for _header in range(raw >> 1):
-            raw, pos = _short(data, pos, end)
-            copy(columns.names, name_at, data, pos, raw >> 1)
-            name_at += raw >> 1
-            pos += raw >> 1
-            raw, pos = _short(data, pos, end)
-            if raw != 1:
-                copy(columns.header_values, content_at, data, pos, raw >> 1)
-                content_at += raw >> 1
-                pos += raw >> 1
-                columns.header_value_valid[header >> 3] |= 1 << (header & 7)
-            header += 1
-            columns.name_ends[header] = name_at
-            columns.header_value_ends[header] = content_at
-        row += 1
-        topic_ends[row] = topic_at
-        key_ends[row] = key_at
-        value_ends[row] = value_at
-        header_ends[row] = header
+            name, name_pos = _short(data, pos, stop)
+            if name_pos < 0 or name & 1 or (name >> 1) > stop - name_pos:
+                return WRONG
+            name_size = name >> 1
+            content, pos = _short(data, name_pos + name_size, stop)
+            if pos < 0 or (content & 1 and content != 1):
+                return WRONG
+            content_size = 0 if content == 1 else content >> 1
+            if content_size > stop - pos:
+                return WRONG
+            if taken:
+                if (
+                    header == len(columns.name_ends) - 1
+                    or name_size > len(columns.names) - name_at
+                    or content_size > len(columns.header_values) - content_at
+                ):
+                    return NO_ROOM
+                copy(columns.names, name_at, data, name_pos, name_size)
+                name_at += name_size
+                copy(columns.header_values, content_at, data, pos, content_size)
+                content_at += content_size
+                bit = 1 << (header & 7)
+                if content != 1:
+                    columns.header_value_valid[header >> 3] |= bit
+                else:
+                    columns.header_value_valid[header >> 3] &= ~bit
+                header += 1
+                columns.name_ends[header] = name_at
+                columns.header_value_ends[header] = content_at
+            pos += content_size
+        if pos != stop:
+            return WRONG
+        if taken:
+            row += 1
+            topic_ends[row] = topic_at
+            key_ends[row] = key_at
+            value_ends[row] = value_at
+            header_ends[row] = header
+    if pos != end or last > last_offset_delta:
+        return WRONG
     columns.rows = row
     columns.headers = header
+    return cut
+
+
+def _measure(
+    data: bytes | bytearray | memoryview,
+    pos: int,
+    end: int,
+    count: int,
+    base_offset: int,
+    start_offset: int,
+    max_rows: int,
+    lack: Lack,
+) -> bool:
+    """Add up what a batch's rows take; False if it cannot be read that far."""
+    rows = key_bytes = value_bytes = headers = name_bytes = header_value_bytes = 0
+    for _ in range(count):
+        raw, pos = _short(data, pos, end)
+        stop = pos + (raw >> 1)
+        if pos < 0 or stop > end:
+            return False
+        _ignored, pos = _long(data, pos + 1, stop)
+        if pos < 0:
+            return False
+        raw, pos = _short(data, pos, stop)
+        if pos < 0:
+            return False
+        taken = base_offset + (raw >> 1) >= start_offset
+        if taken and rows == max_rows:
+            break
+        key, pos = _short(data, pos, stop)
+        key_size = 0 if key == 1 else key >> 1
+        if pos < 0 or key_size > stop - pos:
+            return False
+        value, pos = _short(data, pos + key_size, stop)
+        value_size = 0 if value == 1 else value >> 1
+        if pos < 0 or value_size > stop - pos:
+            return False
+        raw, pos = _short(data, pos + value_size, stop)
+        if pos < 0 or (raw >> 1) > (stop - pos) // 2:
+            return False
+        if taken:
+            rows += 1
+            key_bytes += key_size
+            value_bytes += value_size
+        for _header in range(raw >> 1):
+            name, pos = _short(data, pos, stop)
+            if pos < 0 or (name >> 1) > stop - pos:
+                return False
+            content, pos = _short(data, pos + (name >> 1), stop)
+            content_size = 0 if content == 1 else content >> 1
+            if pos < 0 or content_size > stop - pos:
+                return False
+            pos += content_size
+            if taken:
+                headers += 1
+                name_bytes += name >> 1
+                header_value_bytes += content_size
+        pos = stop
+    lack.rows = rows
+    lack.key_bytes = key_bytes
+    lack.value_bytes = value_bytes
+    lack.headers = headers
+    lack.name_bytes = name_bytes
+    lack.header_value_bytes = header_value_bytes
+    return True
 
 
 def _short(data: bytes | bytearray | memoryview, pos: int, stop: int) -> tuple[int, int]:

@@ -15,33 +15,29 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kohort.records import _batch, _columns
+from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
 
 if TYPE_CHECKING:
     from kohort.records._batch import Scan, decode_records, read_plain, scan
-    from kohort.records._columns import (
-        Columns,
-        Sizes,
-        fill_body,
-        fill_plain,
-        measure_body,
-        measure_plain,
-    )
+    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_lz4
 
 __all__ = [
+    "ALL_FIT",
     "COMPILED",
+    "NO_ROOM",
     "SOURCES",
+    "WRONG",
     "Columns",
+    "Lack",
     "Scan",
-    "Sizes",
     "capsules",
     "decode_records",
-    "fill_body",
-    "fill_plain",
-    "measure_body",
-    "measure_plain",
     "read_plain",
     "scan",
     "source_state",
+    "take_body",
+    "take_plain",
+    "use_lz4",
 ]
 
 SOURCES = (
@@ -102,6 +98,5 @@ if not TYPE_CHECKING:
         _rows.read_plain,
         _rows.scan,
     )
-    Columns, Sizes = _tables.Columns, _tables.Sizes
-    fill_body, fill_plain = _tables.fill_body, _tables.fill_plain
-    measure_body, measure_plain = _tables.measure_body, _tables.measure_plain
+    Columns, Lack, use_lz4 = _tables.Columns, _tables.Lack, _tables.use_lz4
+    take_body, take_plain = _tables.take_body, _tables.take_plain

@@ -10,9 +10,12 @@ All numbers are little-endian; the highest bit of a block's size says that it is
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 from typing import NamedTuple, TypeAlias
+
+import lz4.block
 
 from kohort.errors import CorruptBatchError
 
@@ -163,3 +166,13 @@ def _rotated(number: int, bits: int) -> int:
 def broken(why: str) -> CorruptBatchError:
     """The error for a frame with this wrong."""
     return CorruptBatchError(f"does not decompress as lz4: {why}")
+
+
+@functools.cache
+def decompressor_address() -> int:
+    """Where the lz4 package has the C function LZ4_decompress_safe(); 0 if it does not show it."""
+    try:
+        function = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -27,6 +27,8 @@ __all__ = [
     "prepare",
     "released",
     "uint32_at",
+    "unpack_lz4",
+    "use_decompressor",
     "window",
     "wrapped",
 ]
@@ -82,6 +84,19 @@ def cut(data: bytes, start: int, stop: int) -> bytes:
 def copy(target: memoryview, to: int, source: Bytes, start: int, size: int) -> None:
     """Copy bytes to where the caller knows that there is room."""
     target[to : to + size] = source[start : start + size]
+
+
+def use_decompressor(address: int) -> None:
+    """Nothing: C cannot be called by its address from here."""
+
+
+def unpack_lz4(data: Bytes, start: int, stop: int, scratch: bytearray | memoryview) -> int:
+    """The size of what a frame of LZ4 holds, now in the scratch.
+
+    -1 if it is for others to decompress, as it always is here; ``-1 - n`` if it takes a scratch of
+    ``n`` bytes.
+    """
+    return -1
 
 
 def wrapped(base: int, raw: int) -> int:

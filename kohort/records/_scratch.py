@@ -57,6 +57,17 @@ class Scratch:
         self._buffer = bytearray(size)
         return self._buffer
 
+    def plausible(self, compressed: int, most: int) -> int:
+        """As :meth:`Output.plausible`, whatever the budget."""
+        if most <= _PLAUSIBLE:
+            return most
+        ratio = max(_PLAUSIBLE_RATIO, 1.5 * self.ratio)
+        return min(most, int(ratio * compressed) + _PLAUSIBLE)
+
+    def here(self) -> memoryview:
+        """What is kept, for a batch that this is enough for."""
+        return memoryview(self._buffer)
+
     def release(self) -> None:
         """Keep nothing."""
         self._buffer = bytearray()
@@ -95,10 +106,7 @@ class Output:
 
     def plausible(self, data: memoryview, most: int) -> int:
         """Bytes to make room for before it is known that ``data`` becomes as many as ``most``."""
-        if most > _PLAUSIBLE:
-            ratio = max(_PLAUSIBLE_RATIO, 1.5 * self._scratch.ratio)
-            most = min(most, int(ratio * len(data)) + _PLAUSIBLE)
-        return min(most, self.budget)
+        return min(self._scratch.plausible(len(data), most), self.budget)
 
     def finished(self, compressed: int) -> memoryview:
         """What is filled, which was so many bytes compressed."""

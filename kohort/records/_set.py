@@ -188,6 +188,7 @@ class RecordSet:
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         before = plan.rows
         where = self._topic.encode(), self._partition
+        scratch = self._scratch = self._scratch or Scratch()
         epoch = self.read_epoch
         error: CorruptBatchError | None = None
         try:
@@ -198,12 +199,14 @@ class RecordSet:
                     if not whole:
                         break
                     continue
-                pos, passed = plan.add_plain(self._data, pos, end, passed, self._check_crcs, *where)
+                pos, passed = plan.add_plain(
+                    self._data, pos, end, passed, self._check_crcs, *where, scratch, self._budget
+                )
                 if pos >= end or not plan.has_room:
                     continue
                 batch = RecordBatch.at(self._data, pos)
                 if self._is_wanted(batch, passed, aborted):
-                    cut = plan.add_batch(batch, passed, self._budget, self._scratch, *where)
+                    cut = plan.add_batch(batch, passed, self._budget, scratch, *where)
                     if cut is not None:
                         passed, epoch = cut, batch.header.partition_leader_epoch
                         break

@@ -1,46 +1,41 @@
-"""Rows of several partitions, planned first and then put into one table of Arrow's layout."""
+"""Rows of several partitions, put into one table of Arrow's layout as they are decoded."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._decoder import (
+    ALL_FIT,
+    NO_ROOM,
+    WRONG,
     Columns,
-    Sizes,
-    fill_body,
-    fill_plain,
-    measure_body,
-    measure_plain,
+    Lack,
+    take_body,
+    take_plain,
+    use_lz4,
 )
-from kohort.records._header import COMPRESSION_MASK, BatchHeader
-from kohort.records._scratch import Scratch
+from kohort.records._lz4 import decompressor_address
+from kohort.records._scratch import Output, Scratch
 from kohort.records._split import RecordBatch
 
 MAX_BYTES = 1 << 30
 """Of keys, values and headers in a table: its offsets have 31 bits."""
 MAX_ROWS = 1 << 22
 """So that the topics' names fit, too, however long."""
-_ALL_FIT = -2
 
 Buffer: TypeAlias = memoryview
 Allocate: TypeAlias = Callable[[int], memoryview]
 """Writable bytes, of at least this size."""
+_Run: TypeAlias = tuple[bytes, int, int]
+"""Topic, partition, and up to which row."""
 
 
-class _Piece(NamedTuple):
-    """Plain batches in ``data``, or the body of one batch; rows up to a count of the table's."""
-
-    data: memoryview | bytes
-    pos: int
-    end: int
-    start_offset: int
-    rows: int
-    topic: bytes
-    partition: int
-    header: BatchHeader | None
+def in_python(size: int) -> memoryview:
+    """Memory of the interpreter's own."""
+    return memoryview(bytearray(size))
 
 
 class Table(NamedTuple):
@@ -51,25 +46,116 @@ class Table(NamedTuple):
     buffers: dict[str, Buffer]
 
 
-class TablePlan:
-    """What is going to be in a table of at most ``max_rows`` rows and about ``max_bytes``."""
+class Extent(NamedTuple):
+    """How much there is, or is room for, of each that grows by itself."""
 
-    def __init__(self, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES) -> None:
+    rows: int
+    topic: int
+    key: int
+    value: int
+    headers: int
+    header_name: int
+    header_value: int
+
+    @property
+    def strings(self) -> int:
+        """Bytes of keys, values and headers."""
+        return self.key + self.value + self.header_name + self.header_value
+
+    def scaled(self, factor: float) -> Extent:
+        return Extent(*(int(size * factor) for size in self))
+
+    def at_least(self, other: Extent) -> Extent:
+        return Extent(*map(max, self, other))
+
+
+_NOTHING = Extent(0, 0, 0, 0, 0, 0, 0)
+_FORMS: dict[str, Literal["q", "i", "B"]] = {
+    "offset": "q",
+    "timestamp": "q",
+    "timestamp_valid": "B",
+    "timestamp_type": "i",
+    "partition": "i",
+    "topic_ends": "i",
+    "topic": "B",
+    "key_ends": "i",
+    "key": "B",
+    "key_valid": "B",
+    "value_ends": "i",
+    "value": "B",
+    "value_valid": "B",
+    "header_ends": "i",
+    "header_name_ends": "i",
+    "header_name": "B",
+    "header_value_ends": "i",
+    "header_value": "B",
+    "header_value_valid": "B",
+}
+"""In the order of what Columns takes."""
+_WIDTHS = {"q": 8, "i": 4, "B": 1}
+_SLACK = 1.03
+_SMALL = 64
+
+
+class History:
+    """What the last table of a consumer was like: the next one gets room accordingly."""
+
+    def __init__(self) -> None:
+        self._extent = _NOTHING
+        self._fetched = 0
+
+    def expect(self, fetched: int, max_rows: int, max_bytes: int) -> Extent:
+        """What so many bytes of batches become, probably; at most so many rows and bytes of it."""
+        extent = self._extent
+        if not self._fetched or not extent.rows:
+            return _NOTHING
+        factor = min(fetched / self._fetched, max_rows / extent.rows)
+        return extent.scaled(_SLACK * min(factor, max_bytes / max(1, extent.strings)))
+
+    def note(self, extent: Extent, fetched: int) -> None:
+        """A table is full, made of so many bytes of batches."""
+        self._extent, self._fetched = extent, fetched
+
+
+class TablePlan:
+    """A table on its way, of at most ``max_rows`` rows and about ``max_bytes``.
+
+    What is added is decoded and copied at once, into memory that ``allocate`` gives.
+    """
+
+    def __init__(
+        self,
+        max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
+        *,
+        allocate: Allocate = in_python,
+        history: History | None = None,
+    ) -> None:
         self.max_rows = min(max_rows, MAX_ROWS)
         self._max_bytes = min(max_bytes, MAX_BYTES)
-        self._sizes = Sizes()
-        self._pieces: list[_Piece] = []
+        self._allocate = allocate
+        self._history = history or History()
+        self._fetched = 0
         self._full = False
+        self._runs: list[_Run] = []
+        self._room = _NOTHING
+        self._buffers: dict[str, memoryview] = {}
+        self._columns = self._with_room(_NOTHING)
 
     @property
     def rows(self) -> int:
-        """So many are planned."""
-        return self._sizes.rows
+        """So many are in it."""
+        return self._columns.rows
 
     @property
     def has_room(self) -> bool:
         """More may be added."""
-        return not self._full and self._sizes.rows < self.max_rows
+        return not self._full and self._columns.rows < self.max_rows
+
+    def expect(self, fetched: int) -> None:
+        """Make room for what so many bytes of batches become, going by the last table."""
+        if self._columns.rows < self.max_rows:
+            self._grow(self._history.expect(fetched, self.max_rows, self._max_bytes))
 
     def add_plain(
         self,
@@ -80,20 +166,44 @@ class TablePlan:
         check_crcs: bool,
         topic: bytes,
         partition: int,
+        scratch: Scratch,
+        budget: int,
     ) -> tuple[int, int]:
-        """As measure_plain(). ``data`` has to stay as it is until the table is built."""
-        sizes = self._sizes
-        before = sizes.rows
-        stop, passed = measure_plain(
-            data, pos, end, start_offset, self.max_rows, self._max_bytes, check_crcs, sizes
-        )
-        if sizes.rows > before:
-            piece = _Piece(data, pos, end, start_offset, sizes.rows, topic, partition, None)
-            self._pieces.append(piece)
-        if stop < end and sizes.rows:
-            size = RecordBatch.at(data, stop).header.size
+        """As take_plain(), with whatever room and scratch it takes."""
+        use_lz4(decompressor_address())
+        begin, passed, room = pos, start_offset, scratch.here()
+        while True:
+            lack = Lack()
+            before = self._columns.rows
+            pos, passed = take_plain(
+                data,
+                pos,
+                end,
+                passed,
+                self.max_rows,
+                self._max_bytes,
+                check_crcs,
+                topic,
+                partition,
+                self._columns,
+                room,
+                lack,
+            )
+            self._note_rows(topic, partition, before)
+            if lack.rows:
+                self._make_room(lack, topic)
+            elif len(room) < lack.scratch <= budget:
+                size = RecordBatch.at(data, pos).header.size
+                if scratch.plausible(size, lack.scratch) < lack.scratch:
+                    break
+                room = Output(scratch, budget).reserve(lack.scratch)
+            else:
+                break
+        self._fetched += pos - begin
+        if pos < end and self._columns.rows:
+            size = RecordBatch.at(data, pos).header.size
             self._full = self._bytes() + size > self._max_bytes
-        return stop, passed
+        return pos, passed
 
     def add_batch(
         self,
@@ -109,101 +219,144 @@ class TablePlan:
         CorruptBatchError.
         """
         body = batch.body(budget, scratch)
-        if batch.header.attributes & COMPRESSION_MASK:
-            body = bytes(body)  # the scratch is used again before the table is built
-        sizes = self._sizes
-        if sizes.rows and self._bytes() + len(body) > self._max_bytes:
+        before = self._columns.rows
+        if before and self._bytes() + len(body) > self._max_bytes:
             self._full = True
             return start_offset
-        cut = measure_body(body, batch.header, start_offset, self.max_rows, sizes)
-        if cut == -1:
+        cut = NO_ROOM
+        while cut == NO_ROOM:
+            lack = Lack()
+            cut = take_body(
+                body,
+                batch.header,
+                start_offset,
+                self.max_rows,
+                topic,
+                partition,
+                self._columns,
+                lack,
+            )
+            if cut == NO_ROOM:
+                self._make_room(lack, topic)
+        if cut == WRONG:
             batch.records(budget)  # this raises what is wrong
             raise batch.located(CorruptBatchError("its records are not what they should be"))
-        piece = _Piece(body, 0, len(body), start_offset, sizes.rows, topic, partition, batch.header)
-        self._pieces.append(piece)
-        return None if cut == _ALL_FIT else cut + 1
+        self._note_rows(topic, partition, before)
+        self._fetched += batch.header.size
+        return None if cut == ALL_FIT else cut + 1
 
-    def build(self, allocate: Allocate) -> Table:
-        """The table in memory that ``allocate`` gives."""
-        sizes = self._sizes
-        rows, headers = sizes.rows, sizes.headers
-        buffers: dict[str, Buffer] = {}
-
-        def make(name: str, count: int, form: Literal["q", "i", "B"]) -> memoryview:
-            size = count * {"q": 8, "i": 4, "B": 1}[form]
-            view = buffers[name] = allocate(size)[:size]
-            return view.cast(form)
-
-        bits, header_bits = (rows + 7) // 8, (headers + 7) // 8
-        topic_bytes = self._topic_bytes()
-        columns = Columns(
-            make("offset", rows, "q"),
-            make("timestamp", rows, "q"),
-            make("timestamp_valid", bits, "B"),
-            make("timestamp_type", rows, "i"),
-            make("partition", rows, "i"),
-            make("topic_ends", rows + 1, "i"),
-            make("topic", topic_bytes, "B"),
-            make("key_ends", rows + 1, "i"),
-            make("key", sizes.key_bytes, "B"),
-            make("key_valid", bits, "B"),
-            make("value_ends", rows + 1, "i"),
-            make("value", sizes.value_bytes, "B"),
-            make("value_valid", bits, "B"),
-            make("header_ends", rows + 1, "i"),
-            make("header_name_ends", headers + 1, "i"),
-            make("header_name", sizes.name_bytes, "B"),
-            make("header_value_ends", headers + 1, "i"),
-            make("header_value", sizes.header_value_bytes, "B"),
-            make("header_value_valid", header_bits, "B"),
-        )
-        for piece in self._pieces:
-            if piece.header is None:
-                fill_plain(
-                    piece.data,
-                    piece.pos,
-                    piece.end,
-                    piece.start_offset,
-                    piece.rows,
-                    piece.topic,
-                    piece.partition,
-                    columns,
-                )
-            else:
-                fill_body(
-                    piece.data,
-                    piece.header,
-                    piece.start_offset,
-                    piece.rows,
-                    piece.topic,
-                    piece.partition,
-                    columns,
-                )
-        assert (columns.rows, columns.headers) == (rows, headers)
-        return Table(rows, headers, buffers)
+    def build(self) -> Table:
+        """The table; nothing may be added any more."""
+        extent = self._extent()
+        self._history.note(extent, self._fetched)
+        buffers = {
+            name: view[: _count(name, extent) * _WIDTHS[_FORMS[name]]]
+            for name, view in self._buffers.items()
+        }
+        for name in ("timestamp_valid", "key_valid", "value_valid", "header_value_valid"):
+            bits = extent.headers if name == "header_value_valid" else extent.rows
+            if bits & 7:  # a batch that was given up may have left some
+                buffers[name][-1] &= (1 << (bits & 7)) - 1
+        return Table(extent.rows, extent.headers, buffers)
 
     def runs(self) -> list[tuple[str, int, range]]:
         """Which rows are of which topic and partition, in order."""
         runs: list[tuple[str, int, range]] = []
         start = 0
-        for (topic, partition), pieces in groupby(self._pieces, key=_place):
-            stop = [piece.rows for piece in pieces][-1]
+        for topic, partition, stop in self._runs:
             runs.append((topic.decode(), partition, range(start, stop)))
             start = stop
         return runs
 
+    def _note_rows(self, topic: bytes, partition: int, before: int) -> None:
+        rows = self._columns.rows
+        if rows == before:
+            return
+        if self._runs and self._runs[-1][:2] == (topic, partition):
+            self._runs.pop()
+        self._runs.append((topic, partition, rows))
+
     def _bytes(self) -> int:
-        sizes = self._sizes
-        headers = sizes.name_bytes + sizes.header_value_bytes
-        return int(sizes.key_bytes + sizes.value_bytes + headers)
+        return self._extent().strings
 
-    def _topic_bytes(self) -> int:
-        total = before = 0
-        for piece in self._pieces:
-            total += len(piece.topic) * (piece.rows - before)
-            before = piece.rows
-        return total
+    def _extent(self) -> Extent:
+        rows, headers = self._columns.rows, self._columns.headers
+
+        def end(name: str, count: int) -> int:
+            view = self._buffers[f"{name}_ends"]
+            return int.from_bytes(view[4 * count : 4 * count + 4], sys.byteorder)
+
+        return Extent(
+            rows,
+            end("topic", rows),
+            end("key", rows),
+            end("value", rows),
+            headers,
+            end("header_name", headers),
+            end("header_value", headers),
+        )
+
+    def _make_room(self, lack: Lack, topic: bytes) -> None:
+        """Room for the rows that there was none for, and, where it was short, half as much more."""
+        missing = Extent(
+            lack.rows,
+            lack.rows * len(topic),
+            lack.key_bytes,
+            lack.value_bytes,
+            lack.headers,
+            lack.name_bytes,
+            lack.header_value_bytes,
+        )
+        needed = [have + more for have, more in zip(self._extent(), missing, strict=True)]
+        self._grow(
+            Extent(
+                *(
+                    room if need <= room else max(need, room + room // 2)
+                    for need, room in zip(needed, self._room, strict=True)
+                )
+            )
+        )
+
+    def _grow(self, wanted: Extent) -> None:
+        room = wanted.at_least(self._room)
+        if room != self._room:
+            self._columns = self._with_room(room)
+
+    def _with_room(self, room: Extent) -> Columns:
+        """The columns with memory for so much, and what was in them."""
+        rows, headers = (self._columns.rows, self._columns.headers) if self._buffers else (0, 0)
+        filled = self._extent() if self._buffers else None
+        buffers: dict[str, memoryview] = {}
+        views: list[memoryview] = []
+        for name, form in _FORMS.items():
+            size = _count(name, room) * _WIDTHS[form]
+            before = self._buffers.get(name)
+            if before is not None and len(before) >= size:
+                view = before
+            else:
+                view = (in_python if size < _SMALL else self._allocate)(size)[:size]
+                if before is not None and filled is not None:
+                    kept = _count(name, filled) * _WIDTHS[form]
+                    view[:kept] = before[:kept]
+            buffers[name] = view
+            views.append(view.cast(form))
+        self._buffers, self._room = buffers, room
+        return Columns(rows, headers, *views)
 
 
-def _place(piece: _Piece) -> tuple[bytes, int]:
-    return piece.topic, piece.partition
+def _count(name: str, extent: Extent) -> int:
+    """How many entries a column has."""
+    of_headers = name.startswith("header_") and name != "header_ends"
+    rows = extent.headers if of_headers else extent.rows
+    if name.endswith("_ends"):
+        return rows + 1
+    if name.endswith("_valid"):
+        return (rows + 7) // 8
+    sizes = {
+        "topic": extent.topic,
+        "key": extent.key,
+        "value": extent.value,
+        "header_name": extent.header_name,
+        "header_value": extent.header_value,
+    }
+    return sizes.get(name, rows)

@@ -171,7 +171,7 @@ class RecordColumns:
 
 def to_columns(plan: TablePlan) -> list[RecordColumns]:
     """The rows of a plan; those of one partition that follow each other together."""
-    table = plan.build(lambda size: memoryview(bytearray(size)))
+    table = plan.build()
     buffers = {name: view.toreadonly() for name, view in table.buffers.items()}
     table = table._replace(buffers=buffers)
     return [RecordColumns(table, topic, partition, rows) for topic, partition, rows in plan.runs()]

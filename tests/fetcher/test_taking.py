@@ -17,7 +17,7 @@ class Built:
     """A table that a weak reference can be made to."""
 
     def __init__(self, plan: TablePlan) -> None:
-        self.table: Table = plan.build(lambda size: memoryview(bytearray(size)))
+        self.table: Table = plan.build()
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
         plan = TablePlan(rows)
         count = found.measure(plan)
         assert 0 < count <= rows
-        table = plan.build(lambda size: memoryview(bytearray(size)))
+        table = plan.build()
         offsets += table.buffers["offset"][: 8 * count].cast("q")
         times += table.buffers["timestamp"][: 8 * count].cast("q")
         types += table.buffers["timestamp_type"][: 4 * count].cast("i")
@@ -300,7 +300,7 @@ def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> No
     found = RecordSet(data)
     plan = TablePlan()
     assert found.measure(plan) == 3  # what is behind goes on from 1 << 40
-    table = plan.build(lambda size: memoryview(bytearray(size)))
+    table = plan.build()
     assert list(table.buffers["offset"][:24].cast("q")) == [1, 2, 1 << 40]
 
 
@@ -449,7 +449,7 @@ def test_mutated_messages_raise_nothing_else() -> None:
                 else:
                     plan = TablePlan(4)
                     found.measure(plan)
-                    plan.build(lambda size: memoryview(bytearray(size)))
+                    plan.build()
         except CorruptBatchError as error:
             assert error.raw
     assert time.process_time() - started < 25

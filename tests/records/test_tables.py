@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import CorruptBatchError
-from kohort.records import Compression, NewRecord, RecordSet, TablePlan, encode_batch, to_columns
+from kohort.records import (
+    Compression,
+    History,
+    NewRecord,
+    RecordColumns,
+    RecordSet,
+    Scratch,
+    TablePlan,
+    encode_batch,
+    to_columns,
+)
 from tests.records.batches import BATCHES, encoded
 from tests.support.decoders import NAMES, use_decoder
 
@@ -134,23 +144,51 @@ def test_headers_count_for_the_limit(codec: Compression) -> None:
     assert sizes == [1, 1, 1]
 
 
-def test_a_table_of_plain_batches_is_made_without_a_second_copy() -> None:
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4, Compression.ZSTD])
+def test_a_table_like_the_one_before_it_is_made_without_a_second_copy(codec: Compression) -> None:
+    text = b"".join(b"%d, " % number for number in range(15_000))
     data = b"".join(
-        encode_batch([NewRecord(1, b"k" * 100, b"v" * 100_000)], base_offset=offset)
+        encode_batch([NewRecord(1, b"k" * 100, text)], base_offset=offset, compression=codec)
         for offset in range(100)
     )
+    history, scratch = History(), Scratch()
+
+    def table() -> RecordColumns:
+        plan = TablePlan(history=history)
+        plan.expect(len(data))
+        RecordSet(data, 0, topic="t", partition=0, scratch=scratch).measure(plan)
+        return to_columns(plan)[0]
+
+    assert len(table()) == 100
     tracemalloc.start()
     try:
-        plan = TablePlan()
-        RecordSet(data, 0, topic="t", partition=0).measure(plan)
-        before = tracemalloc.get_traced_memory()[0]
-        made = to_columns(plan)
-        held, peak = (size - before for size in tracemalloc.get_traced_memory())
+        made = table()
+        held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(made[0]) == 100
-    assert before < len(data) // 20
-    assert held < peak < 1.05 * len(data)
+    assert len(made) == 100
+    assert held <= peak < 1.05 * 100 * len(text)
+
+
+def test_room_for_a_table_grows_with_what_comes_and_nothing_in_it_changes() -> None:
+    history = History()
+    headers = [("name", b"value"), ("none", None)]
+    for sizes in ([1, 50, 3], [1000, 2], [5] * 400, [70_000, 0], [1]):
+        data = b"".join(
+            encode_batch(
+                [NewRecord(n, b"k" * (n % 3), b"v" * size, headers[: n % 3])], base_offset=n
+            )
+            for n, size in enumerate(sizes)
+        )
+        plan = TablePlan(history=history)
+        plan.expect(len(data))
+        RecordSet(data, 0, topic="t", partition=0).measure(plan)
+        [columns] = to_columns(plan)
+        assert [len(value or b"") for value in columns.values] == sizes
+        assert list(columns.timestamps) == list(range(len(sizes)))
+        assert [columns.headers(n) for n in range(len(sizes))] == [
+            tuple(headers[: n % 3]) for n in range(len(sizes))
+        ]
 
 
 def test_columns_are_sequences_of_read_only_views() -> None:
