@@ -52,7 +52,9 @@ class TablePoll(Generic[T]):
         if self._handout and self._handout.give_up():
             self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
-        plan = TablePlan(self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables)
+        plan = TablePlan(
+            self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
+        )
         how = TakeTable(plan, self._build)
         # In place before anything is handed out: Ctrl-C comes in calls.
         self._how = how

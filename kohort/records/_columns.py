@@ -43,55 +43,19 @@ class Columns:
     that is not null. There is room for one end more than for rows, or for headers.
     """
 
-    def __init__(
-        self,
-        rows: int,
-        headers: int,
-        offsets: memoryview,
-        timestamps: memoryview,
-        timestamp_valid: memoryview,
-        timestamp_types: memoryview,
-        partitions: memoryview,
-        topic_ends: memoryview,
-        topics: memoryview,
-        key_ends: memoryview,
-        keys: memoryview,
-        key_valid: memoryview,
-        value_ends: memoryview,
-        values: memoryview,
-        value_valid: memoryview,
-        header_ends: memoryview,
-        name_ends: memoryview,
-        names: memoryview,
-        header_value_ends: memoryview,
-        header_values: memoryview,
-        header_value_valid: memoryview,
-    ) -> None:
+    def __init__(self, rows: int, headers: int, *views: memoryview) -> None:
         """``rows`` and ``headers``: so many are filled already."""
-        self.offsets = offsets
-        self.timestamps = timestamps
-        self.timestamp_valid = timestamp_valid
-        self.timestamp_types = timestamp_types
-        self.partitions = partitions
-        self.topic_ends = topic_ends
-        self.topics = topics
-        self.key_ends = key_ends
-        self.keys = keys
-        self.key_valid = key_valid
-        self.value_ends = value_ends
-        self.values = values
-        self.value_valid = value_valid
-        self.header_ends = header_ends
-        self.name_ends = name_ends
-        self.names = names
-        self.header_value_ends = header_value_ends
-        self.header_values = header_values
-        self.header_value_valid = header_value_valid
+        self.offsets, self.timestamps, self.timestamp_valid, self.timestamp_types = views[:4]
+        self.partitions, self.topic_ends, self.topics = views[4:7]
+        self.key_ends, self.keys, self.key_valid = views[7:10]
+        self.value_ends, self.values, self.value_valid, self.header_ends = views[10:14]
+        self.name_ends, self.names = views[14:16]
+        self.header_value_ends, self.header_values, self.header_value_valid = views[16:]
         self.rows = rows
         self.headers = headers
         if not rows:
-            topic_ends[0] = key_ends[0] = value_ends[0] = header_ends[0] = 0
-            name_ends[0] = header_value_ends[0] = 0
+            self.topic_ends[0] = self.key_ends[0] = self.value_ends[0] = 0
+            self.header_ends[0] = self.name_ends[0] = self.header_value_ends[0] = 0
 
 
 class Lack:
@@ -168,7 +132,7 @@ def take_body(
     timestamp_type = header.timestamp_type
     log_append = timestamp_type == LOG_APPEND_TIME
     return filled(
-        _put,
+        _take,
         data,
         0,
         len(data),
@@ -225,7 +189,7 @@ def _take_plain(
         if columns.rows and _filled_bytes(columns) + body_size > max_bytes:
             break
         log_append = attributes & 8 != 0
-        last = _put(
+        last = _take(
             scratch if codec == _LZ4 else data,
             0 if codec == _LZ4 else pos + _HEADER_SIZE,
             body_size if codec == _LZ4 else pos + size,
@@ -261,7 +225,7 @@ def _filled_bytes(columns: Columns) -> int:
     )
 
 
-def _put(
+def _take(
     data: bytes | bytearray | memoryview,
     pos: int,
     end: int,
@@ -277,45 +241,7 @@ def _put(
     columns: Columns,
     lack: Lack,
 ) -> int:
-    """As _take(), which tells of no more room; here how much it would take is told as well."""
-    last = _take(
-        data,
-        pos,
-        end,
-        count,
-        base_offset,
-        last_offset_delta,
-        base_timestamp,
-        timestamp_type,
-        start_offset,
-        max_rows,
-        topic,
-        partition,
-        columns,
-    )
-    if last == NO_ROOM:
-        left = max_rows - columns.rows
-        if not _measure(data, pos, end, count, base_offset, start_offset, left, lack):
-            last = WRONG
-    return last
-
-
-def _take(
-    data: bytes | bytearray | memoryview,
-    pos: int,
-    end: int,
-    count: int,
-    base_offset: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    timestamp_type: int,
-    start_offset: int,
-    max_rows: int,
-    topic: bytes,
-    partition: int,
-    columns: Columns,
-) -> int:
-    """A batch's rows: ALL_FIT, WRONG, NO_ROOM, else the last offset that is a row.
+    """A batch's rows: ALL_FIT, WRONG, NO_ROOM (see Lack), else the last offset that is a row.
 
     Strict as decode_records() is, and to the end of the batch also where only a part is taken.
     """
@@ -355,6 +281,8 @@ def _take(
         timestamp_valid[row >> 3] &= below
         key_valid[row >> 3] &= below
         value_valid[row >> 3] &= below
+    begin = pos
+    start = start_offset - base_offset
     last = -1
     cut = ALL_FIT
     for _ in range(count):
@@ -398,7 +326,7 @@ def _take(
                 or key_size > key_room - key_at
                 or value_size > value_room - value_at
             ):
-                return NO_ROOM
+                return _measure(data, begin, end, count, start, max_rows - columns.rows, lack)
             offsets[row] = base_offset + delta
             timestamp = base_timestamp if log_append else wrapped(base_timestamp, time)
             timestamps[row] = timestamp
@@ -435,7 +363,7 @@ def _take(
                     or name_size > len(columns.names) - name_at
                     or content_size > len(columns.header_values) - content_at
                 ):
-                    return NO_ROOM
+                    return _measure(data, begin, end, count, start, max_rows - columns.rows, lack)
                 copy(columns.names, name_at, data, name_pos, name_size)
                 name_at += name_size
                 copy(columns.header_values, content_at, data, pos, content_size)
@@ -469,38 +397,38 @@ def _measure(
     pos: int,
     end: int,
     count: int,
-    base_offset: int,
-    start_offset: int,
+    start: int,
     max_rows: int,
     lack: Lack,
-) -> bool:
-    """Add up what a batch's rows take; False if it cannot be read that far."""
+) -> int:
+    """NO_ROOM, and how much a batch's rows take from a delta on; WRONG if they cannot be read."""
     rows = key_bytes = value_bytes = headers = name_bytes = header_value_bytes = 0
     for _ in range(count):
         raw, pos = _short(data, pos, end)
         stop = pos + (raw >> 1)
         if pos < 0 or stop > end:
-            return False
+            return WRONG
         _ignored, pos = _long(data, pos + 1, stop)
         if pos < 0:
-            return False
+            return WRONG
         raw, pos = _short(data, pos, stop)
         if pos < 0:
-            return False
-        taken = base_offset + (raw >> 1) >= start_offset
+            return WRONG
+        delta = raw >> 1
+        taken = delta >= start
         if taken and rows == max_rows:
             break
         key, pos = _short(data, pos, stop)
         key_size = 0 if key == 1 else key >> 1
         if pos < 0 or key_size > stop - pos:
-            return False
+            return WRONG
         value, pos = _short(data, pos + key_size, stop)
         value_size = 0 if value == 1 else value >> 1
         if pos < 0 or value_size > stop - pos:
-            return False
+            return WRONG
         raw, pos = _short(data, pos + value_size, stop)
         if pos < 0 or (raw >> 1) > (stop - pos) // 2:
-            return False
+            return WRONG
         if taken:
             rows += 1
             key_bytes += key_size
@@ -508,11 +436,11 @@ def _measure(
         for _header in range(raw >> 1):
             name, pos = _short(data, pos, stop)
             if pos < 0 or (name >> 1) > stop - pos:
-                return False
+                return WRONG
             content, pos = _short(data, pos + (name >> 1), stop)
             content_size = 0 if content == 1 else content >> 1
             if pos < 0 or content_size > stop - pos:
-                return False
+                return WRONG
             pos += content_size
             if taken:
                 headers += 1
@@ -525,7 +453,7 @@ def _measure(
     lack.headers = headers
     lack.name_bytes = name_bytes
     lack.header_value_bytes = header_value_bytes
-    return True
+    return NO_ROOM
 
 
 def _short(data: bytes | bytearray | memoryview, pos: int, stop: int) -> tuple[int, int]:

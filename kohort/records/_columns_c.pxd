@@ -93,19 +93,13 @@ cdef (Py_ssize_t, int64_t) _take_plain(
 
 cdef inline int64_t _filled_bytes(Columns columns) noexcept nogil
 
-@cython.locals(last=int64_t, left=int64_t)
-cdef int64_t _put(
-    const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t base_offset,
-    int64_t last_offset_delta, int64_t base_timestamp, int32_t timestamp_type, int64_t start_offset, int64_t max_rows,
-    const uint8_t[::1] topic, int32_t partition, Columns columns, Lack lack) noexcept nogil
-
 @cython.locals(row=int64_t, header=int64_t, topic_size=Py_ssize_t, topic_at=int32_t, key_at=int32_t, value_at=int32_t,
                name_at=int32_t, content_at=int32_t, room=int64_t, topic_room=int64_t, key_room=int64_t,
                value_room=int64_t, log_append=bint, below=int, last=int64_t, cut=int64_t, _=int64_t,
                raw=uint64_t, stop=Py_ssize_t, time=uint64_t, delta=int64_t, key=uint64_t, key_pos=Py_ssize_t,
                key_size=Py_ssize_t, value=uint64_t, value_pos=Py_ssize_t, value_size=Py_ssize_t, taken=bint,
                timestamp=int64_t, _header=int64_t, name=uint64_t, name_pos=Py_ssize_t, name_size=Py_ssize_t,
-               content=uint64_t, content_size=Py_ssize_t, bit=int,
+               content=uint64_t, content_size=Py_ssize_t, bit=int, begin=Py_ssize_t, start=int64_t,
                offsets=int64_t[::1], timestamps=int64_t[::1], timestamp_valid=uint8_t[::1],
                timestamp_types=int32_t[::1], partitions=int32_t[::1], topic_ends=int32_t[::1], topics=uint8_t[::1],
                key_ends=int32_t[::1], keys=uint8_t[::1], key_valid=uint8_t[::1], value_ends=int32_t[::1],
@@ -113,15 +107,15 @@ cdef int64_t _put(
 cdef int64_t _take(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t base_offset,
     int64_t last_offset_delta, int64_t base_timestamp, int32_t timestamp_type, int64_t start_offset, int64_t max_rows,
-    const uint8_t[::1] topic, int32_t partition, Columns columns) noexcept nogil
+    const uint8_t[::1] topic, int32_t partition, Columns columns, Lack lack) noexcept nogil
 
 @cython.locals(rows=int64_t, key_bytes=int64_t, value_bytes=int64_t, headers=int64_t, name_bytes=int64_t,
-               header_value_bytes=int64_t, raw=uint64_t, _ignored=uint64_t, stop=Py_ssize_t, key=uint64_t,
+               header_value_bytes=int64_t, raw=uint64_t, delta=int64_t, _ignored=uint64_t, stop=Py_ssize_t, key=uint64_t,
                key_size=Py_ssize_t, value=uint64_t, value_size=Py_ssize_t, taken=bint, name=uint64_t, content=uint64_t,
                content_size=Py_ssize_t, _=int64_t, _header=int64_t)
-cdef bint _measure(
-    const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t base_offset, int64_t start_offset,
-    int64_t max_rows, Lack lack) noexcept nogil
+cdef int64_t _measure(
+    const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t start, int64_t max_rows,
+    Lack lack) noexcept nogil
 
 @cython.locals(raw=uint64_t, shift=int, byte=uint64_t)
 cdef inline (uint64_t, Py_ssize_t) _short(const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t stop) noexcept nogil
