@@ -22,9 +22,10 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from kohort.records import NewRecord, RecordSet, TablePlan, encode_batch, to_arrow, to_columns
 
@@ -33,6 +34,9 @@ OUTPUTS = ("records", "arrow", "columns")
 PER_BATCH, BATCHES = 140, 300  # as a producer with 16 KiB a batch
 PER_POLL = 500
 SOURCES = ("_batch.py", "_columns.py", "_native.h")
+
+
+K = TypeVar("K")
 
 
 def batches() -> bytes:
@@ -88,7 +92,9 @@ def built(folder: Path) -> Path:
     return folder
 
 
-def sampled(package: Path, output: str, seconds: float) -> tuple[float, Counter[tuple[str, str]]]:
+def sampled(
+    package: Path, output: str, seconds: float
+) -> tuple[float, dict[tuple[str, str], float]]:
     """Nanoseconds a record, and (function, line) -> share of them."""
     samples = package / f"{output}.perf"
     process = subprocess.Popen(
@@ -109,7 +115,7 @@ def sampled(package: Path, output: str, seconds: float) -> tuple[float, Counter[
     found = subprocess.run(
         [*report, "--sort=symbol,srcline"], check=True, capture_output=True, text=True
     ).stdout
-    shares: Counter[tuple[str, str]] = Counter()
+    shares: dict[tuple[str, str], float] = defaultdict(float)
     for line in found.splitlines():
         share, _, rest = line.partition("|")
         if not share.strip():
@@ -122,29 +128,34 @@ def sampled(package: Path, output: str, seconds: float) -> tuple[float, Counter[
     return float(said), shares
 
 
-def table(output: str, cost: float, shares: Counter[tuple[str, str]], lines: int) -> str:
+def table(output: str, cost: float, shares: dict[tuple[str, str], float], lines: int) -> str:
     """As Markdown."""
     out = [f"\n{output}: {cost:.1f} ns a record\n", "| share | ns | function | line | |"]
     out.append("| ---: | ---: | --- | --- | --- |")
-    for (symbol, place), share in shares.most_common(lines):
+    for (symbol, place), share in largest(shares)[:lines]:
         source = ""
         if place:
             name, _, number = place.rpartition(":")
             path = ROOT / "kohort" / "records" / name
             source = f"`{linecache.getline(str(path), int(number)).strip()}`"
         out.append(f"| {share:.1%} | {share * cost:.1f} | {symbol} | {place} | {source} |")
-    rest = sum(share for _, share in shares.most_common()[lines:])
+    rest = sum(share for _, share in largest(shares)[lines:])
     out.append(f"| {rest:.1%} | {rest * cost:.1f} | all else | | |")
     return "\n".join(out)
 
 
-def summary(cost: float, shares: Counter[tuple[str, str]]) -> str:
+def largest(shares: dict[K, float]) -> list[tuple[K, float]]:
+    """The largest first."""
+    return sorted(shares.items(), key=lambda each: -each[1])
+
+
+def summary(cost: float, shares: dict[tuple[str, str], float]) -> str:
     """Nanoseconds of each function in the compiled modules, and of Python and the libraries."""
     compiled = {symbol for symbol, place in shares if place}
-    parts: Counter[str] = Counter()
+    parts: dict[str, float] = defaultdict(float)
     for (symbol, _), share in shares.items():
         parts[f"{symbol}()" if symbol in compiled else "Python and libraries"] += share
-    told = [f"{name} {share * cost:.1f}" for name, share in parts.most_common() if share > 0.01]
+    told = [f"{name} {share * cost:.1f}" for name, share in largest(parts) if share > 0.01]
     return f"In ns: {', '.join(told)}."
 
 

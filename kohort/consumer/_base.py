@@ -173,11 +173,16 @@ class ConsumerBase:
         self._engine.mailbox.notify()  # what is buffered is there for another task that waits
         self._tell_core(self._engine.fetcher.wake)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at this offset, whatever is committed. NotAssignedError, ValueError."""
+    def seek(self, partition: TopicPartition, offset: int, *, until: int | None = None) -> None:
+        """Continue at this offset, whatever is committed. NotAssignedError, ValueError.
+
+        From the offset ``until`` on nothing is fetched, up to the next seek: for who reads a range.
+        What a broker sends along with the last record before it is returned all the same.
+        """
         self._check_usable()
         tp = _arguments.topic_partition(partition)
-        self._engine.subscription.seek(tp, _arguments.offset(offset))
+        end = None if until is None else _arguments.offset(until, "until")
+        self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
         self._tell_core(self._engine.fetcher.wake)
 
     def _all_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:

@@ -64,7 +64,7 @@ class _Reading:
         consumer = self._consumer
         consumer.assign(sorted(self._left))
         for tp, ranges in self._left.items():
-            consumer.seek(tp, ranges[-1].start)
+            consumer.seek(tp, ranges[-1].start, until=ranges[-1].end)
         consumer.resume(*self._left)  # an earlier task has left them paused
         positions = self._positions()
         moved = time.monotonic()
@@ -116,7 +116,8 @@ class _Reading:
                 continue
             self._left[tp].pop()
             if self._left[tp]:
-                self._consumer.seek(tp, self._left[tp][-1].start)
+                current = self._left[tp][-1]
+                self._consumer.seek(tp, current.start, until=current.end)
             else:
                 del self._left[tp]
                 self._consumer.pause(tp)
@@ -132,10 +133,10 @@ class _Reading:
             current = ranges[-1]
             if at < first[tp]:
                 lost.append(current._replace(start=at, end=min(first[tp], current.end)))
-                consumer.seek(tp, min(first[tp], current.end))
+                consumer.seek(tp, min(first[tp], current.end), until=current.end)
             elif at > behind[tp]:
                 lost.append(current._replace(start=at))
-                consumer.seek(tp, current.end)
+                consumer.seek(tp, current.end, until=current.end)
         if not lost:
             return
         said = f"not in the log any more: {', '.join(map(str, lost))}"

@@ -54,6 +54,8 @@ class PartitionState:
     """The next offset to hand to the caller; None until it is known."""
     fetch_offset: int | None = None
     """The next offset to ask a broker for; runs ahead of the position."""
+    fetch_end: int | None = None
+    """From here on nothing is asked for; None: without end."""
     consumed: int | None = None
     """The position that an automatic commit may commit: see SubscriptionState.note_consumed()."""
     consumed_epoch: int = -1
@@ -92,6 +94,12 @@ class PartitionState:
     def fetchable(self) -> bool:
         """More of it may be asked for."""
         return self.position is not None and self.deliverable
+
+    @property
+    def at_fetch_end(self) -> bool:
+        """All that is wanted of it was fetched."""
+        end, offset = self.fetch_end, self.fetch_offset
+        return end is not None and offset is not None and offset >= end
 
     def move_to(self, offset: int, leader_epoch: int) -> None:
         """Start anew at an offset, with nothing fetched beyond it."""

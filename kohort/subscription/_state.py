@@ -210,8 +210,13 @@ class SubscriptionState:
         with self.lock:
             return self._owned(tp).position
 
-    def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Continue at ``offset``; what was fetched before is dropped."""
+    def seek(
+        self, tp: TopicPartition, offset: int, leader_epoch: int = -1, *, until: int | None = None
+    ) -> None:
+        """Continue at ``offset``; what was fetched before is dropped.
+
+        From ``until`` on nothing is fetched.
+        """
         if offset < 0:
             raise ValueError(f"cannot seek {tp.topic}-{tp.partition} to {offset}: must be >= 0")
         with self.lock:
@@ -219,6 +224,7 @@ class SubscriptionState:
             state.epoch = self._new_epoch()
             state.last_error = None
             state.move_to(offset, leader_epoch)
+            state.fetch_end = until
 
     def forget_fetched(self) -> None:
         """What was fetched and not handed out is gone: continue at the positions."""
@@ -245,7 +251,7 @@ class SubscriptionState:
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """:meth:`request_reset` for code that holds the lock."""
         state.epoch = self._new_epoch()
-        state.position = state.fetch_offset = state.consumed = None
+        state.position = state.fetch_offset = state.fetch_end = state.consumed = None
         state.leader_epoch = state.fetch_leader_epoch = -1
         state.last_error = None
         state.reset = strategy or self.default_reset
@@ -321,7 +327,7 @@ class SubscriptionState:
             return [
                 FetchTarget(tp, state.epoch, state.fetch_offset, state.fetch_leader_epoch)
                 for tp, state in self._partitions.items()
-                if state.fetchable and state.fetch_offset is not None
+                if state.fetchable and state.fetch_offset is not None and not state.at_fetch_end
             ]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

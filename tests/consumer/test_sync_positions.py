@@ -44,12 +44,33 @@ def test_a_seek_decides_what_comes_next(consumer: KafkaConsumer, tp: TopicPartit
     assert values(read(consumer, 3)) == LETTERS[1:]
 
 
+def test_nothing_is_fetched_from_the_end_of_a_range_on(
+    make: MakeConsumer, cluster: Cluster, topic: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+    for letter in LETTERS:
+        cluster.produce(topic, [letter], partition=0)
+    consumer = make(max_partition_fetch_bytes=1)  # a batch at a time
+    consumer.assign([tp])
+    consumer.seek(tp, 0, until=2)
+    assert values(read(consumer, 2)) == LETTERS[:2]
+    assert consumer.poll(timeout_ms=100) == {}
+    consumer.seek(tp, 2)
+    assert values(read(consumer, 2)) == LETTERS[2:]
+    consumer.seek(tp, 3, until=1)
+    assert consumer.poll(timeout_ms=100) == {}
+    consumer.seek_to_beginning(tp)
+    assert values(read(consumer, 4)) == LETTERS
+
+
 def test_a_seek_is_checked(consumer: KafkaConsumer, tp: TopicPartition) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         consumer.seek(tp, -1)
     for wrong in (True, 1.0, "1", None):
         with pytest.raises(TypeError):
             consumer.seek(tp, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="until must be at least 0"):
+        consumer.seek(tp, 0, until=-1)
     with pytest.raises(NotAssignedError, match=f"{tp.topic}-1 is not assigned"):
         consumer.seek(TopicPartition(tp.topic, 1), 0)
 
