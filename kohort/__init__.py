@@ -6,8 +6,7 @@ to try them on; ``spark.read.format("kohort")`` reads topics into Spark.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
+from kohort.config import VERSION as __version__
 from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
 from kohort.errors import (
     CommitFailedError,

@@ -14,10 +14,12 @@ from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._option import Option
 from kohort.config._reset import reset_duration_ms
+from kohort.config._version import VERSION
 
 __all__ = [
     "OPTIONS",
     "UNSUPPORTED",
+    "VERSION",
     "ClientConfig",
     "ConsumerConfig",
     "Deserialize",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 
+from kohort.config import VERSION
 from kohort.errors import (
     CorrelationIdError,
     ErrorCode,
@@ -96,7 +96,4 @@ def _fallback(tried: int, response: ApiVersionsResponse) -> int | None:
 @functools.cache
 def _client_version() -> str:
     """The version of this package, in the characters that KIP-511 allows."""
-    try:
-        return re.sub(r"[^0-9A-Za-z.-]+", "-", version("kohort")).strip("-.") or "0"
-    except PackageNotFoundError:  # a source tree that is not installed
-        return "0"
+    return re.sub(r"[^0-9A-Za-z.-]+", "-", VERSION).strip("-.") or "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 
 import kohort
@@ -44,6 +45,8 @@ def methods(name: str, thing: type) -> Iterator[tuple[str, object]]:
 def test_the_promised_names_are_there() -> None:
     errors = {name for name in kohort.__all__ if name in kohort.errors.__all__}
     assert set(kohort.__all__) - errors - {"__version__"} == PROMISED
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert kohort.__version__ == project["project"]["version"]
 
 
 def test_every_error_descends_from_the_root() -> None:
