@@ -59,6 +59,8 @@ class CompletedFetch:
         """What the last take() stopped at; nothing gets past it."""
         self.raised = 0
         self.busy = False
+        self.measured = False
+        """Rows may have gone into a table: what is behind :attr:`position` may not be at hand."""
         self._set = records
         self._deserialize = deserialize
         self._lease = lease
@@ -105,6 +107,7 @@ class CompletedFetch:
     def measure(self, plan: TablePlan) -> int:
         """Put rows into a table in place of taking records; returns how many. No way back."""
         rows = 0
+        self.measured = True  # before anything is called: Ctrl-C comes in calls
         if not isinstance(self.error, CorruptBatchError):
             try:
                 rows = self._set.measure(plan)

@@ -122,7 +122,7 @@ class TakeTable(Generic[T]):
         self, subscription: SubscriptionState, fetch: CompletedFetch, taken: range
     ) -> bool:
         state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
-        if state is None or (not taken and self.ready(fetch)):
+        if state is None or not (taken or fetch.begun or fetch.measured):
             return False
         subscription.fetch_anew(state)
         return True

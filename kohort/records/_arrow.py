@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,15 @@ def arrow_schema() -> pa.Schema:
 
 def in_arrow(size: int) -> memoryview:
     """Memory of pyarrow's own pool, which is used again and again."""
+    return memoryview(_allocate()(size)).cast("B")
+
+
+@cache  # an import statement takes its time each time
+def _allocate() -> Callable[[int], pa.Buffer]:
     import pyarrow as pa
 
-    return memoryview(pa.allocate_buffer(size)).cast("B")
+    allocate: Callable[[int], pa.Buffer] = pa.allocate_buffer
+    return allocate
 
 
 def to_arrow(plan: TablePlan) -> pa.RecordBatch:

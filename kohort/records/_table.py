@@ -70,29 +70,31 @@ class Extent(NamedTuple):
 
 
 _NOTHING = Extent(0, 0, 0, 0, 0, 0, 0)
-_FORMS: dict[str, Literal["q", "i", "B"]] = {
-    "offset": "q",
-    "timestamp": "q",
-    "timestamp_valid": "B",
-    "timestamp_type": "i",
-    "partition": "i",
-    "topic_ends": "i",
-    "topic": "B",
-    "key_ends": "i",
-    "key": "B",
-    "key_valid": "B",
-    "value_ends": "i",
-    "value": "B",
-    "value_valid": "B",
-    "header_ends": "i",
-    "header_name_ends": "i",
-    "header_name": "B",
-    "header_value_ends": "i",
-    "header_value": "B",
-    "header_value_valid": "B",
-}
-"""In the order of what Columns takes."""
-_WIDTHS = {"q": 8, "i": 4, "B": 1}
+_ROWS, _TOPIC, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT = range(7)
+_Layout: TypeAlias = tuple[str, Literal["q", "i", "B"], int, int, int]
+_LAYOUT: tuple[_Layout, ...] = (
+    ("offset", "q", _ROWS, 64, 0),
+    ("timestamp", "q", _ROWS, 64, 0),
+    ("timestamp_valid", "B", _ROWS, 1, 0),
+    ("timestamp_type", "i", _ROWS, 32, 0),
+    ("partition", "i", _ROWS, 32, 0),
+    ("topic_ends", "i", _ROWS, 32, 1),
+    ("topic", "B", _TOPIC, 8, 0),
+    ("key_ends", "i", _ROWS, 32, 1),
+    ("key", "B", _KEY, 8, 0),
+    ("key_valid", "B", _ROWS, 1, 0),
+    ("value_ends", "i", _ROWS, 32, 1),
+    ("value", "B", _VALUE, 8, 0),
+    ("value_valid", "B", _ROWS, 1, 0),
+    ("header_ends", "i", _ROWS, 32, 1),
+    ("header_name_ends", "i", _HEADERS, 32, 1),
+    ("header_name", "B", _NAME, 8, 0),
+    ("header_value_ends", "i", _HEADERS, 32, 1),
+    ("header_value", "B", _CONTENT, 8, 0),
+    ("header_value_valid", "B", _HEADERS, 1, 0),
+)
+"""Name, form, which part of an Extent counts it, bits an entry, and how many entries there are
+more; in the order of what Columns takes."""
 _SLACK = 1.03
 _SMALL = 64
 
@@ -138,9 +140,9 @@ class TablePlan:
         self._fetched = 0
         self._full = False
         self._runs: list[_Run] = []
-        self._room = _NOTHING
+        self._room: Extent = _NOTHING
         self._buffers: dict[str, memoryview] = {}
-        self._columns = self._with_room(_NOTHING)
+        self._columns: Columns = _NO_COLUMNS
 
     @property
     def rows(self) -> int:
@@ -154,8 +156,7 @@ class TablePlan:
 
     def expect(self, fetched: int) -> None:
         """Make room for what so many bytes of batches become, going by the last table."""
-        if self._columns.rows < self.max_rows:
-            self._grow(self._history.expect(fetched, self.max_rows, self._max_bytes))
+        self._grow(self._history.expect(fetched, self.max_rows, self._max_bytes))
 
     def add_plain(
         self,
@@ -171,6 +172,8 @@ class TablePlan:
     ) -> tuple[int, int]:
         """As take_plain(), with whatever room and scratch it takes."""
         use_lz4(decompressor_address())
+        if not self._buffers:
+            self._columns = self._with_room(_NOTHING)
         begin, passed, room = pos, start_offset, scratch.here()
         while True:
             lack = Lack()
@@ -218,6 +221,8 @@ class TablePlan:
 
         CorruptBatchError.
         """
+        if not self._buffers:
+            self._columns = self._with_room(_NOTHING)
         body = batch.body(budget, scratch)
         before = self._columns.rows
         if before and self._bytes() + len(body) > self._max_bytes:
@@ -247,11 +252,13 @@ class TablePlan:
 
     def build(self) -> Table:
         """The table; nothing may be added any more."""
+        if not self._buffers:
+            self._columns = self._with_room(_NOTHING)
         extent = self._extent()
         self._history.note(extent, self._fetched)
         buffers = {
-            name: view[: _count(name, extent) * _WIDTHS[_FORMS[name]]]
-            for name, view in self._buffers.items()
+            name: self._buffers[name][: (extent[part] * bits + 7 >> 3) + more * bits // 8]
+            for name, _, part, bits, more in _LAYOUT
         }
         for name in ("timestamp_valid", "key_valid", "value_valid", "header_value_valid"):
             bits = extent.headers if name == "header_value_valid" else extent.rows
@@ -324,39 +331,25 @@ class TablePlan:
 
     def _with_room(self, room: Extent) -> Columns:
         """The columns with memory for so much, and what was in them."""
-        rows, headers = (self._columns.rows, self._columns.headers) if self._buffers else (0, 0)
-        filled = self._extent() if self._buffers else None
+        before = self._buffers
+        filled = self._extent() if before else _NOTHING
         buffers: dict[str, memoryview] = {}
         views: list[memoryview] = []
-        for name, form in _FORMS.items():
-            size = _count(name, room) * _WIDTHS[form]
-            before = self._buffers.get(name)
-            if before is not None and len(before) >= size:
-                view = before
+        for name, form, part, bits, more in _LAYOUT:
+            size = (room[part] * bits + 7 >> 3) + more * bits // 8
+            if before and self._room[part] >= room[part]:
+                view = before[name]
             else:
                 view = (in_python if size < _SMALL else self._allocate)(size)[:size]
-                if before is not None and filled is not None:
-                    kept = _count(name, filled) * _WIDTHS[form]
-                    view[:kept] = before[:kept]
+                if before:
+                    kept = (filled[part] * bits + 7 >> 3) + more * bits // 8
+                    view[:kept] = before[name][:kept]
             buffers[name] = view
-            views.append(view.cast(form))
+            views += [view.cast(form)]
+        rows, headers = self._columns.rows, self._columns.headers
         self._buffers, self._room = buffers, room
         return Columns(rows, headers, *views)
 
 
-def _count(name: str, extent: Extent) -> int:
-    """How many entries a column has."""
-    of_headers = name.startswith("header_") and name != "header_ends"
-    rows = extent.headers if of_headers else extent.rows
-    if name.endswith("_ends"):
-        return rows + 1
-    if name.endswith("_valid"):
-        return (rows + 7) // 8
-    sizes = {
-        "topic": extent.topic,
-        "key": extent.key,
-        "value": extent.value,
-        "header_name": extent.header_name,
-        "header_value": extent.header_value,
-    }
-    return sizes.get(name, rows)
+_NO_COLUMNS = Columns(0, 0, *(memoryview(bytearray(8)).cast(form) for _, form, _, _, _ in _LAYOUT))
+"""Of a table that has nothing in it yet; nothing is put into these."""

@@ -110,13 +110,14 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
         cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
     consumer = make(topic)
     poll_until(consumer, consumer.assignment)
+    getattr(consumer, way)()  # with what it imports
     consumer.seek(tp, 0)
     offsets: list[int] = []
     steps = interrupts = in_a_row = 0
     while in_a_row < 8:  # so many steps without reaching the event: there is none
         assert len(offsets) < 4_000, "more records are needed"
         steps += 1
-        interrupt = Interrupt(1 + steps)
+        interrupt = Interrupt(3 * steps + len(way) % 3)  # each would take a minute
         try:
             sys.setprofile(interrupt)
             table = getattr(consumer, way)(5_000, max_records=3)
