@@ -45,6 +45,7 @@ _UNORDERED = {
     ("TxnOffsetCommitResponse", "topics"),
     ("TxnOffsetCommitResponseTopic", "partitions"),
     ("WritableTxnMarkerTopicResult", "partitions"),
+    ("PartitionsSchema", "partition_ids"),
 }
 """Lists that Kafka makes of a hash table: they are compared in an order of their own."""
 
@@ -91,7 +92,7 @@ class Masks:
             plain[spec.name] = self.plain(value, spec.name)
         return plain
 
-    def _rank(self, item: Struct) -> tuple[str, list[str]]:
+    def _rank(self, item: Struct | int) -> tuple[str, list[str]]:
         """A place in an order that does not depend on ids, but where nothing else is different."""
         text = repr(Masks(self._port).plain(item))
         ids = [self._names.get(uuid, "") for uuid in _UUID.findall(repr(item))]
