@@ -87,7 +87,7 @@ class KafkaConsumer(SyncLife):
 
         Columns as in Spark's Kafka source: key, value, topic, partition, offset, timestamp (ms,
         UTC; null if unknown), timestampType, headers. Rows of one partition follow each other.
-        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 8 MiB of
+        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 4 MiB of
         keys, values and headers, or one batch that has more. ImportError without pyarrow.
         """
         require_pyarrow()

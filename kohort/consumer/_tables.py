@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TABLE_BYTES = 8 << 20
+TABLE_BYTES = 4 << 20
 """Of keys, values and headers: a larger table would be out of all caches when it is read."""
 
 
