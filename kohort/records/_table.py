@@ -172,8 +172,7 @@ class TablePlan:
     ) -> tuple[int, int]:
         """As take_plain(), with whatever room and scratch it takes."""
         use_lz4(decompressor_address())
-        if not self._buffers:
-            self._columns = self._with_room(_NOTHING)
+        self._begin()
         begin, passed, room = pos, start_offset, scratch.here()
         while True:
             lack = Lack()
@@ -221,8 +220,7 @@ class TablePlan:
 
         CorruptBatchError.
         """
-        if not self._buffers:
-            self._columns = self._with_room(_NOTHING)
+        self._begin()
         body = batch.body(budget, scratch)
         before = self._columns.rows
         if before and self._bytes() + len(body) > self._max_bytes:
@@ -252,12 +250,11 @@ class TablePlan:
 
     def build(self) -> Table:
         """The table; nothing may be added any more."""
-        if not self._buffers:
-            self._columns = self._with_room(_NOTHING)
+        self._begin()
         extent = self._extent()
         self._history.note(extent, self._fetched)
         buffers = {
-            name: self._buffers[name][: (extent[part] * bits + 7 >> 3) + more * bits // 8]
+            name: self._buffers[name][: _size(extent[part], bits, more)]
             for name, _, part, bits, more in _LAYOUT
         }
         for name in ("timestamp_valid", "key_valid", "value_valid", "header_value_valid"):
@@ -324,6 +321,11 @@ class TablePlan:
             )
         )
 
+    def _begin(self) -> None:
+        """Have columns to put something into."""
+        if not self._buffers:
+            self._columns = self._with_room(_NOTHING)
+
     def _grow(self, wanted: Extent) -> None:
         room = wanted.at_least(self._room)
         if room != self._room:
@@ -336,19 +338,24 @@ class TablePlan:
         buffers: dict[str, memoryview] = {}
         views: list[memoryview] = []
         for name, form, part, bits, more in _LAYOUT:
-            size = (room[part] * bits + 7 >> 3) + more * bits // 8
+            size = _size(room[part], bits, more)
             if before and self._room[part] >= room[part]:
                 view = before[name]
             else:
                 view = (in_python if size < _SMALL else self._allocate)(size)[:size]
                 if before:
-                    kept = (filled[part] * bits + 7 >> 3) + more * bits // 8
+                    kept = _size(filled[part], bits, more)
                     view[:kept] = before[name][:kept]
             buffers[name] = view
             views += [view.cast(form)]
         rows, headers = self._columns.rows, self._columns.headers
         self._buffers, self._room = buffers, room
         return Columns(rows, headers, *views)
+
+
+def _size(count: int, bits: int, more: int) -> int:
+    """Bytes of a column of so many entries."""
+    return (count * bits + 7 >> 3) + more * bits // 8
 
 
 _NO_COLUMNS = Columns(0, 0, *(memoryview(bytearray(8)).cast(form) for _, form, _, _, _ in _LAYOUT))
