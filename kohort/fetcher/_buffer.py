@@ -202,8 +202,10 @@ class FetchBuffer(FetchQueues):
         """Take records of the partitions in turn; note the items that nothing gets past."""
         missing = max_records
         for tp in self._in_turn(partitions):
+            if missing <= 0:
+                break
             index = 0
-            while missing > 0 and (item := self._grasp(tp, index)) is not None:
+            while missing > 0 and (item := self._grasp(tp, index, partitions)) is not None:
                 if isinstance(item, FailedFetch):
                     (overrun if self._is_reset(item) else blocked).append(item)
                     break
@@ -222,19 +224,16 @@ class FetchBuffer(FetchQueues):
                 index += 1
 
     def _in_turn(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
+        """The partitions that something is there of, in the order in which they are asked."""
         wanted = None if partitions is None else frozenset(partitions)
         with self._lock:
-            held = self.memory.held
-            for tp, queue in list(self._queues.items()):
-                self._drop_done(tp, queue)
-                if not queue:
-                    del self._queues[tp]
-                    self.policy.forget(tp)
-            in_turn = [tp for tp in self._queues if self._deliverable(tp, partitions) is not None]
-            if self._by_lag and in_turn:
-                laggiest = max(in_turn, key=self._lag)
-                in_turn = [laggiest, *(tp for tp in in_turn if tp != laggiest)]
-            wake = self._fetcher_waits and (wanted != self._wanted or self.memory.held < held)
+            in_turn = list(self._queues)
+            if self._by_lag:
+                lags = {tp: self._lag(tp) for tp in in_turn if self._deliverable(tp, partitions)}
+                if lags:
+                    laggiest = max(lags, key=lags.__getitem__)
+                    in_turn = [laggiest, *(tp for tp in in_turn if tp != laggiest)]
+            wake = self._fetcher_waits and wanted != self._wanted
             if wake:
                 self._fetcher_waits = False
             self._wanted = wanted
@@ -255,18 +254,37 @@ class FetchBuffer(FetchQueues):
             return None
         return state if partitions is None or tp in partitions else None
 
-    def _grasp(self, tp: TopicPartition, index: int) -> Item | None:
-        """The item at a place of the queue, marked busy so that an append does not drop it."""
+    def _grasp(
+        self, tp: TopicPartition, index: int, partitions: Collection[TopicPartition] | None
+    ) -> Item | None:
+        """The item at a place of the queue, marked busy so that an append does not drop it.
+
+        With the first, what is done with is dropped: by the drain after its own, which may still be
+        undone.
+        """
+        wake = False
+        item: Item | None = None
         with self._lock:
             queue = self._queues.get(tp)
-            if queue is None or index >= len(queue):
+            if queue is None:
                 return None
-            item = queue[index]
-            if self._subscription.current(tp, item.epoch) is None:
-                return None
-            if isinstance(item, CompletedFetch):
-                item.busy = True
-            return item
+            if index == 0:
+                held = self.memory.held
+                self._drop_done(tp, queue)
+                wake = self._fetcher_waits and self.memory.held < held
+                if wake:
+                    self._fetcher_waits = False
+                if not queue:
+                    del self._queues[tp]
+                    self.policy.forget(tp)
+            if index < len(queue) and (state := self._deliverable(tp, partitions)) is not None:
+                if queue[index].epoch == state.epoch:
+                    item = queue[index]
+                    if isinstance(item, CompletedFetch):
+                        item.busy = True
+        if wake:
+            self._on_room()
+        return item
 
     def _is_reset(self, item: FailedFetch) -> bool:
         return (

@@ -68,7 +68,8 @@ class TakeRecords:
         return taken[-1].leader_epoch
 
     def hand_out(self, tp: TopicPartition, taken: list[ConsumerRecord[Any, Any]]) -> None:
-        self.records.setdefault(tp, []).extend(taken)
+        before = self.records.get(tp)
+        self.records[tp] = taken if before is None else before + taken  # both may be put back
 
     def put_back(
         self,

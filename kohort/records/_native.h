@@ -208,6 +208,66 @@ static const char *const kohort_names[KOHORT_FIELDS] = {"topic", "partition", "o
 static Py_ssize_t kohort_at[KOHORT_FIELDS];
 static PyTypeObject *kohort_type = NULL;
 
+/* Records come and go by the million, and as instances of a Python class each one would be counted by the garbage
+   collector (which looks at everything after 700 of them) and taken apart by way of the class's bases. So the memory
+   of some is kept for the next ones, and they are taken apart here; of those that hold only bytes, nothing more is done.
+   Without the interpreter's lock, there is no list that all threads could share. */
+#if !defined(Py_GIL_DISABLED) && !defined(PYPY_VERSION)
+#define KOHORT_KEEPS 4096
+static PyObject *kohort_kept = NULL; /* linked by the first of their slots */
+static int kohort_kept_count = 0;
+
+static inline PyObject **kohort_slot(PyObject *record, int field) {
+    return (PyObject **)((char *)record + kohort_at[field]);
+}
+
+static inline void kohort_empty(PyObject *record) {
+    for (int field = 0; field < KOHORT_FIELDS; field++) Py_CLEAR(*kohort_slot(record, field));
+}
+
+/* tp_dealloc of ConsumerRecord, also called for the part that a subclass has from it. */
+static void kohort_dealloc(PyObject *record) {
+    PyTypeObject *type = Py_TYPE(record);
+    if (type == kohort_type && !PyObject_GC_IsTracked(record)) {
+        kohort_empty(record); /* of bytes and the like: nothing that goes deep */
+        if (kohort_kept_count < KOHORT_KEEPS) {
+            *kohort_slot(record, 0) = kohort_kept;
+            kohort_kept = record;
+            kohort_kept_count++;
+        } else {
+            type->tp_free(record);
+        }
+        Py_DECREF(type);
+        return;
+    }
+    PyObject_GC_UnTrack(record);
+    Py_TRASHCAN_BEGIN(record, kohort_dealloc)
+    kohort_empty(record);
+    type->tp_free(record);
+    Py_DECREF(type);
+    Py_TRASHCAN_END
+}
+
+/* A record with empty slots, not tracked by the garbage collector. */
+static inline PyObject *kohort_blank(void) {
+    PyObject *record = kohort_kept;
+    if (record != NULL) {
+        kohort_kept = *kohort_slot(record, 0);
+        kohort_kept_count--;
+        return PyObject_Init(record, kohort_type);
+    }
+    record = kohort_type->tp_alloc(kohort_type, 0);
+    if (record != NULL) PyObject_GC_UnTrack(record); /* it holds nothing that could refer back to it */
+    return record;
+}
+#else
+static inline PyObject *kohort_blank(void) {
+    PyObject *record = kohort_type->tp_alloc(kohort_type, 0);
+    if (record != NULL) PyObject_GC_UnTrack(record);
+    return record;
+}
+#endif
+
 static int kohort_learn_slots(PyObject *type) {
     for (int field = 0; field < KOHORT_FIELDS; field++) {
         PyObject *slot = PyObject_GetAttrString(type, kohort_names[field]);
@@ -221,6 +281,10 @@ static int kohort_learn_slots(PyObject *type) {
         Py_DECREF(slot);
     }
     kohort_type = (PyTypeObject *)Py_NewRef(type);
+#ifdef KOHORT_KEEPS
+    /* Of the draft, which has the slots, as well: instances change from one class to the other. */
+    kohort_type->tp_dealloc = kohort_type->tp_base->tp_dealloc = kohort_dealloc;
+#endif
     return 0;
 }
 
@@ -233,17 +297,33 @@ static inline PyObject *kohort_bytes(const uint8_t *data, Py_ssize_t size) {
     return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)data, size);
 }
 
+/* Producers in a hurry write many records in a millisecond. */
+static inline PyObject *kohort_time(int64_t timestamp) {
+#ifdef KOHORT_KEEPS
+    static PyObject *latest = NULL;
+    static int64_t latest_timestamp;
+    if (latest == NULL || latest_timestamp != timestamp) {
+        PyObject *made = PyLong_FromLongLong(timestamp);
+        if (made == NULL) return NULL;
+        latest_timestamp = timestamp;
+        Py_XSETREF(latest, made);
+    }
+    return Py_NewRef(latest);
+#else
+    return PyLong_FromLongLong(timestamp);
+#endif
+}
+
 static PyObject *kohort_record(PyObject *topic, PyObject *partition, PyObject *origin, const uint8_t *key,
                                Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size, int64_t offset,
                                int64_t timestamp, PyObject *headers, PyObject *sizes) {
-    PyObject *record = kohort_type->tp_alloc(kohort_type, 0);
+    PyObject *record = kohort_blank();
     if (record == NULL) return NULL;
-    PyObject_GC_UnTrack(record); /* it holds nothing that could refer back to it */
     int failed = 0;
     kohort_put(record, KOHORT_TOPIC, Py_NewRef(topic));
     kohort_put(record, KOHORT_PARTITION, Py_NewRef(partition));
     failed |= kohort_put(record, KOHORT_OFFSET, PyLong_FromLongLong(offset));
-    failed |= kohort_put(record, KOHORT_TIMESTAMP, PyLong_FromLongLong(timestamp));
+    failed |= kohort_put(record, KOHORT_TIMESTAMP, kohort_time(timestamp));
     failed |= kohort_put(record, KOHORT_KEY, kohort_bytes(key, key_size));
     failed |= kohort_put(record, KOHORT_VALUE, kohort_bytes(value, value_size));
     kohort_put(record, KOHORT_HEADERS, Py_NewRef(headers));

@@ -186,12 +186,14 @@ class SubscriptionState:
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The state of an assigned partition. The caller holds the lock."""
-        self._run.fold()
+        if self._run is not NO_RUN:
+            self._run.fold()
         return self._partitions.get(tp)
 
     def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """The state if the partition is still at this epoch. The caller holds the lock."""
-        self._run.fold()
+        if self._run is not NO_RUN:
+            self._run.fold()
         state = self._partitions.get(tp)
         return state if state is not None and state.epoch == epoch else None
 
@@ -303,8 +305,8 @@ class SubscriptionState:
         """The caller is done with all that it was given before: it may be committed."""
         with self.lock:
             self._stop_run()
-            for state in self._partitions.values():
-                state.note_consumed()
+            for state in self._partitions.values():  # each of many, at each poll(): without a call
+                state.consumed, state.consumed_epoch = state.position, state.leader_epoch
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.

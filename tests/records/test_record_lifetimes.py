@@ -1,0 +1,92 @@
+"""Records come and go by the million: their memory is used again, and nothing of it shows."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+from kohort.records import ConsumerRecord, NewRecord, RecordBatch, deserialized, encode_batch
+
+
+def _decoded(count: int, *, first: int = 0, size: int = 10) -> list[ConsumerRecord[Any, Any]]:
+    new = [NewRecord(first + n, b"k%d" % (first + n), b"v" * size) for n in range(count)]
+    return list(RecordBatch.of(encode_batch(new, base_offset=first)).records(topic="t"))
+
+
+def test_what_is_kept_never_changes_while_others_come_and_go() -> None:
+    kept = _decoded(3000)[::7]
+    before = [(record.offset, record.timestamp, record.key, record.value) for record in kept]
+    for round_ in range(5):
+        _decoded(5000, first=10_000 * round_ + 10_000)
+    assert [(each.offset, each.timestamp, each.key, each.value) for each in kept] == before
+
+
+def test_their_class_is_held_as_often_as_there_are_records() -> None:
+    _decoded(6000)  # more than are kept for later
+    before = sys.getrefcount(ConsumerRecord)
+    for _ in range(5):
+        records = _decoded(6000)
+        held = sys.getrefcount(ConsumerRecord) - before
+        assert held == len(records) or held == 0, held  # 0: where types are not counted at all
+        del records
+        assert sys.getrefcount(ConsumerRecord) == before
+
+
+def test_nothing_that_they_held_is_held_any_longer() -> None:
+    class Value:
+        pass
+
+    value = Value()
+    gone = weakref.ref(value)
+    record = deserialized(_decoded(1)[0], b"k", value)
+    del value
+    assert gone() is not None
+    del record
+    assert gone() is None
+
+
+def test_a_deserialized_value_that_refers_to_its_record_is_collected() -> None:
+    class Value:
+        record: Any = None
+
+    value = Value()
+    gone = weakref.ref(value)
+    value.record = deserialized(_decoded(1)[0], b"k", value)
+    del value
+    assert gone() is not None
+    gc.collect()
+    assert gone() is None
+
+
+def test_values_may_be_nested_as_deeply_as_memory_allows() -> None:
+    record = _decoded(1)[0]
+    nested: Any = None
+    for _ in range(200_000):
+        nested = deserialized(record, b"k", nested)
+    del nested  # one is taken apart within the other
+
+
+def test_a_subclass_may_have_fields_of_its_own() -> None:
+    class Stamped(ConsumerRecord[Any, Any]):
+        __slots__ = ("__weakref__", "seen_at")
+
+    for _ in range(3):
+        records = [Stamped("t", 0, offset=n, value=b"v" * n) for n in range(50)]
+        for record in records:
+            object.__setattr__(record, "seen_at", object())
+        gone = [weakref.ref(record) for record in records]
+        assert [record.offset for record in records] == list(range(50))
+        del records, record
+        assert [each() for each in gone] == [None] * 50
+    assert [each.offset for each in _decoded(60)] == list(range(60))
+
+
+def test_the_garbage_collector_has_nothing_to_do_for_bytes() -> None:
+    _decoded(2000)
+    gc.collect()
+    before = gc.get_stats()[0]["collections"]
+    for _ in range(20):
+        _decoded(1000)
+    assert gc.get_stats()[0]["collections"] - before <= 20 * 3
