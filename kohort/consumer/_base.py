@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
@@ -17,7 +17,6 @@ from kohort.consumer._facts import gather
 from kohort.consumer._handout import Handout
 from kohort.consumer._metrics import collect, lags
 from kohort.consumer._performer import Performer
-from kohort.coordinator_client import GroupSnapshot, MemberState
 from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,
@@ -26,6 +25,9 @@ from kohort.errors import (
 )
 from kohort.listeners import check_listener
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.coordinator_client import GroupSnapshot
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -280,7 +282,7 @@ class ConsumerBase:
 
 def _group_state(group: GroupSnapshot) -> str:
     """The membership in the words of kafka-python."""
-    if group.state == MemberState.STABLE.value:
+    if group.is_stable:
         return "<stable>"
     return "<unjoined>" if group.generation_id < 0 else "<rebalancing>"
 

@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -22,12 +22,14 @@ from kohort.consumer._positions import PositionFinder
 from kohort.consumer._stats import report_stats
 from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
-from kohort.coordinator_client import CoordinatorClient, MemberState, resolve_assignors
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.coordinator_client import CoordinatorClient
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -83,6 +85,9 @@ class Engine:
         )
         self.coordinator: CoordinatorClient | None = None
         if config.group.group_id is not None:
+            # A fifth of the time that an import takes, and many consumers are in no group.
+            from kohort.coordinator_client import CoordinatorClient, resolve_assignors
+
             assignors = resolve_assignors(config.group.partition_assignment_strategy)
             self.coordinator = CoordinatorClient(
                 self.cluster,
@@ -340,7 +345,7 @@ class Engine:
         """There is a membership, or the end of one is not over yet."""
         if self.coordinator is None:
             return False
-        return self.coordinator.generation().state != MemberState.UNSUBSCRIBED.value
+        return self.coordinator.generation().is_subscribed
 
     @property
     def leaving(self) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kohort.consumer._work import AssignorWork, ListenerWork, Mailbox, PollWork
-from kohort.coordinator_client import ClusterTopics, PartitionAssignor, Subscription
-from kohort.coordinator_client.assignors import Assignments, is_built_in
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.coordinator_client import ClusterTopics, PartitionAssignor, Subscription
+    from kohort.coordinator_client.assignors import Assignments
 
 T = TypeVar("T")
 
@@ -86,6 +88,7 @@ class Host:
         subscriptions: Mapping[str, Subscription],
     ) -> Assignments:
         """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
+        from kohort.coordinator_client.assignors import is_built_in
 
         def run() -> Assignments:
             return assignor.assign(cluster, subscriptions)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import (
     Assignments,
     ClusterTopics,
@@ -99,3 +100,11 @@ class GroupSnapshot:
     coordinator: int | None
     """Node id of the coordinator, if it is known."""
     owned: frozenset[TopicPartition]
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.state != MemberState.UNSUBSCRIBED.value
+
+    @property
+    def is_stable(self) -> bool:
+        return self.state == MemberState.STABLE.value

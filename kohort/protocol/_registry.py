@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from kohort.protocol import messages
@@ -86,7 +88,24 @@ def _collect() -> dict[int, Api]:
     return dict(sorted(apis.items()))
 
 
-APIS: dict[int, Api] = _collect()
+class _Apis(Mapping[int, Api]):
+    """Looked at by who answers requests; a client does without, and without most messages."""
+
+    @cached_property
+    def _known(self) -> dict[int, Api]:
+        return _collect()
+
+    def __getitem__(self, key: int) -> Api:
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+APIS: Mapping[int, Api] = _Apis()
 
 
 def api(key: int) -> Api:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import crc32c as _crc32c
-
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer."""
-    return _crc32c.crc32c(data)
+    # Only here: it is slow to import, and a consumer with the compiled decoder may never need it.
+    from crc32c import crc32c as checksum
+
+    return checksum(data)

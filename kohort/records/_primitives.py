@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
-import crc32c as _crc32c
-
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
 __all__ = [
@@ -68,7 +66,10 @@ def int64_at(data: Bytes, pos: int) -> int:
 
 def checksum(data: Bytes, start: int, stop: int) -> int:
     """CRC-32C of a part of the bytes."""
-    return _crc32c.crc32c(memoryview(data)[start:stop])
+    # Only here: the compiled decoder does without, and importing it costs as much as all records.
+    from crc32c import crc32c
+
+    return crc32c(memoryview(data)[start:stop])
 
 
 def window(data: Bytes, start: int, stop: int) -> bytes:

@@ -19,12 +19,13 @@ from kohort.spark_connector._batch import read_partition, tasks
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._control import StopRequests
 from kohort.spark_connector._driver import StreamDriver
-from kohort.spark_connector._grouped import GroupDriver
 from kohort.spark_connector._offsets import StreamOffset, nested
 from kohort.spark_connector._options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kohort.spark_connector._grouped import GroupDriver
 
 
 class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -43,6 +44,9 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _running(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
             if self._options.is_member:
+                # Only here, as it is slow to import, and so is what of kohort is for groups.
+                from kohort.spark_connector._grouped import GroupDriver
+
                 self._driver = GroupDriver(self._options)
             else:
                 consumer = make_consumer(self._options.properties, group=True)
