@@ -19,11 +19,10 @@ from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
 
-MOST_BYTES = 4 << 20
-"""About what a batch holds: enough for its fixed costs not to count, little enough for a worker."""
-MOST_ROWS = 1 << 18
-FIRST_ROWS = 1 << 13
-"""Of the first batch, when it is not known how large the rows are."""
+MOST_BYTES = 8 << 20
+"""A batch of Kafka's that unpacks to more goes to Spark in parts."""
+MOST_ROWS = 1 << 17
+"""poll_arrow() counts what is in the rows; this bounds what small ones take besides."""
 
 # The end of a range may hold no record (compaction, transaction markers), so that poll() would
 # wait although all has been read; then this is how long.
@@ -43,7 +42,7 @@ def read_ranges(
     shaper = BatchShaper(schema)
     with borrowed(options.properties, max(each.size for each in ranges)) as consumer:
         for batch in _Reading(consumer, options, ranges).run():
-            yield from split(shaper.shape(batch), 2 * MOST_BYTES)
+            yield from split(shaper.shape(batch), MOST_BYTES)
 
 
 class _Reading:
@@ -54,7 +53,6 @@ class _Reading:
     ) -> None:
         self._consumer = consumer
         self._options = options
-        self._rows = FIRST_ROWS  # so many are about MOST_BYTES
         self._left: dict[TopicPartition, list[OffsetRange]] = {}
         for each in sorted(ranges, reverse=True):
             self._left.setdefault(each.topic_partition, []).append(each)
@@ -77,8 +75,6 @@ class _Reading:
                 continue
             earlier, positions = positions, self._positions()
             if polled.num_rows:
-                each = polled.get_total_buffer_size() // polled.num_rows
-                self._rows = min(max(1, 2 * MOST_BYTES // max(1, each)), MOST_ROWS)
                 yield from self._inside(polled, positions)
             self._advance(positions)
             if polled.num_rows or positions != earlier:
@@ -90,7 +86,7 @@ class _Reading:
         """How many rows may still come of what is being read."""
         ends = ((ranges[-1], positions.get(tp)) for tp, ranges in self._left.items())
         left = sum(each.end - (each.start if at is None else at) for each, at in ends)
-        return max(1, min(left, self._rows))
+        return max(1, min(left, MOST_ROWS))
 
     def _inside(
         self, polled: pa.RecordBatch, positions: dict[TopicPartition, int]

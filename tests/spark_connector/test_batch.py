@@ -392,13 +392,12 @@ def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
 def test_a_worker_holds_about_as_many_bytes_as_it_is_meant_to(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reading, "MOST_BYTES", 50_000)
-    monkeypatch.setattr(_reading, "FIRST_ROWS", 5)
+    monkeypatch.setattr(_reading, "MOST_BYTES", 100_000)
     expected = [b"%d" % number + bytes(10_000) for number in range(100)]
     cluster.produce("orders", [ProducerRecord(value, partition=0) for value in expected])
     reader = batch_reader(options(cluster), "value binary")
     batches = [batch for task in reader.partitions() for batch in reader.read(task)]
-    assert max(batch.nbytes for batch in batches) <= 2 * 50_000
+    assert max(batch.nbytes for batch in batches) <= 100_000
     assert [value for batch in batches for value in batch.column(0).to_pylist()] == expected
     assert len(batches) < 30
 
