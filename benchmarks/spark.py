@@ -27,6 +27,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from benchmarks import _spark_ways as ways
+from benchmarks._clients import COMPILED_ONCE
 from benchmarks._goals import verdict
 from benchmarks._kafka import kafka
 from benchmarks._machine import Others, hardware, versions
@@ -119,6 +120,7 @@ def session() -> Iterator[SparkSession]:
     """Spark with both sources; its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ |= COMPILED_ONCE  # as pip does when it installs
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = ",".join(map(str, sorted(spark_jars().glob("*.jar"))))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
