@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from benchmarks import _spark_home as spark_home
 from benchmarks import _spark_ways as ways
 from benchmarks._clients import COMPILED_ONCE
 from benchmarks._goals import verdict
@@ -126,11 +127,13 @@ def session() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with spark_home.unpacked() as home:
+        os.environ["SPARK_HOME"] = str(home)
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def measure(
@@ -220,7 +223,8 @@ def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) 
     most = max(map(len, readings.values()), default=0)
     return (
         f"{'; '.join(told)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
-        f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}. Medians "
+        f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}, "
+        "and pyspark imported from a folder, as docs/spark.md advises. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
         "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
         "that of Spark's own source: for rows a second more is better, for the time of a batch "
