@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -15,6 +15,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._handout import POLLS_AT_ONCE
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
 from kohort.records import (
@@ -84,7 +85,7 @@ class AsyncKafkaConsumer(AsyncLife):
         self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
-            count = self._config.fetch.max_poll_records
+            count = POLLS_AT_ONCE * self._config.fetch.max_poll_records
             records = await self._poll(1.0, count, chosen, held=False)
             self._handout.load(records)
             record = self._handout.next(chosen)
@@ -182,12 +183,13 @@ class AsyncKafkaConsumer(AsyncLife):
 
     async def __anext__(self) -> Record:
         """The next record; ends when another task stops the consumer."""
+        record: Record
         run, now = self._handout.run, self._clock()
         if not run.bell.rung and now < run.session.confirmed_until:
             self._engine.mailbox.last_at = now
             for record in run.records:
                 run.given = record
-                return cast("Record", record)
+                return record
         mailbox = self._engine.mailbox
         self._handout.end_run()
         self._engine.subscription.bell.rung = False

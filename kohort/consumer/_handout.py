@@ -19,6 +19,10 @@ Record = ConsumerRecord[Any, Any]
 Records = dict[TopicPartition, list[Record]]
 
 
+POLLS_AT_ONCE = 4
+"""Iteration takes so many times ``max_poll_records``: each time costs as much as 200 of them."""
+
+
 class _Held:
     """One partition's records, those before ``index`` given, and where its position ends."""
 

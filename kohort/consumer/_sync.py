@@ -6,12 +6,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._handout import POLLS_AT_ONCE
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._tables import TablePoll, require_pyarrow
@@ -160,13 +161,14 @@ class KafkaConsumer(SyncLife):
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
         """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
+        record: ConsumerRecord[Any, Any]
         run, now = self._handout.run, time.monotonic()
         # From here on nothing is called: signal handlers run in calls.
         if not run.bell.rung and now < run.session.confirmed_until:
             self._mailbox.last_at = now
             for record in run.records:
                 run.given = record
-                return cast("ConsumerRecord[Any, Any]", record)
+                return record
         return self._step()
 
     def _step(self) -> ConsumerRecord[Any, Any]:
@@ -214,7 +216,8 @@ class KafkaConsumer(SyncLife):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            drained = self._poll(timeout, self._config.fetch.max_poll_records, held=False)
+            count = POLLS_AT_ONCE * self._config.fetch.max_poll_records
+            drained = self._poll(timeout, count, held=False)
             self._handout.load(drained)
         except BaseException:
             self._handout.load(drained)  # what Ctrl-C kept from being held
