@@ -253,7 +253,9 @@ class Fetcher:
                 targets.append(target)
         by_node: dict[int, list[Ask]] = defaultdict(list)
         unsure: dict[FetchTarget, Leader] = {}
-        for target in self.buffer.with_room(targets):
+        with_room = self.buffer.with_room(targets)
+        crowded = self._nodes_of(targets, with_room, leaders, now)
+        for target in with_room:
             tp = target.topic_partition
             leader = leaders[tp]
             if self._validation.needed(target, leader):
@@ -268,7 +270,7 @@ class Fetcher:
         max_wait = self._config.fetch_max_wait_ms / 1000
         sharers = len(by_node)
         for number, (node, asks) in enumerate(by_node.items()):
-            choice = self._node(node).choose(now, max_wait)
+            choice = self._node(node).choose(now, max_wait, crowded=node in crowded)
             if choice.lane is None:
                 look_again = min(look_again, choice.ask_again)
                 continue
@@ -283,6 +285,24 @@ class Fetcher:
             )
             tasks.start_soon(self._fetch, tasks, choice.lane, asks, choice.max_wait, granted)
         return look_again
+
+    def _nodes_of(
+        self,
+        targets: Sequence[FetchTarget],
+        with_room: Sequence[FetchTarget],
+        leaders: Mapping[TopicPartition, Leader],
+        now: float,
+    ) -> set[int]:
+        """The brokers of those that there is no room for."""
+        if len(with_room) == len(targets):
+            return set()
+        chosen = set(with_room)
+        return {
+            self._replicas.find(tp, leaders[tp], now)
+            for target in targets
+            if target not in chosen
+            for tp in [target.topic_partition]
+        }
 
     async def _fetch(
         self,
@@ -392,6 +412,8 @@ class Fetcher:
             # is tried again has a back-off of its own, and need not hold up the others.)
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
         lanes = self._node(lane.node)
+        if ready:
+            lanes.came()
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
 

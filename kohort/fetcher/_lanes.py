@@ -13,6 +13,11 @@ a connection with at most one fetch in flight:
 
 A newly fetchable partition therefore waits for 20 ms at most, unless both lanes are parked (two
 such changes within one ``fetch_max_wait_ms``): then for the rest of that time.
+
+One such change is foreseen: where others have no room just now, they will have some as soon as the
+caller takes what is there, and then must not find both lanes parked for partitions that are at
+their ends. So nothing is parked for long beside them: at first for 20 ms, and for as long again as
+nothing has come.
 """
 
 from __future__ import annotations
@@ -65,13 +70,24 @@ class NodeLanes:
         self.side = Lane(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
+        self._patience = PARKED_AFTER
 
     @property
     def both(self) -> tuple[Lane, Lane]:
         return self.main, self.side
 
-    def choose(self, now: float, max_wait: float) -> Choice:
-        """Where a fetch may go now."""
+    def came(self) -> None:
+        """An answer has brought something."""
+        self._patience = PARKED_AFTER
+
+    def choose(self, now: float, max_wait: float, *, crowded: bool = False) -> Choice:
+        """Where a fetch may go now; ``crowded``: others will be asked for when there is room."""
+        choice = self._choose(now, min(max_wait, self._patience) if crowded else max_wait)
+        if crowded and choice.lane is not None:
+            self._patience = min(2 * self._patience, max(max_wait, PARKED_AFTER))
+        return choice
+
+    def _choose(self, now: float, max_wait: float) -> Choice:
         if self.not_before > now:
             return Choice(None, ask_again=self.not_before)
         if not self.main.busy:

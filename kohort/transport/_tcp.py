@@ -20,7 +20,7 @@ from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._text import address, escaped, reason
 
-LOW_WATER = 1 << 20
+LOW_WATER = 2 << 20
 """Of an answer that is larger than this, so many bytes are waited for at a time."""
 _HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
 IOV_MAX = 512

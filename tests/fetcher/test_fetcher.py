@@ -226,6 +226,42 @@ class TestLongPolls:
                 assert await consumer.read(100) == {T1: list(range(100))}
 
     @virtual_time
+    async def test_a_full_partition_finds_no_lane_parked_when_it_has_room_again(self) -> None:
+        """As partitions come to their ends one after the other, both lanes could be with these."""
+        cluster = FakeCluster()
+        cluster.add(T0)
+        for tp, batches in ((T1, 3), (T2, 40)):
+            log = cluster.add(tp)
+            for first in range(0, 10 * batches, 10):
+                log.append(first + 10, batch(first, 10))
+        options = {"fetch_max_wait_ms": 20_000, "max_partition_fetch_bytes": 1}
+        async with consuming(cluster, owning(T0, T1, T2), **options) as consumer:
+            read: list[int] = []
+            began = anyio.current_time()
+            while len(read) < 430:
+                await anyio.sleep(0.05)  # until everything has room again, and is asked for
+                for offsets in (await consumer.poll(timeout=30)).values():
+                    read += offsets
+            assert anyio.current_time() - began < 20
+            asked = len(cluster.fetches)
+            await anyio.sleep(200)
+            assert len(cluster.fetches) - asked < 25, "with room for all, they are parked"
+
+    @virtual_time
+    async def test_beside_a_full_partition_others_are_asked_ever_more_patiently(self) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        log = cluster.add(T1)
+        for first in range(0, 100, 10):
+            log.append(first + 10, batch(first, 10))
+        options = {"fetch_max_wait_ms": 1_000, "max_partition_fetch_bytes": 1}
+        async with consuming(cluster, owning(T0, T1), **options):
+            await anyio.sleep(5)
+            before = len(cluster.fetches)
+            await anyio.sleep(10)  # the caller does something else
+            assert 9 <= len(cluster.fetches) - before <= 25
+
+    @virtual_time
     async def test_partitions_meet_again_on_the_main_lane(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)

@@ -42,6 +42,14 @@ class TestLanes:
         lanes.main.finish()
         assert lanes.choose(10.2, 0.5).lane is lanes.main
 
+    def test_beside_full_partitions_nothing_is_parked_for_long_at_first(self) -> None:
+        lanes = NodeLanes(1)
+        waits = [lanes.choose(10.0, 0.5, crowded=True).max_wait for _ in range(7)]
+        assert waits == [PARKED_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
+        lanes.came()
+        assert lanes.choose(10.0, 0.5, crowded=True).max_wait == PARKED_AFTER
+        assert lanes.choose(10.0, 0.5).max_wait == 0.5
+
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
         lanes = NodeLanes(1)
         lanes.not_before = 12.0
