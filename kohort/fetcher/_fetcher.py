@@ -6,6 +6,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -47,6 +48,15 @@ logger = logging.getLogger("kohort.fetcher")
 
 def _nothing() -> None:
     pass
+
+
+class _Fetch(NamedTuple):
+    """What is fetched over which lane, the seconds that a broker may keep it, how much at most."""
+
+    lane: Lane
+    asks: Sequence[Ask]
+    max_wait: float
+    granted: Grant
 
 
 class Fetcher:
@@ -137,6 +147,8 @@ class Fetcher:
         self._changes_seen = -1
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
+        self._following: Lane | None = None  # whose task looks for what to do next
+        self._follows: _Fetch | None = None  # what it has found for itself
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -283,7 +295,11 @@ class Fetcher:
             granted = self.buffer.memory.grant(
                 sizes, self._config.fetch_max_bytes, sharers - number
             )
-            tasks.start_soon(self._fetch, tasks, choice.lane, asks, choice.max_wait, granted)
+            fetch = _Fetch(choice.lane, asks, choice.max_wait, granted)
+            if choice.lane is self._following:
+                self._follows = fetch
+            else:
+                tasks.start_soon(self._fetch, tasks, fetch)
         return look_again
 
     def _nodes_of(
@@ -304,15 +320,24 @@ class Fetcher:
             for tp in [target.topic_partition]
         }
 
-    async def _fetch(
-        self,
-        tasks: TaskGroup,
-        lane: Lane,
-        asks: Sequence[Ask],
-        max_wait: float,
-        granted: Grant,
-    ) -> None:
-        """One fetch: send, wait, and put what came into the buffer."""
+    async def _fetch(self, tasks: TaskGroup, first: _Fetch) -> None:
+        """Fetch over a lane, as long as one follows the other at once."""
+        fetch: _Fetch | None = first
+        while fetch is not None:
+            ready = await self._fetch_once(fetch)
+            # The next fetch is on its way before anybody begins to decode what this one brought.
+            # It is sent by this task, if it is for this lane: a new one would begin a turn later.
+            self._following, self._follows = fetch.lane, None
+            look_again = self._look(tasks)
+            self._following, fetch = None, self._follows
+            if self._waiting is not None:
+                self._waiting.deadline = look_again
+            if ready:
+                self._on_ready()
+
+    async def _fetch_once(self, fetch: _Fetch) -> bool:
+        """Send, wait, and put what came into the buffer; True if the caller is to be told."""
+        lane, asks, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
         ready = False
         plan = lane.session.plan(asks)
@@ -352,12 +377,7 @@ class Fetcher:
             for ask in asks:
                 if self._asked.get((ask.topic_partition, ask.epoch)) is lane:
                     del self._asked[ask.topic_partition, ask.epoch]
-        # The next fetch is on its way before anybody begins to decode what this one brought.
-        look_again = self._look(tasks)
-        if self._waiting is not None:
-            self._waiting.deadline = look_again
-        if ready:
-            self._on_ready()
+        return ready
 
     def _node(self, node: int) -> NodeLanes:
         lanes = self._nodes.get(node)

@@ -14,7 +14,9 @@ class ByteConnection(Protocol):
     """A connection as a stream of bytes. Its failures are one of :data:`NETWORK_ERRORS`.
 
     One task receives while another sends; never two of a kind at a time. It may have a method
-    ``expect(size)``, which is told that so many bytes are to come before anything can be done.
+    ``expect(size)``, which is told that so many bytes are to come before anything can be done (1:
+    what was expected has come), and ``send_now(buffers)``, which sends what goes without waiting
+    and returns how many bytes that was.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:

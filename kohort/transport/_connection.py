@@ -20,7 +20,7 @@ from kohort.errors import (
     MessageDecodeError,
     ProtocolError,
 )
-from kohort.protocol import Message, Request, Response, decode_response, encode_request
+from kohort.protocol import Buffer, Message, Request, Response, decode_response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
@@ -77,6 +77,17 @@ def _checked(link: ByteConnection) -> ByteConnection:
     return link
 
 
+def behind(buffers: list[Buffer], size: int) -> list[Buffer]:
+    """The bytes behind the first ``size`` of these."""
+    left = list(buffers)
+    while left and size >= (length := memoryview(left[0]).nbytes):
+        size -= length
+        del left[0]
+    if size:
+        left[0] = memoryview(left[0]).cast("B")[size:]
+    return left
+
+
 def _bound_throttle(response: Any) -> None:
     asked = getattr(response, "throttle_time_ms", 0)
     if not 0 <= asked <= MAX_THROTTLE_MS:
@@ -117,6 +128,10 @@ class BrokerConnection:
         self._pipeline = Pipeline(max_in_flight)
         self._next_id = 0
         self._sendable = Wake()
+        self._send_now: Callable[[list[Buffer]], int] | None = getattr(link, "send_now", None)
+        self._unsent: list[Buffer] = []
+        """What did not go at once: for _send(), before anything else."""
+        self._sending = False
         self._tasks: anyio.CancelScope | None = None
         self._patience = anyio.CancelScope()
 
@@ -228,7 +243,7 @@ class BrokerConnection:
         buffers = encode_request(message, chosen, correlation_id, self._client_id)
         pending = Pending(type(message).__name__, correlation_id, buffers, timeout)
         self._pipeline.waiting.append(pending)
-        self._sendable.set()
+        self._begin_sending()
         self.last_used = anyio.current_time()
         try:
             with anyio.CancelScope(deadline=pending.deadline):
@@ -325,11 +340,25 @@ class BrokerConnection:
         if self._pipeline.waiting:
             self._sendable.set()
 
+    def _begin_sending(self) -> None:
+        """Send at once what goes, which is nearly always all; another task sees to the rest."""
+        if self._send_now is not None and not self._sending and not self._unsent:
+            buffers = self._pipeline.take_sendable()
+            try:
+                sent = self._send_now(buffers) if buffers else 0
+            except NETWORK_ERRORS:
+                sent = 0  # it comes up again, where it ends the connection
+            self._unsent = behind(buffers, sent)
+        if self._unsent or self._pipeline.waiting:
+            self._sendable.set()
+
     async def _send(self) -> None:
         while True:
-            buffers = self._pipeline.take_sendable()
+            buffers, self._unsent = self._unsent or self._pipeline.take_sendable(), []
             if buffers:
+                self._sending = True
                 await self._link.send(buffers)
+                self._sending = False
             else:
                 await self._sendable.wait()
 

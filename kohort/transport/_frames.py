@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import anyio
-
 from kohort.errors import KafkaConnectionError
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 from kohort.transport._bytes import ByteConnection
@@ -99,8 +97,6 @@ class FrameSource:
                 raise self._cut(filled, size)
             filled += received
         self._expect(1)
-        # A fast peer always has more; the other tasks get their turn between two large frames.
-        await anyio.lowlevel.checkpoint()
         return Frame(lease.view[:size], lease)
 
     def _grow(self, lease: Lease, size: int) -> Lease:

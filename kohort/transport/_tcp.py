@@ -35,6 +35,11 @@ class TcpConnection:
         self._socket = sock
         self._closed = False
         self._low = 1
+        self._all_came = False
+        """What was expected: there will hardly be more yet, and to ask the system is not for free.
+
+        Asking gives the interpreter's lock away, which a busy program's other thread takes.
+        """
 
     def expect(self, size: int, /) -> None:
         """At least ``size`` bytes are to come: do not wake for a few of them.
@@ -46,8 +51,13 @@ class TcpConnection:
         if _HAS_LOW_WATER and low != self._low and not self._closed:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
             self._low = low
+        self._all_came = size == 1
 
     async def recv_into(self, view: memoryview, /) -> int:
+        if self._all_came:
+            self._check_open()
+            await anyio.wait_readable(self._socket)
+            self._all_came = False
         while True:
             self._check_open()
             try:
@@ -70,6 +80,14 @@ class TcpConnection:
                 first += 1
             if sent:
                 views[first] = views[first][sent:]
+
+    def send_now(self, buffers: Sequence[Buffer], /) -> int:
+        """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
+        self._check_open()
+        try:
+            return self._socket.sendmsg(buffers[:IOV_MAX])
+        except BlockingIOError:
+            return 0
 
     async def aclose(self) -> None:
         if not self._closed:
