@@ -64,3 +64,13 @@ def test_random_bytes_in_place_of_records_fail_alike() -> None:
         batch[57:61] = rng.choice((0, 1, 2, 9)).to_bytes(4)
         batch[23:27] = rng.choice((0, 1, 50)).to_bytes(4)
         _same(bytes(batch), check_crcs=False)
+
+
+@pytest.mark.parametrize("size", [*range(2980, 3100, 7), 6_100, 9_170, 12_250, 100_003])
+def test_checksums_of_batches_of_any_length_are_computed_alike(size: int) -> None:
+    """Compiled it goes by blocks of 3 KiB, by words, and by single bytes."""
+    data = encode_batch([NewRecord(1, None, bytes(n % 251 for n in range(size)))])
+    assert _same(data)[1][0].serialized_value_size == size
+    spoilt = bytearray(data)
+    spoilt[-1 - size // 2] ^= 1
+    assert _same(bytes(spoilt))[1][0] is CorruptBatchError
