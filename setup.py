@@ -18,6 +18,7 @@ from setuptools import Extension, setup
 RECORDS = Path("kohort", "records")
 MODULES = {"_batch_c": "_batch.py", "_columns_c": "_columns.py", "_capsule_c": "_capsule_c.pyx"}
 SOURCES = (
+    "_record.py",
     "_batch.py",
     "_batch_c.pxd",
     "_columns.py",

@@ -15,7 +15,6 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._handout import POLLS_AT_ONCE
 from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
 from kohort.records import (
@@ -85,7 +84,7 @@ class AsyncKafkaConsumer(AsyncLife):
         self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
-            count = POLLS_AT_ONCE * self._config.fetch.max_poll_records
+            count = self._records_at_once
             records = await self._poll(1.0, count, chosen, held=False)
             self._handout.load(records)
             record = self._handout.next(chosen)

@@ -14,7 +14,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
 from kohort.consumer._facts import gather
-from kohort.consumer._handout import Handout
+from kohort.consumer._handout import POLLS_AT_ONCE, Handout
 from kohort.consumer._metrics import collect, lags
 from kohort.consumer._performer import Performer
 from kohort.errors import (
@@ -51,6 +51,7 @@ class ConsumerBase:
     _engine: Engine
     _handout: Handout
     _performer: Performer
+    _records_at_once: int
     _closed: bool
     _pid: int | None
 
@@ -80,6 +81,10 @@ class ConsumerBase:
         self._config = config
         self._engine = engine
         self._handout = Handout(engine.subscription, lambda: self._engine.may_deliver())
+        # What iteration takes at a time. Deserializers hold up the caller for no longer than asked.
+        self._records_at_once = config.fetch.max_poll_records
+        if config.deserialize_key is None and config.deserialize_value is None:
+            self._records_at_once = min(POLLS_AT_ONCE * self._records_at_once, 2**31 - 1)
         self._closed = False
         self._pid = None
         if topics:

@@ -12,7 +12,6 @@ from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._handout import POLLS_AT_ONCE
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._tables import TablePoll, require_pyarrow
@@ -216,7 +215,7 @@ class KafkaConsumer(SyncLife):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            count = POLLS_AT_ONCE * self._config.fetch.max_poll_records
+            count = self._records_at_once
             drained = self._poll(timeout, count, held=False)
             self._handout.load(drained)
         except BaseException:

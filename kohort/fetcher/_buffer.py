@@ -205,12 +205,11 @@ class FetchBuffer(FetchQueues):
             if missing <= 0:
                 break
             index = 0
-            while missing > 0 and (item := self._grasp(tp, index, partitions)) is not None:
+            while missing > 0 and (item := self._grasp(tp, index, partitions, taken)) is not None:
                 if isinstance(item, FailedFetch):
                     (overrun if self._is_reset(item) else blocked).append(item)
                     break
-                found = _Taken(item, [])
-                taken.append(found)
+                found = taken[-1]
                 if not how.ready(item):
                     break
                 found.records = how.take(item, missing)
@@ -229,7 +228,11 @@ class FetchBuffer(FetchQueues):
         with self._lock:
             in_turn = list(self._queues)
             if self._by_lag:
-                lags = {tp: self._lag(tp) for tp in in_turn if self._deliverable(tp, partitions)}
+                lags = {
+                    tp: self._lag(tp)
+                    for tp, queue in self._queues.items()
+                    if self._deliverable(tp, partitions) and not all(i.exhausted for i in queue)
+                }
                 if lags:
                     laggiest = max(lags, key=lags.__getitem__)
                     in_turn = [laggiest, *(tp for tp in in_turn if tp != laggiest)]
@@ -255,9 +258,15 @@ class FetchBuffer(FetchQueues):
         return state if partitions is None or tp in partitions else None
 
     def _grasp(
-        self, tp: TopicPartition, index: int, partitions: Collection[TopicPartition] | None
+        self,
+        tp: TopicPartition,
+        index: int,
+        partitions: Collection[TopicPartition] | None,
+        taken: list[_Taken],
     ) -> Item | None:
-        """The item at a place of the queue, marked busy so that an append does not drop it.
+        """The item at a place of the queue; if it has records it is now the last of ``taken``.
+
+        And marked busy, so that an append does not drop it.
 
         With the first, what is done with is dropped: by the drain after its own, which may still be
         undone.
@@ -281,6 +290,7 @@ class FetchBuffer(FetchQueues):
                 if queue[index].epoch == state.epoch:
                     item = queue[index]
                     if isinstance(item, CompletedFetch):
+                        taken.append(_Taken(item, []))
                         item.busy = True
         if wake:
             self._on_room()
@@ -338,13 +348,15 @@ class FetchBuffer(FetchQueues):
         return result
 
     def _put_back(self, how: Taking, taken: list[_Taken]) -> None:
-        fetches = False
         with self._lock:
             for found in reversed(taken):
+                fetch, tp = found.fetch, found.fetch.topic_partition
                 if found.moved is not None:
                     found.moved.position = found.position
                     found.moved.leader_epoch = found.leader_epoch
-                fetches = how.put_back(self._subscription, found.fetch, found.records) or fetches
-                found.fetch.busy = False
-        if fetches:
-            self._on_room()
+                how.put_back(self._subscription, fetch, found.records)
+                fetch.busy = False
+                state = self._subscription.current(tp, fetch.epoch)
+                if state is not None and found.records and fetch not in self._queues.get(tp, ()):
+                    self._subscription.fetch_anew(state)  # it was over, and dropped by an append
+        self._on_room()  # whoever was to be woken may not have been

@@ -309,15 +309,20 @@ class Fetcher:
         leaders: Mapping[TopicPartition, Leader],
         now: float,
     ) -> set[int]:
-        """The brokers of those that there is no room for."""
-        if len(with_room) == len(targets):
+        """The brokers of those that will have room when the caller has taken something.
+
+        None where the user has asked for fetches that wait until there is much.
+        """
+        if len(with_room) == len(targets) or self._config.fetch_min_bytes > 1:
             return set()
         chosen = set(with_room)
+        standing = self.buffer.standing()
         return {
             self._replicas.find(tp, leaders[tp], now)
             for target in targets
             if target not in chosen
             for tp in [target.topic_partition]
+            if tp not in standing
         }
 
     async def _fetch(self, tasks: TaskGroup, first: _Fetch) -> None:

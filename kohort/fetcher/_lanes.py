@@ -97,5 +97,11 @@ class NodeLanes:
         parked_at = self.main.sent_at + PARKED_AFTER
         if now < parked_at:
             return Choice(None, ask_again=parked_at)
-        side_wait = min(max_wait, self.main.until - now - MEET_MARGIN)
-        return Choice(self.side, side_wait) if side_wait >= 0.001 else Choice(None)
+        left = self.main.until - now - MEET_MARGIN
+        overdue_at = self.main.until + PARKED_AFTER
+        if now >= overdue_at:
+            left = PARKED_AFTER  # it is not parked any more: its answer takes long
+        side_wait = min(max_wait, left)
+        if side_wait < 0.001:
+            return Choice(None, ask_again=overdue_at)
+        return Choice(self.side, side_wait)

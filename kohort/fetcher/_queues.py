@@ -123,12 +123,12 @@ class FetchQueues:
     def bytes_held(self) -> int:
         """Bytes of the batches that are not handed out yet."""
         with self._lock:
-            return sum(item.size for queue in self._queues.values() for item in queue)
+            return sum(_size(queue) for queue in self._queues.values())
 
     def held(self) -> dict[TopicPartition, int]:
         """The same by partition."""
         with self._lock:
-            return {tp: sum(item.size for item in queue) for tp, queue in self._queues.items()}
+            return {tp: _size(queue) for tp, queue in self._queues.items()}
 
     def standing(self) -> dict[TopicPartition, KafkaError]:
         """The errors that only the caller can go on from, by partition."""
@@ -205,7 +205,7 @@ class FetchQueues:
         """
         queued = deliverable = 0
         for tp, queue in self._queues.items():
-            size = sum([item.size for item in queue if not item.exhausted])
+            size = _size(queue)
             if not size:
                 continue
             queued += size
@@ -239,6 +239,11 @@ class FetchQueues:
             self.counters.dropped_stale += 1
             queue.remove(item)
             item.release()
+
+
+def _size(queue: Iterable[Item]) -> int:
+    """Bytes that are not handed out yet."""
+    return sum([item.size for item in queue if not item.exhausted])
 
 
 def _note(state: PartitionState, told: Watermarks, at: float) -> None:

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 SOURCES = (
+    "_record.py",
     "_batch.py",
     "_batch_c.pxd",
     "_columns.py",

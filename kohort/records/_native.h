@@ -287,6 +287,11 @@ static int kohort_learn_slots(PyObject *type) {
     }
     kohort_type = (PyTypeObject *)Py_NewRef(type);
 #ifdef KOHORT_KEEPS
+    if (kohort_type->tp_basicsize != (Py_ssize_t)(sizeof(PyObject) + KOHORT_FIELDS * sizeof(PyObject *)) ||
+        kohort_type->tp_dictoffset || kohort_type->tp_weaklistoffset) {
+        PyErr_SetString(PyExc_ImportError, "there is more to a record than its fields");
+        return -1;
+    }
     /* Of the draft, which has the slots, as well: instances change from one class to the other. */
     kohort_type->tp_dealloc = kohort_type->tp_base->tp_dealloc = kohort_dealloc;
 #endif

@@ -15,8 +15,7 @@ class ByteConnection(Protocol):
 
     One task receives while another sends; never two of a kind at a time. It may have a method
     ``expect(size)``, which is told that so many bytes are to come before anything can be done (1:
-    what was expected has come), and ``send_now(buffers)``, which sends what goes without waiting
-    and returns how many bytes that was.
+    what was expected has come).
     """
 
     async def recv_into(self, view: memoryview, /) -> int:

@@ -27,6 +27,7 @@ from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import check_correlation_id, shake_hands
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
+from kohort.transport._tcp import TcpConnection
 from kohort.transport._text import address, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
@@ -128,10 +129,11 @@ class BrokerConnection:
         self._pipeline = Pipeline(max_in_flight)
         self._next_id = 0
         self._sendable = Wake()
-        self._send_now: Callable[[list[Buffer]], int] | None = getattr(link, "send_now", None)
+        self._send_now = link.send_now if type(link) is TcpConnection else None
         self._unsent: list[Buffer] = []
         """What did not go at once: for _send(), before anything else."""
         self._sending = False
+        self._send_error: Exception | None = None
         self._tasks: anyio.CancelScope | None = None
         self._patience = anyio.CancelScope()
 
@@ -346,8 +348,8 @@ class BrokerConnection:
             buffers = self._pipeline.take_sendable()
             try:
                 sent = self._send_now(buffers) if buffers else 0
-            except NETWORK_ERRORS:
-                sent = 0  # it comes up again, where it ends the connection
+            except NETWORK_ERRORS as error:
+                sent, self._send_error = 0, error
             self._unsent = behind(buffers, sent)
         if self._unsent or self._pipeline.waiting:
             self._sendable.set()
@@ -355,6 +357,8 @@ class BrokerConnection:
     async def _send(self) -> None:
         while True:
             buffers, self._unsent = self._unsent or self._pipeline.take_sendable(), []
+            if self._send_error is not None:
+                raise self._send_error
             if buffers:
                 self._sending = True
                 await self._link.send(buffers)

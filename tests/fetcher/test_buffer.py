@@ -17,6 +17,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher._taking import TakeRecords
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at
@@ -60,6 +61,37 @@ class TestDraining:
         bench.put(T0, 2, batch(2, 2))
         bench.put(T1, 0, batch(0, 9))
         assert bench.drain(6) == {T0: [0, 1, 2, 3], T1: [0, 1]}
+
+    def test_what_was_handed_out_counts_as_held_no_longer(self) -> None:
+        bench = Bench(T0, T1)
+        for tp in (T0, T1):
+            bench.put(tp, 0, batch(0, 2))
+        bench.drain(2)
+        assert bench.buffer.bytes_held() == len(batch(0, 2))
+        assert bench.buffer.held()[T0] == 0
+
+    def test_what_was_over_and_dropped_when_a_drain_broke_off_is_fetched_again(self) -> None:
+        """The core may append in the moment before what was taken is put back."""
+        bench = Bench(T0)
+        bench.put(T0, 0, batch(0, 2))
+        put_back = bench.buffer._put_back
+
+        def appended_first(*args: Any) -> None:
+            bench.put(T0, 2, batch(2, 2))
+            put_back(*args)
+
+        class Interrupted(TakeRecords):
+            def hand_out(self, tp: TopicPartition, taken: Any) -> None:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bench.buffer, "_put_back", appended_first)
+            with pytest.raises(KeyboardInterrupt):
+                bench.buffer._drain(Interrupted(), 100, None, True)
+        assert bench.drain() == {}
+        assert bench.position(T0) == 0
+        [target] = bench.subscription.fetchable()
+        assert target.offset == 0
 
     def test_only_the_partitions_asked_for(self) -> None:
         bench = Bench(T0, T1)

@@ -262,6 +262,28 @@ class TestLongPolls:
             assert 9 <= len(cluster.fetches) - before <= 25
 
     @virtual_time
+    @pytest.mark.parametrize("what", ["much is waited for", "an error stands"])
+    async def test_others_are_parked_as_ever_where(self, what: str) -> None:
+        cluster = FakeCluster()
+        cluster.add(T0)
+        log = cluster.add(T1)
+        for first in range(0, 100, 10):
+            log.append(first + 10, batch(first, 10))
+        options: dict[str, Any] = {"fetch_max_wait_ms": 1_000, "max_partition_fetch_bytes": 1}
+        if what == "much is waited for":
+            options["fetch_min_bytes"] = 100_000
+        else:
+            log.batches = [(10, broken(batch(0, 10)))]
+        async with consuming(cluster, owning(T0, T1), **options) as consumer:
+            if what == "an error stands":
+                with pytest.raises(CorruptBatchError):
+                    await consumer.poll(timeout=5)
+            await anyio.sleep(2)
+            waits = {request.max_wait_ms for _, _, request in cluster.fetches[3:]}
+            assert waits
+            assert min(waits) > 500
+
+    @virtual_time
     async def test_partitions_meet_again_on_the_main_lane(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)

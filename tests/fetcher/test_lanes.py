@@ -32,7 +32,7 @@ class TestLanes:
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
         lanes = NodeLanes(1)
         lanes.main.start(10.0, 0.5)
-        assert lanes.choose(10.51 - MEET_MARGIN, 0.5).lane is None
+        assert lanes.choose(10.51 - MEET_MARGIN, 0.5) == (None, 0.0, 10.5 + PARKED_AFTER)
 
     def test_each_lane_has_one_fetch_in_flight(self) -> None:
         lanes = NodeLanes(1)
@@ -49,6 +49,17 @@ class TestLanes:
         lanes.came()
         assert lanes.choose(10.0, 0.5, crowded=True).max_wait == PARKED_AFTER
         assert lanes.choose(10.0, 0.5).max_wait == 0.5
+
+    def test_a_fetch_whose_answer_takes_long_is_not_waited_for(self) -> None:
+        lanes = NodeLanes(1)
+        choice = lanes.choose(10.0, 0.5, crowded=True)
+        lanes.main.start(10.0, choice.max_wait)
+        choice = lanes.choose(10.001, 0.5)
+        assert (choice.lane, choice.ask_again) == (None, 10.0 + PARKED_AFTER)
+        overdue_at = lanes.main.until + PARKED_AFTER
+        assert lanes.choose(10.0 + PARKED_AFTER, 0.5) == (None, 0.0, overdue_at)
+        choice = lanes.choose(overdue_at, 0.5)
+        assert (choice.lane, choice.max_wait) == (lanes.side, PARKED_AFTER)
 
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
         lanes = NodeLanes(1)
