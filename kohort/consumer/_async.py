@@ -84,8 +84,7 @@ class AsyncKafkaConsumer(AsyncLife):
         self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
-            count = self._records_at_once
-            records = await self._poll(1.0, count, chosen, held=False)
+            records = await self._poll(1.0, self._records_at_once, chosen, held=False)
             self._handout.load(records)
             record = self._handout.next(chosen)
         return record

@@ -215,8 +215,7 @@ class KafkaConsumer(SyncLife):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            count = self._records_at_once
-            drained = self._poll(timeout, count, held=False)
+            drained = self._poll(timeout, self._records_at_once, held=False)
             self._handout.load(drained)
         except BaseException:
             self._handout.load(drained)  # what Ctrl-C kept from being held

@@ -213,6 +213,10 @@ static const char *const kohort_names[KOHORT_FIELDS] = {"topic", "partition", "o
 static Py_ssize_t kohort_at[KOHORT_FIELDS];
 static PyTypeObject *kohort_type = NULL;
 
+static inline PyObject **kohort_slot(PyObject *record, int field) {
+    return (PyObject **)((char *)record + kohort_at[field]);
+}
+
 /* Records come and go by the million, and as instances of a Python class each one would be counted by the garbage
    collector (which looks at everything after 700 of them) and taken apart by way of the class's bases. So the memory
    of some is kept for the next ones, and they are taken apart here; of those that hold only bytes, nothing more is done.
@@ -221,10 +225,6 @@ static PyTypeObject *kohort_type = NULL;
 #define KOHORT_KEEPS 4096
 static PyObject *kohort_kept = NULL; /* linked by the first of their slots */
 static int kohort_kept_count = 0;
-
-static inline PyObject **kohort_slot(PyObject *record, int field) {
-    return (PyObject **)((char *)record + kohort_at[field]);
-}
 
 static inline void kohort_empty(PyObject *record) {
     for (int field = 0; field < KOHORT_FIELDS; field++) Py_CLEAR(*kohort_slot(record, field));
@@ -253,25 +253,22 @@ static void kohort_dealloc(PyObject *record) {
     Py_TRASHCAN_END
 }
 
+#endif
+
 /* A record with empty slots, not tracked by the garbage collector. */
 static inline PyObject *kohort_blank(void) {
-    PyObject *record = kohort_kept;
-    if (record != NULL) {
-        kohort_kept = *kohort_slot(record, 0);
+#ifdef KOHORT_KEEPS
+    if (kohort_kept != NULL) {
+        PyObject *kept = kohort_kept;
+        kohort_kept = *kohort_slot(kept, 0);
         kohort_kept_count--;
-        return PyObject_Init(record, kohort_type);
+        return PyObject_Init(kept, kohort_type);
     }
-    record = kohort_type->tp_alloc(kohort_type, 0);
+#endif
+    PyObject *record = kohort_type->tp_alloc(kohort_type, 0);
     if (record != NULL) PyObject_GC_UnTrack(record); /* it holds nothing that could refer back to it */
     return record;
 }
-#else
-static inline PyObject *kohort_blank(void) {
-    PyObject *record = kohort_type->tp_alloc(kohort_type, 0);
-    if (record != NULL) PyObject_GC_UnTrack(record);
-    return record;
-}
-#endif
 
 static int kohort_learn_slots(PyObject *type) {
     for (int field = 0; field < KOHORT_FIELDS; field++) {
@@ -299,7 +296,7 @@ static int kohort_learn_slots(PyObject *type) {
 }
 
 static inline int kohort_put(PyObject *record, int field, PyObject *value) {
-    *(PyObject **)((char *)record + kohort_at[field]) = value; /* steals it; NULL is an empty slot */
+    *kohort_slot(record, field) = value; /* steals it; NULL is an empty slot */
     return value == NULL;
 }
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
+from kohort.records._crc import crc32c
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
 __all__ = [
@@ -66,9 +67,6 @@ def int64_at(data: Bytes, pos: int) -> int:
 
 def checksum(data: Bytes, start: int, stop: int) -> int:
     """CRC-32C of a part of the bytes."""
-    # Only here: the compiled decoder does without, and importing it costs as much as all records.
-    from crc32c import crc32c
-
     return crc32c(memoryview(data)[start:stop])
 
 

@@ -88,7 +88,7 @@ class PartitionState:
     @property
     def deliverable(self) -> bool:
         """What is there of it may be handed to the caller."""
-        return not (self.paused or self.pending_revocation or self.unwanted)
+        return not self.paused and not self.leaving
 
     @property
     def fetchable(self) -> bool:

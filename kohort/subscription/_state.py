@@ -186,14 +186,12 @@ class SubscriptionState:
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The state of an assigned partition. The caller holds the lock."""
-        if self._run is not NO_RUN:
-            self._run.fold()
+        self._run.fold()
         return self._partitions.get(tp)
 
     def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """The state if the partition is still at this epoch. The caller holds the lock."""
-        if self._run is not NO_RUN:
-            self._run.fold()
+        self._run.fold()
         state = self._partitions.get(tp)
         return state if state is not None and state.epoch == epoch else None
 

@@ -27,7 +27,7 @@ from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import check_correlation_id, shake_hands
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
-from kohort.transport._tcp import TcpConnection
+from kohort.transport._tcp import TcpConnection, behind
 from kohort.transport._text import address, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
@@ -76,17 +76,6 @@ def _checked(link: ByteConnection) -> ByteConnection:
                 "has to be wrapped in kohort.transport.StreamConnection"
             )
     return link
-
-
-def behind(buffers: list[Buffer], size: int) -> list[Buffer]:
-    """The bytes behind the first ``size`` of these."""
-    left = list(buffers)
-    while left and size >= (length := memoryview(left[0]).nbytes):
-        size -= length
-        del left[0]
-    if size:
-        left[0] = memoryview(left[0]).cast("B")[size:]
-    return left
 
 
 def _bound_throttle(response: Any) -> None:

@@ -66,20 +66,12 @@ class TcpConnection:
                 await anyio.wait_readable(self._socket)
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
-        views = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
-        first = 0
-        while first < len(views):
-            self._check_open()
-            try:
-                sent = self._socket.sendmsg(views[first : first + IOV_MAX])
-            except BlockingIOError:
+        left = behind(buffers, 0)
+        while left:
+            if sent := self.send_now(left):
+                left = behind(left, sent)
+            else:
                 await anyio.wait_writable(self._socket)
-                continue
-            while first < len(views) and sent >= len(views[first]):
-                sent -= len(views[first])
-                first += 1
-            if sent:
-                views[first] = views[first][sent:]
 
     def send_now(self, buffers: Sequence[Buffer], /) -> int:
         """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
@@ -98,6 +90,16 @@ class TcpConnection:
     def _check_open(self) -> None:
         if self._closed:
             raise anyio.ClosedResourceError
+
+
+def behind(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
+    """The bytes behind the first ``size`` of these."""
+    for first, buffer in enumerate(buffers):
+        view = memoryview(buffer).cast("B")
+        if size < len(view):
+            return [view[size:], *buffers[first + 1 :]]
+        size -= len(view)
+    return []
 
 
 class TcpConnector:

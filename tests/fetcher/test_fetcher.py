@@ -54,6 +54,13 @@ def asked(cluster: FakeCluster, number: int = -1) -> dict[TopicPartition, int]:
     }
 
 
+def add_filled(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
+    """A partition with batches of ten records."""
+    log = cluster.add(tp)
+    for first in range(0, 10 * batches, 10):
+        log.append(first + 10, batch(first, 10))
+
+
 async def settled() -> None:
     """Let every task run until it waits for something."""
     for _ in range(20):
@@ -217,9 +224,7 @@ class TestLongPolls:
     async def test_a_drained_partition_does_not_wait_behind_an_idle_one(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)
-        log = cluster.add(T1)
-        for first in range(0, 100, 10):
-            log.append(first + 10, batch(first, 10))
+        add_filled(cluster, T1, 10)
         options = {"fetch_max_wait_ms": 20_000, "max_partition_fetch_bytes": 1}
         async with consuming(cluster, owning(T0, T1), **options) as consumer:
             with anyio.fail_after(5):
@@ -230,10 +235,8 @@ class TestLongPolls:
         """As partitions come to their ends one after the other, both lanes could be with these."""
         cluster = FakeCluster()
         cluster.add(T0)
-        for tp, batches in ((T1, 3), (T2, 40)):
-            log = cluster.add(tp)
-            for first in range(0, 10 * batches, 10):
-                log.append(first + 10, batch(first, 10))
+        add_filled(cluster, T1, 3)
+        add_filled(cluster, T2, 40)
         options = {"fetch_max_wait_ms": 20_000, "max_partition_fetch_bytes": 1}
         async with consuming(cluster, owning(T0, T1, T2), **options) as consumer:
             read: list[int] = []
@@ -251,9 +254,7 @@ class TestLongPolls:
     async def test_beside_a_full_partition_others_are_asked_ever_more_patiently(self) -> None:
         cluster = FakeCluster()
         cluster.add(T0)
-        log = cluster.add(T1)
-        for first in range(0, 100, 10):
-            log.append(first + 10, batch(first, 10))
+        add_filled(cluster, T1, 10)
         options = {"fetch_max_wait_ms": 1_000, "max_partition_fetch_bytes": 1}
         async with consuming(cluster, owning(T0, T1), **options):
             await anyio.sleep(5)
@@ -266,14 +267,12 @@ class TestLongPolls:
     async def test_others_are_parked_as_ever_where(self, what: str) -> None:
         cluster = FakeCluster()
         cluster.add(T0)
-        log = cluster.add(T1)
-        for first in range(0, 100, 10):
-            log.append(first + 10, batch(first, 10))
+        add_filled(cluster, T1, 10)
         options: dict[str, Any] = {"fetch_max_wait_ms": 1_000, "max_partition_fetch_bytes": 1}
         if what == "much is waited for":
             options["fetch_min_bytes"] = 100_000
         else:
-            log.batches = [(10, broken(batch(0, 10)))]
+            cluster.logs[T1].batches = [(10, broken(batch(0, 10)))]
         async with consuming(cluster, owning(T0, T1), **options) as consumer:
             if what == "an error stands":
                 with pytest.raises(CorruptBatchError):
