@@ -7,6 +7,11 @@ PINS := constraints/pins.txt
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
 PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py) $(wildcard kohort/records/*.pxd kohort/records/*.h)
 
+# A file's tests stay together, in the order of the files: the longest are put first.
+SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Or every process of a demo, a test or Spark would do it anew where Python is told to write no bytecode.
+COMPILE := $(BIN)/python -m compileall -q kohort pyspark_kohort pytest_kohort
+
 .DEFAULT_GOAL := help
 SEEDS ?= 10000
 
@@ -19,7 +24,7 @@ demo: $(VENV)/.demo ## Run a consumer group over 336,776 flights, with members t
 	$(BIN)/kohort demo
 
 test: $(VENV)/.dev ## Run all tests but the full matrices.
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SHARED_OUT) $(ARGS)
 
 interop: $(VENV)/.dev ## Run the full matrices: other clients on our cluster, our client on Apache Kafka and Spark.
 	$(BIN)/python -m pytest -m "interop or real_kafka or spark" $(ARGS)
@@ -56,8 +61,10 @@ $(VENV)/.tools: $(PINS) | $(BIN)/python
 
 $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 	$(PIP) --no-build-isolation --editable '.[spark,demo]'
+	$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
 	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,dev]'
+	$(COMPILE)
 	@touch $@

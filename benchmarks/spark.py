@@ -1,7 +1,6 @@
 """Topics read by Spark with kohort's source and with Spark's own, which is of the JVM.
 
     python -m benchmarks.spark [--short] [--rounds 5] [--scale 1] [--measures A,B] [--topics A,B]
-                             [--unpacked]
 
 Apache Kafka and one Spark session (local[2]) are started, both sources in it; both read the same
 topics with the same settings and their own defaults, CRCs checked, in turn within each round, after
@@ -21,13 +20,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from benchmarks import _spark_home as spark_home
 from benchmarks import _spark_ways as ways
 from benchmarks._clients import COMPILED_ONCE
 from benchmarks._goals import verdict
@@ -118,8 +116,8 @@ def key(measure: Measure, topic: str, source: Source) -> str:
 
 
 @contextmanager
-def session(*, unpacked: bool = False) -> Iterator[SparkSession]:
-    """Spark with both sources; its workers run this Python. ``unpacked``: see _spark_home.py."""
+def session() -> Iterator[SparkSession]:
+    """Spark with both sources; its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ |= COMPILED_ONCE  # as pip does when it installs
@@ -128,14 +126,11 @@ def session(*, unpacked: bool = False) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    with ExitStack() as stack:
-        if unpacked:
-            os.environ["SPARK_HOME"] = str(stack.enter_context(spark_home.unpacked()))
-        spark = builder.getOrCreate()
-        try:
-            yield spark
-        finally:
-            spark.stop()
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def measure(
@@ -215,11 +210,8 @@ def plot(readings: Readings) -> str:
     return svg(panels, "")
 
 
-def setting(
-    readings: Readings, filled: dict[str, Filled], shares: list[float], *, unpacked: bool
-) -> str:
+def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) -> str:
     """The machine, the versions and the sizes."""
-    home = "from a folder, as docs/spark.md advises" if unpacked else "from Spark's pyspark.zip"
     told = [hardware(), *versions("pyspark", "pyarrow", java=True)]
     jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
     sizes = ", ".join(f"{topic} {rows:,}" for topic, rows, _ in filled.values())
@@ -228,8 +220,7 @@ def setting(
     most = max(map(len, readings.values()), default=0)
     return (
         f"{'; '.join(told)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
-        f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}, "
-        f"and pyspark imported {home}. Medians "
+        f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
         "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
         "that of Spark's own source: for rows a second more is better, for the time of a batch "
@@ -247,11 +238,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 with --short")
     parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
     parser.add_argument("--measures", type=_list, default=list(MEASURES), help=", ".join(MEASURES))
-    parser.add_argument(
-        "--unpacked",
-        action="store_true",
-        help="pyspark from a folder and not Spark's archive, as docs/spark.md advises",
-    )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no reading after so many"
     )
@@ -281,7 +267,7 @@ def main() -> None:
         raise SystemExit(f"not measured: {reason}")
     chosen = [MEASURES[name] for name in args.measures]
     wanted = [t for t in args.topics if any(t in each.topics for each in chosen)]
-    with kafka() as server, session(unpacked=args.unpacked) as spark:
+    with kafka() as server, session() as spark:
         server.start()
         filled: dict[str, Filled] = {}
         for topic in wanted:
@@ -291,17 +277,16 @@ def main() -> None:
         readings, shares = measure(
             spark, server.bootstrap_servers, filled, chosen, args.rounds, until, args.readings
         )
-    name = "spark-unpacked" if args.unpacked else "spark"
-    told = setting(readings, filled, shares, unpacked=args.unpacked)
+    told = setting(readings, filled, shares)
     text = (
         "# Spark: kohort's source beside Spark's own\n\n"
-        f"{told}\n\n{table(readings)}\n\n![rates]({name}.svg)\n"
+        f"{told}\n\n{table(readings)}\n\n![rates](spark.svg)\n"
     )
     print(f"\n{text}")
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / f"{name}.md").write_text(text)
-        (args.output / f"{name}.svg").write_text(plot(readings))
+        (args.output / "spark.md").write_text(text)
+        (args.output / "spark.svg").write_text(plot(readings))
         print(f"written to {args.output}")
 
 

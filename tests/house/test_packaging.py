@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from itertools import chain
 from pathlib import Path
 
@@ -51,5 +53,19 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
     subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
     [packed] = tmp_path.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
-        names = {Path(name).name for name in archive.getnames() if "/kohort/records/" in name}
-    assert set(SOURCES) <= names
+        packed_names = archive.getnames()
+    assert set(SOURCES) <= {Path(name).name for name in packed_names if "/kohort/records/" in name}
+    assert "pyspark_kohort.pth" in {Path(name).name for name in packed_names}
+
+
+def test_what_python_reads_as_it_starts_lies_beside_the_packages(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    command += ["build", "--build-base", str(tmp_path / "build"), "bdist_wheel"]
+    command += ["--dist-dir", str(tmp_path), "--bdist-dir", str(tmp_path / "wheel")]
+    environment = os.environ | {"KOHORT_PURE": "1"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
+    [packed] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(packed) as archive:
+        assert "pyspark_kohort.pth" in archive.namelist()
+    installed = importlib.metadata.files("kohort") or []
+    assert "pyspark_kohort.pth" in map(str, installed)

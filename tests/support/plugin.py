@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -24,15 +25,21 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "spark": missing_spark,
     "spark_source": missing_spark_source,
 }
+SLOW = (*NEEDS, "interop")
 REAL_TIMEOUT_S = 300
-NOT_RUN = pytest.StashKey[dict[str, list[str]]]()
+NOT_RUN = "not_run"
+"""A property of a test's report, by which it comes from the worker process that had it, too."""
 SERVERS = pytest.StashKey[list[KafkaServer]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the two books that the other hooks write."""
-    config.stash[NOT_RUN] = {}
+    """Start the book of servers."""
     config.stash[SERVERS] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes longest first: of two processes none is left alone with it at the end."""
+    items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -54,7 +61,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what cannot run here, or fail it when everything has to run."""
     for marker, missing in NEEDS.items():
         if item.get_closest_marker(marker) and (reason := missing()) is not None:
-            item.config.stash[NOT_RUN].setdefault(f"{marker}: {reason}", []).append(item.nodeid)
+            item.user_properties.append((NOT_RUN, f"{marker}: {reason}"))
             if required():
                 pytest.fail(f"{reason} (KOHORT_REQUIRE_REAL is set)", pytrace=False)
             pytest.skip(reason)
@@ -72,15 +79,23 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say once, in plain words, what did not run and why."""
-    not_run = config.stash[NOT_RUN]
+    reports = [
+        report
+        for outcome in ("skipped", "failed", "error")
+        for report in terminalreporter.stats.get(outcome, ())
+    ]
+    not_run = Counter(
+        reason
+        for report in reports
+        for name, reason in getattr(report, "user_properties", ())
+        if name == NOT_RUN
+    )
     if not_run:
         terminalreporter.section("not run against real components")
         for reason, tests in not_run.items():
-            terminalreporter.line(f"{len(tests)} tests of {reason}")
+            terminalreporter.line(f"{tests} tests of {reason}")
 
 
 @pytest.fixture(scope="session")
