@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,21 +22,22 @@ WARM_BATCHES = 5
 
 
 class Source(NamedTuple):
-    """``given``: options that only this source has or needs."""
+    """``joins``: its streams can be members of a group."""
 
     name: str
     format: str
-    given: dict[str, str]
+    joins: bool
 
 
 class Ask(NamedTuple):
-    """A topic of so many rows, to be read by a source."""
+    """A topic of so many rows, to be read by a source; ``member``: of a new group, if it can."""
 
     spark: SparkSession
     source: Source
     servers: str
     topic: str
     rows: int
+    member: bool = False
 
     def _options(self, **more: Any) -> dict[str, str]:
         options = {
@@ -53,7 +55,9 @@ class Ask(NamedTuple):
         """The progress of all batches of an AvailableNow query from the earliest offsets."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             reader = self.spark.readStream.format(self.source.format)
-            options = self._options(**more, **self.source.given)
+            options = self._options(**more)
+            if self.member and self.source.joins:
+                options["kafka.group.id"] = f"benchmark-{uuid.uuid4().hex}"
             query = (
                 reader.options(**options)
                 .load()
@@ -111,6 +115,11 @@ def bounded(rows: int) -> Callable[[Ask], float]:
         return time.perf_counter() - began
 
     return run
+
+
+def in_a_group(way: Callable[[Ask], float]) -> Callable[[Ask], float]:
+    """The same with a stream that joins, commits and leaves, where the source can do that."""
+    return lambda ask: way(ask._replace(member=True))
 
 
 def tiny(ask: Ask) -> float:
