@@ -13,6 +13,7 @@ from kohort.errors import ConfigurationError
 KEPT = 4
 """Idle consumers kept a configuration: a worker runs one task at a time."""
 
+_DEFAULTS = {"allow.auto.create.topics": "false"}  # or a deleted one came back by being asked for
 _ALWAYS = {"enable.auto.commit": False, "auto.offset.reset": "none"}
 _OF_A_GROUP = ("group.id", "group.instance.id")
 _WAIT = ("fetch.max.wait.ms", "fetch.wait.max.ms")
@@ -31,7 +32,7 @@ def make_consumer(properties: Mapping[str, Any], *, group: bool) -> KafkaConsume
     """A consumer with the user's properties; without a group unless that is wanted. No I/O."""
     chosen = {k: v for k, v in properties.items() if group or k not in _OF_A_GROUP}
     try:
-        return KafkaConsumer.from_properties(chosen | _ALWAYS)
+        return KafkaConsumer.from_properties(_DEFAULTS | chosen | _ALWAYS)
     except ConfigurationError as error:
         raise type(error)(f"{error} (as an option of the source: with the prefix kafka.)") from None
 

@@ -22,6 +22,8 @@ logger = logging.getLogger("kohort.spark_connector")
 ENDS_REFRESH_S = 0.1
 """An idle query asks for the next batch every 10 ms; the brokers are asked no more often."""
 PARTITIONS_REFRESH_S = 10.0
+LOOK_UP_MS = 5_000
+"""A deleted topic would be asked for as long as ``default.api.timeout.ms``."""
 
 
 class StreamDriver:
@@ -125,7 +127,7 @@ class StreamDriver:
             if partitions_due:
                 self._partitions = self._planner.partitions(must_exist=not self._begun)
                 self._partitions_due = now + PARTITIONS_REFRESH_S
-            ends = self._planner.latest(self._partitions)
+            ends = self._planner.latest(self._partitions, LOOK_UP_MS if self._begun else None)
             if partitions_due or ends != self._ends:
                 # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
                 self._ids = self._planner.ids(self._partitions)
@@ -134,4 +136,5 @@ class StreamDriver:
             if not error.retriable or not self._begun:
                 raise
             logger.warning("the ends of the partitions could not be looked up: %s", error)
+            self._partitions_due = now  # has a topic been deleted?
         self._ends_due = self._clock() + ENDS_REFRESH_S

@@ -68,8 +68,7 @@ class GroupDriver:
         if not holdings.wait(lambda: holdings.settled and bool(holdings.owned), self._settle_s):
             holdings.check()
             logger.warning("group %s gives this query no partitions", self._options.group_id)
-        seen = holdings.ends_seen + 2  # one may be under way, from before the call
-        holdings.wait(lambda: holdings.ends_seen >= seen or not holdings.owned, self._settle_s)
+        holdings.wait_for_ends(self._settle_s)
         holdings.check()
         with holdings.changed:
             self._target = dict(holdings.ends)

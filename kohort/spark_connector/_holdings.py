@@ -36,8 +36,8 @@ class Holdings:
         self.ends: dict[TopicPartition, int] = {}
         self.ids: dict[str, str] = {}
         """The ids of topics, as of a time after the ends."""
-        self.ends_seen = 0
-        """How often the ends of all that is owned were looked up."""
+        self.ends_asked = self.ends_told = 0
+        """How often the ends of all that is owned were asked for, and up to which time told."""
         self.settled = False
         """False before the first assignment, and from a revocation to the next one."""
         self.epoch = 0
@@ -67,6 +67,13 @@ class Holdings:
             self.changed.wait_for(lambda: self.ending or self.ended or until(), seconds)
             return until()
 
+    def wait_for_ends(self, seconds: float) -> None:
+        """Wait until the ends of all that is owned were looked up, from now on."""
+        with self.changed:
+            self.ends_asked += 1
+            asked = self.ends_asked
+        self.wait(lambda: self.ends_told >= asked or not self.owned, seconds)
+
     def check(self) -> None:
         """Raise what went wrong in the member."""
         with self.changed:
@@ -78,15 +85,22 @@ class Holdings:
         return {tp: held for tp, held in self.ready.items() if tp not in self.wanted_back}
 
     @property
+    def there(self) -> dict[TopicPartition, int]:
+        """What is owned and exists: for a while the group hands out what was deleted."""
+        known = self.known
+        return {tp: at for tp, at in self.owned.items() if known is None or tp in known}
+
+    @property
     def complete(self) -> bool:
         """The group is at rest, and the start of every partition is known."""
-        return self.settled and self.owned.keys() == self.ready.keys()
+        return self.settled and self.there.keys() <= self.ready.keys()
 
     def finish(self, done: Offsets) -> None:
         """The micro-batch is over: revocations may go on, and this is to be committed."""
         with self.changed:
+            there = self.there
             for tp, offset in done.items():
-                if tp in self.ready and self.committed.get(tp) != offset:
+                if tp in self.ready and tp in there and self.committed.get(tp) != offset:
                     self.done[tp] = offset
             if self.in_flight:
                 self.in_flight = set()
@@ -143,15 +157,18 @@ class Holdings:
         self.wanted_back.discard(tp)
         self.in_flight.discard(tp)
 
-    def note_ends(self, ends: Offsets, ids: Mapping[str, str], *, of_all: bool) -> None:
-        """The ends of partitions were looked up, and then the ids of their topics if need be."""
+    def note_ends(self, ends: Offsets, ids: Mapping[str, str], asked: int | None) -> None:
+        """The ends of partitions were looked up, and then the ids of their topics if need be.
+
+        ``asked``: if they are those of all that is owned, ``ends_asked`` from before.
+        """
         with self.changed:
             if not (ids.items() <= self.ids.items() and ends.items() <= self.ends.items()):
                 self.version += 1
             self.ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
-            if of_all:
-                self.ends_seen += 1
+            if asked is not None:
+                self.ends_told = asked
             self.changed.notify_all()
 
     def note_known(self, partitions: Partitions) -> None:
@@ -160,6 +177,8 @@ class Holdings:
             known = frozenset(partitions)
             if known != self.known:
                 self.known = known
+                # With one that does not exist a commit of all would be tried again and again.
+                self.done = {tp: at for tp, at in self.done.items() if tp in known}
                 self._tell()
 
     def note_commit(self, offsets: Offsets) -> None:

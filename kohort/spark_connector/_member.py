@@ -49,10 +49,7 @@ END_S = 3.0
 """How long the end of a process may take, whatever the brokers do."""
 
 # Eager is what members with other assignors need; a group of such as these may do without.
-_DEFAULTS = {
-    "partition.assignment.strategy": "cooperative-sticky,range",
-    "allow.auto.create.topics": "false",
-}
+_DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky,range"}
 
 _REJOINS = (CommitFailedError, RebalanceInProgressError, MaxPollIntervalExceededError)
 """After these the consumer rejoins by itself, or has done so."""
@@ -134,6 +131,7 @@ class GroupMember:
             except KafkaError as error:
                 if not self._may_pass(error):
                     raise
+                self._partitions_due = float("-inf")  # has a topic been deleted?
                 self._warn(what, error)
                 self._pause(RETRY_S)
 
@@ -155,7 +153,7 @@ class GroupMember:
         """
         holdings = self.holdings
         with holdings.changed:
-            new = {tp: at for tp, at in holdings.owned.items() if tp not in holdings.ready}
+            new = {tp: at for tp, at in holdings.there.items() if tp not in holdings.ready}
             fresh = holdings.fresh
         if not new or fresh is None:
             return
@@ -199,17 +197,20 @@ class GroupMember:
             self.holdings.note_commit(offsets)
 
     def _look_for_ends(self) -> None:
-        if self._clock() < self._ends_due:
-            return
         with self.holdings.changed:
-            owned = dict(self.holdings.owned)
+            there = self.holdings.there
+            is_asked = self.holdings.ends_asked > self.holdings.ends_told
+        if self._clock() < self._ends_due and not is_asked:
+            return
         try:
-            if owned:
-                self._look_up_ends(owned)
+            if there:
+                self._look_up_ends(there)
         finally:
             self._ends_due = self._clock() + ENDS_REFRESH_S
 
     def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
+        with self.holdings.changed:
+            asked = self.holdings.ends_asked
         ends = self._consumer.end_offsets(sorted(partitions), timeout_ms=LOOK_UP_MS)
         with self.holdings.changed:
             moved = not ends.items() <= self.holdings.ends.items()
@@ -219,8 +220,8 @@ class GroupMember:
             ids = self._planner.ids(partitions, LOOK_UP_MS)
             self._ids_due = self._clock() + PARTITIONS_REFRESH_S
         with self.holdings.changed:
-            of_all = self.holdings.owned.keys() <= partitions.keys()
-            self.holdings.note_ends(ends, ids, of_all=of_all)
+            of_all = self.holdings.there.keys() <= partitions.keys()
+            self.holdings.note_ends(ends, ids, asked if of_all else None)
 
     def _look_for_partitions(self, must_exist: bool = False) -> None:
         if self._clock() < self._partitions_due:
@@ -239,6 +240,8 @@ class GroupMember:
             self._consumer.seek(tp, 0)
         logger.info("%s: assigned %s", self._group, named(partitions))
         self.holdings.gain(partitions)
+        if not partitions <= (self.holdings.known or frozenset()):
+            self._partitions_due = float("-inf")  # the leader knows of more than was there lately
 
     def revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Hold them until the micro-batch is over, commit, and give them up."""

@@ -75,10 +75,14 @@ class Planner:
         chosen = sorted(partitions)
         return self._asked(lambda: self._consumer.beginning_offsets(chosen)) if chosen else {}
 
-    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Where the logs end; with ``kafka.isolation.level=read_committed``, as far as stable."""
         chosen = sorted(partitions)
-        return self._asked(lambda: self._consumer.end_offsets(chosen)) if chosen else {}
+        if not chosen:
+            return {}
+        return self._asked(lambda: self._consumer.end_offsets(chosen, timeout_ms))
 
     def ids(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None

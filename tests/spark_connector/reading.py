@@ -125,6 +125,11 @@ class Query:
             assert most > 0, "the run does not end"
         self.stop()
 
+    @property
+    def is_member(self) -> bool:
+        """Whether it is in a group."""
+        return "kafka.group.id" in self._given
+
     def values(self) -> list[bytes]:
         """All values of all batches."""
         return [row["value"] for batch in self.batches for row in batch]

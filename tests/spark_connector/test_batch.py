@@ -206,7 +206,9 @@ def test_offsets_are_looked_up_again_as_often_as_wanted(cluster: Cluster) -> Non
         def __init__(self, *errors: KafkaError) -> None:
             self.errors = list(errors)
 
-        def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        def end_offsets(
+            self, partitions: list[TopicPartition], timeout_ms: float | None
+        ) -> dict[TopicPartition, int]:
             if self.errors:
                 raise self.errors.pop(0)
             return dict.fromkeys(partitions, 7)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
+from kohort import TopicPartition
 from kohort.spark_connector import _driver, _member
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
-from tests.spark_connector.members import member_options
+from tests.spark_connector.members import GROUP, member_options
 from tests.spark_connector.reading import Query, options, read_batch
 from tests.spark_connector.test_batch import delete_before, produce, values
 
@@ -222,3 +223,53 @@ def test_aborted_transactions_and_their_markers_are_no_loss(
     assert query.values() == kept
     assert query.end()["orders"]["0"] == 24  # four markers
     assert values(read_batch(options(cluster, kafka_isolation_level=level))) == kept
+
+
+@pytest.fixture
+def rarely(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Queries that look for partitions once, unless they have a reason."""
+    for module in (_driver, _member):
+        monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 3600.0)
+    return make
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_deleted_topic_is_noticed_when_its_ends_are_and_the_others_go_on(
+    cluster: Cluster, rarely: Make, fails: bool
+) -> None:
+    cluster.create_topic("other", 1)
+    produce(cluster, 9)
+    produce(cluster, 3, "other")
+    query = rarely(subscribe="orders,other", failOnDataLoss=fails)
+    query.start()
+    read_on(cluster, query, 12)
+    cluster.delete_topic("orders")
+    if fails:
+        with pytest.raises(DataLossError, match="orders-0 is gone"):
+            read_on(cluster, query, 13)
+        return
+    produce(cluster, 5, "other")
+    read_on(cluster, query, 17)
+    if query.is_member:
+        place = TopicPartition("other", 0)
+
+        def all_of_it() -> bool:
+            query.trigger()
+            return cluster.committed(GROUP)[place].offset == 8
+
+        cluster.wait_until(all_of_it, DEADLINE)
+
+
+@pytest.mark.parametrize("make", ["member"], indirect=True)
+def test_partitions_that_the_group_hands_out_before_the_query_knows_them_are_no_loss(
+    cluster: Cluster, rarely: Make
+) -> None:
+    produce(cluster, 3)
+    query = rarely(**{"kafka.metadata.max.age.ms": 100})
+    query.start()
+    read_on(cluster, query, 3)
+    cluster.add_partitions("orders", 6)
+    produce(cluster, 4, partition=5)
+    read_on(cluster, query, 7)
+    produce(cluster, 2, partition=5)
+    read_on(cluster, query, 9)

@@ -343,7 +343,9 @@ class OutOfOrder:
         self._check()
         return dict.fromkeys(partitions, 0)
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: list[TopicPartition], timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
         self.asked += 1
         self._check()
         return dict(self.ends)
