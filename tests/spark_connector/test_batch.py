@@ -341,16 +341,6 @@ def test_a_corrupt_batch_fails_the_task_or_is_left_out(cluster: Cluster, at: int
     assert values(read_batch(options(cluster, kafka_on_error="skip"))) == expected
 
 
-def test_offsets_that_never_come_end_in_an_error(cluster: Cluster) -> None:
-    produce(cluster, 3)
-    given = options(cluster, **{"kafkaConsumer.pollTimeoutMs": 300})
-    reader = batch_reader(given, "value binary")
-    found = rows(reader, [KohortPartition([OffsetRange("orders", 0, 0, 9)])])
-    assert [next(found)["value"] for _ in range(3)] == values(read_batch(given))
-    with pytest.raises(KafkaTimeoutError, match=r"nothing came of orders-0 \[0, 9\) for 300 ms"):
-        next(found)
-
-
 def test_ranges_of_one_partition_in_one_task(cluster: Cluster) -> None:
     expected = produce(cluster, 30)
     reader = batch_reader(options(cluster), "value binary")
