@@ -288,7 +288,7 @@ class AsyncKafkaConsumer(AsyncLife):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offsets of partitions, assigned or not. KafkaTimeoutError."""
+        """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
         self._check_started()
         return await self._engine.end_of(_arguments.topic_partitions(partitions), EARLIEST, None)
 

@@ -314,7 +314,7 @@ class KafkaConsumer(SyncLife):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offsets of partitions, assigned or not. KafkaTimeoutError."""
+        """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
         return self._ends(partitions, EARLIEST, timeout_ms)
 
     def end_offsets(

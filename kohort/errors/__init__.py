@@ -14,6 +14,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- NotAssignedError                    the partition is not assigned to this consumer
     +-- WakeupError                         wakeup() was called
     +-- KafkaTimeoutError                   not done within the time given (also a TimeoutError)
+    |   +-- OffsetsTimeoutError                 of the offsets asked for only some came
     +-- TransportError                      the network or the bytes on it
     |   +-- KafkaConnectionError                connect failed, connection lost (retriable)
     |   +-- NoBrokersAvailable                  no bootstrap address was reachable
@@ -148,6 +149,7 @@ from kohort.errors._tree import (
     NoBrokersAvailable,
     NoOffsetForPartitionError,
     NotAssignedError,
+    OffsetsTimeoutError,
     ProtocolError,
     RebalanceListenerError,
     RecordDeserializationError,
@@ -232,6 +234,7 @@ __all__ = [
     "OffsetMovedToTieredStorageError",
     "OffsetNotAvailableError",
     "OffsetOutOfRangeError",
+    "OffsetsTimeoutError",
     "OutOfOrderSequenceNumberError",
     "PolicyViolationError",
     "ProducerFencedError",

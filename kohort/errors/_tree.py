@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from kohort.types import TopicPartition
+from kohort.types import OffsetAndTimestamp, TopicPartition
 
 
 class KafkaError(Exception):
@@ -59,6 +59,19 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """The call was not done within its time."""
 
     retriable = True
+
+
+class OffsetsTimeoutError(KafkaTimeoutError):
+    """Not all of the offsets asked for came within the time; ``found`` holds those that did.
+
+    Of a partition without a leader none comes, and it need not hold up the others.
+    """
+
+    def __init__(
+        self, message: str, *, found: Mapping[TopicPartition, OffsetAndTimestamp | None]
+    ) -> None:
+        super().__init__(message)
+        self.found = dict(found)
 
 
 class TransportError(KafkaError):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import anyio
 
 from kohort.config import FetchConfig
-from kohort.errors import KafkaError, KafkaTimeoutError, LeaderNotAvailableError
+from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutError
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._errors import Failure, Then, lookup_failure
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -41,7 +41,7 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset at or after each timestamp (ms; or EARLIEST, LATEST); None: no such.
 
-        ``timeout`` in seconds. Retried while the error passes by itself; KafkaTimeoutError when
+        ``timeout`` in seconds. Retried while the error passes by itself; OffsetsTimeoutError when
         the time is up, any other error at once.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
@@ -52,19 +52,24 @@ class OffsetLookup:
         rounds = 0
         with anyio.move_on_after(timeout):
             while missing:
-                for tp, result in (await self._ask_all(missing)).items():
-                    if not isinstance(result, Failure):
-                        found[tp] = result
-                        del missing[tp]
-                    elif result.then is Then.RETRY:
+                results: dict[TopicPartition, Found] = {}
+                try:
+                    await self._ask_all(missing, results)
+                finally:  # when the time is up for one broker, the others' answers count
+                    for tp, result in results.items():
+                        if not isinstance(result, Failure):
+                            found[tp] = result
+                            del missing[tp]
+                for tp, result in results.items():
+                    if isinstance(result, Failure):
+                        if result.then is not Then.RETRY:
+                            raise result.error
                         failures[tp] = result
-                    else:
-                        raise result.error
                 if missing:
                     rounds += 1
                     await anyio.sleep(backoff.delay(rounds, self._rng))
         if missing:
-            raise _timed_out(missing, failures, timeout)
+            raise _timed_out(missing, failures, timeout, found)
         return found
 
     def by_leader(
@@ -105,9 +110,10 @@ class OffsetLookup:
         return results
 
     async def _ask_all(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Found]:
-        results: dict[TopicPartition, Found] = {}
+        self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, Found]
+    ) -> None:
+        """Ask all leaders at once; their answers are in ``results`` as they come."""
+        timestamps = dict(timestamps)
 
         async def ask(node: int, partitions: list[TopicPartition]) -> None:
             results.update(await self.ask(node, {tp: timestamps[tp] for tp in partitions}))
@@ -131,7 +137,6 @@ class OffsetLookup:
                 results[tp] = lookup_failure(topic.error, tp)
             else:
                 results[tp] = no_leader(tp)
-        return results
 
 
 def no_leader(tp: TopicPartition) -> Failure:
@@ -195,13 +200,15 @@ def _timed_out(
     missing: Mapping[TopicPartition, int],
     failures: Mapping[TopicPartition, Failure],
     timeout: float,
-) -> KafkaTimeoutError:
+    found: Mapping[TopicPartition, OffsetAndTimestamp | None],
+) -> OffsetsTimeoutError:
     names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(missing)[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     last = next((failures[tp].error for tp in missing if tp in failures), None)
-    error = KafkaTimeoutError(
+    error = OffsetsTimeoutError(
         f"the offsets of {names}{more} did not come within {timeout:g} s"
-        + (f"; the last error was: {last}" if last is not None else "")
+        + (f"; the last error was: {last}" if last is not None else ""),
+        found=found,
     )
     error.__cause__ = last
     return error

@@ -13,7 +13,7 @@ from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError
 from kohort.spark_connector._admission import Patience, limited
 from kohort.spark_connector._loss import LossCheck, next_ids
-from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
 
@@ -47,6 +47,7 @@ class StreamDriver:
         self._ids: dict[str, str] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._begun = False
+        self._query = new_query()
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
 
     @property
@@ -67,19 +68,19 @@ class StreamDriver:
         ``at_once``: however little there is.
         """
         self._refresh()
-        first = not self._begun and not start.end
+        first = not self._begun and start.is_first
         self._begun = True
         positions, void = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
         if not (at_once or self._target is not None) and self._patience.waits(positions, ends):
-            return start
-        if max_rows is not None:
+            ends = positions
+        elif max_rows is not None:
             ends = limited(positions, ends, max_rows)
-        if ends == positions and not (first and ends):
+        if ends == positions and not first:
             return start
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, self._ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids)
+        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query)
 
     def rest(self, start: StreamOffset) -> bool:
         """Whether all up to ``start`` is committed: there is nothing to commit."""

@@ -17,7 +17,7 @@ from kohort.spark_connector._exit import leave_on_sigterm
 from kohort.spark_connector._holdings import Held
 from kohort.spark_connector._loss import LossCheck, made_anew, next_ids
 from kohort.spark_connector._member import END_S, GroupMember
-from kohort.spark_connector._offsets import StreamOffset
+from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
 
 logger = logging.getLogger("kohort.spark_connector")
@@ -47,6 +47,7 @@ class GroupDriver:
         self._loss = LossCheck(options)
         self._target: Offsets | None = None
         self._waited = False
+        self._query = new_query()
         self._planned: StreamOffset | None = None
         self._read: set[TopicPartition] = set()
         """What this run has read of, so that a reset of the group's offsets is an old one."""
@@ -65,7 +66,7 @@ class GroupDriver:
                 f"group {self._options.group_id} was not joined within {self._join_s:g} s: is "
                 "there a member that does not take part in the rebalance?"
             )
-        if not holdings.wait(lambda: holdings.settled and bool(holdings.owned), self._settle_s):
+        if not holdings.wait(lambda: holdings.settled and holdings.has_its_share, self._settle_s):
             holdings.check()
             logger.warning("group %s gives this query no partitions", self._options.group_id)
         holdings.wait_for_ends(self._settle_s)
@@ -88,7 +89,7 @@ class GroupDriver:
             holdings.wait(lambda: holdings.complete, self._join_s)
         elif not (start.end or self._waited):
             self._waited = True
-            holdings.wait(lambda: holdings.complete and bool(holdings.owned), FIRST_ASSIGNMENT_S)
+            holdings.wait(lambda: holdings.complete and holdings.has_its_share, FIRST_ASSIGNMENT_S)
         holdings.check()
         with holdings.changed:
             self._accept(start)  # what came meanwhile may have to be committed, too
@@ -123,7 +124,7 @@ class GroupDriver:
         holdings = self._holdings
         with holdings.changed:
             if holdings.fresh is None:
-                holdings.fresh = not start.end
+                holdings.fresh = start.is_first
                 holdings.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:
                 self._read |= start.end.keys()
@@ -156,15 +157,17 @@ class GroupDriver:
         if holdings.ending:
             return start
         if not at_once and self._patience.waits(positions, ends):
-            return start
-        if max_rows is not None:
+            ends = positions
+        elif max_rows is not None:
             ends = limited(positions, ends, max_rows)
-        if ends == positions and (start.end or not ends):
+        # Without partitions it has not begun, unless there are none: startingOffsets is for later.
+        begins = start.is_first and (bool(ends) or holdings.nothing_known)
+        if ends == positions and not begins:
             return start
         # What others have is kept as an empty range, for the day it comes back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, holdings.ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids)
+        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._holdings.ends.get(tp, position)

@@ -91,6 +91,16 @@ class Holdings:
         return {tp: at for tp, at in self.owned.items() if known is None or tp in known}
 
     @property
+    def nothing_known(self) -> bool:
+        """There is not one partition to be had."""
+        return self.known is not None and not self.known
+
+    @property
+    def has_its_share(self) -> bool:
+        """It has partitions, or nobody has."""
+        return bool(self.owned) or self.nothing_known
+
+    @property
     def complete(self) -> bool:
         """The group is at rest, and the start of every partition is known."""
         return self.settled and self.there.keys() <= self.ready.keys()

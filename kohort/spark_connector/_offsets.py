@@ -5,7 +5,9 @@ A checkpoint holds both ends of every range, so that a batch can be read again b
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
 
 ``to`` has the form of the offsets of Spark's own Kafka source. ``ids``, where brokers have them,
-holds the ids of topics: a topic that was deleted and made anew has another one.
+holds the ids of topics: a topic that was deleted and made anew has another one. ``query`` is an id
+of the checkpoint, made with its first batch: by it a batch without partitions is not the beginning,
+and a query can be told from another one with the same offsets.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +38,7 @@ MAX_PARTITION = (1 << 31) - 1
 _NUMBER = re.compile("0|[1-9][0-9]{0,9}")
 _TOPIC = re.compile("[A-Za-z0-9._-]{1,249}")
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_QUERY = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ class StreamOffset:
     start: Offsets = field(default_factory=dict)
     end: Offsets = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    query: str | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Before the first batch: where partitions start is for the options to say."""
+        return not self.end and self.query is None
 
     def ranges(self) -> list[OffsetRange]:
         """What the batch holds, empty ranges included."""
@@ -52,7 +62,8 @@ class StreamOffset:
     def to_json(self) -> dict[str, Any]:
         """As Spark keeps it. Spark compares the text, so the order is always the same."""
         ids = {"ids": {name: self.ids[name] for name in sorted(self.ids)}} if self.ids else {}
-        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end), **ids}
+        query = {"query": self.query} if self.query is not None else {}
+        return {"v": VERSION, "from": nested(self.start), "to": nested(self.end), **ids, **query}
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
@@ -65,7 +76,7 @@ class StreamOffset:
                 f"an offset of version {short(version)} cannot be read, only version {VERSION}: "
                 "was the checkpoint written by another source, or by a newer kohort?"
             )
-        if value.keys() - {"ids"} != {"v", "from", "to"}:
+        if value.keys() - {"ids", "query"} != {"v", "from", "to"}:
             raise OffsetFormatError(f"an offset has v, from and to, not {short(sorted(value))}")
         start, end = flat(value["from"], least=0), flat(value["to"], least=0)
         if start.keys() != end.keys():
@@ -76,7 +87,15 @@ class StreamOffset:
                 raise OffsetFormatError(
                     f"{tp.topic}-{tp.partition} goes from {first} back to {end[tp]}"
                 )
-        return cls(start, end, _ids(value.get("ids", {}), {tp.topic for tp in end}))
+        query = value.get("query")
+        if "query" in value and not (isinstance(query, str) and _QUERY.fullmatch(query)):
+            raise OffsetFormatError(f"{short(query)} is not the id of a query")
+        return cls(start, end, _ids(value.get("ids", {}), {tp.topic for tp in end}), query)
+
+
+def new_query() -> str:
+    """An id for a checkpoint that has none."""
+    return uuid.uuid4().hex
 
 
 def nested(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -91,6 +91,8 @@ class FakeCluster:
         self.known_topics_asked: list[frozenset[str]] = []
         self.on_refresh: Callable[[], None] = lambda: None
         self._busy: set[tuple[int, str]] = set()
+        self.silent: set[int] = set()
+        """Brokers that never answer a look-up."""
         self._changed = anyio.Event()
 
     def add(self, tp: TopicPartition, node: int = 1, epoch: int = 5) -> Log:
@@ -153,6 +155,8 @@ class FakeCluster:
         assert isinstance(message, ListOffsetsRequest)
         self.lookups.append((node, message))
         await anyio.lowlevel.checkpoint()
+        if node in self.silent:
+            await anyio.sleep_forever()
         response: Any = self._scripted(node, message) or self._list_offsets(node, message)
         return cast(R, response)
 

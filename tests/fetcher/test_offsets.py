@@ -13,6 +13,7 @@ from kohort.errors import (
     ErrorCode,
     KafkaConnectionError,
     KafkaTimeoutError,
+    OffsetsTimeoutError,
     TopicAuthorizationFailedError,
 )
 from kohort.fetcher import EARLIEST, LATEST, OffsetLookup
@@ -115,6 +116,22 @@ async def test_the_time_is_kept_and_the_last_error_told() -> None:
         await looking(cluster).list_offsets({T0: LATEST, T1: LATEST}, timeout=0.2)
     assert 0.2 <= anyio.current_time() - start
     assert len(cluster.lookups) <= 20
+
+
+async def test_what_came_in_time_is_in_the_error() -> None:
+    cluster = cluster_of_two()
+    cluster.logs[T0].codes.extend([ErrorCode.LEADER_NOT_AVAILABLE] * 1000)
+    with pytest.raises(OffsetsTimeoutError) as caught:
+        await looking(cluster).list_offsets({T0: LATEST, T1: LATEST}, timeout=0.2)
+    assert caught.value.found == {T1: OffsetAndTimestamp(50, -1, 5)}
+
+
+async def test_what_came_is_in_the_error_also_when_a_broker_never_answers() -> None:
+    cluster = cluster_of_two()
+    cluster.silent.add(1)
+    with pytest.raises(OffsetsTimeoutError, match="t-0, t-2") as caught:
+        await looking(cluster).list_offsets({T0: LATEST, T1: LATEST, T2: LATEST}, timeout=0.2)
+    assert caught.value.found == {T1: OffsetAndTimestamp(50, -1, 5)}
 
 
 async def test_an_answer_that_leaves_a_partition_out_is_asked_again() -> None:

@@ -25,11 +25,13 @@ from kohort.spark_connector._offsets import (
 from kohort.spark_connector._ranges import OffsetRange
 
 ID = "00112233-4455-6677-8899-aabbccddeeff"
+QUERY = "0123456789abcdef" * 2
 GOOD = {
     "v": 1,
     "from": {"orders": {"0": 100, "2": 5, "10": 7}, "a": {"1": 0}},
     "to": {"orders": {"0": 200, "2": 5, "10": 9}, "a": {"1": 4}},
     "ids": {"orders": ID},
+    "query": QUERY,
 }
 
 
@@ -49,9 +51,10 @@ def test_the_text_is_always_the_same() -> None:
     assert text == (
         '{"v": 1, "from": {"a": {"1": 0}, "orders": {"0": 100, "2": 5, "10": 7}}, '
         '"to": {"a": {"1": 4}, "orders": {"0": 200, "2": 5, "10": 9}}, '
-        '"ids": {"orders": "00112233-4455-6677-8899-aabbccddeeff"}}'
+        '"ids": {"orders": "00112233-4455-6677-8899-aabbccddeeff"}, '
+        f'"query": "{QUERY}"}}'
     )
-    shuffled = {"to": GOOD["to"], "ids": GOOD["ids"], "v": 1, "from": GOOD["from"]}
+    shuffled = {"query": QUERY, "to": GOOD["to"], "ids": GOOD["ids"], "v": 1, "from": GOOD["from"]}
     assert json.dumps(StreamOffset.from_json(shuffled).to_json()) == text
 
 
@@ -88,6 +91,8 @@ def test_what_is_written_is_read_back(ranges: dict[tuple[str, int], tuple[int, i
         (GOOD | {"ids": {"b": ID}}, "there is an id of 'b', and no partition"),
         (GOOD | {"ids": []}, "ids: an object is needed"),
         ({"v": 1, "from": {"t/u": {"0": 0}}, "to": {}}, "'t/u' is not a topic's name"),
+        (GOOD | {"query": None}, "None is not the id of a query"),
+        (GOOD | {"query": QUERY[1:]}, "is not the id of a query"),
         (GOOD | {"more": 1}, "has v, from and to"),
         ({"v": 1, "from": {}}, "has v, from and to"),
         (GOOD | {"from": {}}, "a-1 has one end only"),

@@ -58,21 +58,35 @@ def test_the_offsets_hold_both_ends_of_every_range(cluster: Cluster) -> None:
     produce(cluster, 2, partition=1)
     query.trigger()
     query.stop()
-    ids = {"orders": str(topic_id(cluster))}
-    assert [json.loads(text) for text in query.offset_log] == [
-        {
-            "v": 1,
+    found = [json.loads(text) for text in query.offset_log]
+    always = {"v": 1, "ids": {"orders": str(topic_id(cluster))}, "query": found[0]["query"]}
+    assert found == [
+        always
+        | {
             "from": {"orders": {"0": 0, "1": 0, "2": 0}},
             "to": {"orders": {"0": 5, "1": 0, "2": 0}},
-            "ids": ids,
         },
-        {
-            "v": 1,
+        always
+        | {
             "from": {"orders": {"0": 5, "1": 0, "2": 0}},
             "to": {"orders": {"0": 5, "1": 2, "2": 0}},
-            "ids": ids,
         },
     ]
+
+
+@pytest.mark.parametrize("group", [{}, {"kafka_group_id": "billing"}])
+def test_what_comes_up_after_a_run_without_partitions_is_read_from_its_beginning(
+    cluster: Cluster, group: dict[str, str]
+) -> None:
+    """``latest`` is for what is there when the query begins."""
+    query = Query(options(cluster, subscribePattern="new.*", startingOffsets="latest", **group))
+    query.run_available_now()
+    assert query.values() == []
+    cluster.create_topic("news", 1)
+    expected = produce(cluster, 2, "news")
+    query.run_available_now()
+    assert query.values() == expected
+    assert len({json.loads(text)["query"] for text in query.offset_log}) == 1
 
 
 def test_without_news_the_very_same_offset_is_returned(cluster: Cluster) -> None:
