@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import tempfile
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +30,8 @@ LOOK_S = 0.1
 MAX_SIZE = 16 << 20
 REMEMBERED = 100
 """Offsets of a query by which it knows that it is meant: it may be ahead of its progress."""
+LEFT_S = 86_400.0
+"""What is so old in the directory was left behind by processes that were killed."""
 
 
 class Query(Protocol):
@@ -46,22 +50,38 @@ def stop(query: Query, timeout_s: float = 60.0) -> bool:
     """Stop a streaming query between two micro-batches, with all that it has read committed.
 
     Waits until the running micro-batch is finished and its offsets are committed, but not longer
-    than ``timeout_s``; then the query is stopped in any case. Whether nothing is left uncommitted.
+    than ``timeout_s``; then the query is stopped in any case. True: nothing is left uncommitted.
     With a trigger interval the moment comes when the next trigger is due, so the time has to be
-    longer than that. Call it on the machine of the driver.
+    longer than that. Call it on the machine of the driver, as its user.
+
+    False for a query that had ended before: what its end was like is not known here any more (a
+    run of ``trigger(availableNow=True)`` that came to its end has committed all).
     """
-    deadline = time.monotonic() + timeout_s
+    if not query.isActive:
+        logger.warning(
+            "the query had ended by itself: all of it is committed after trigger(availableNow=True)"
+            ", else its last micro-batch may be uncommitted"
+        )
+        query.stop()
+        return False
+    rested = False
+    try:
+        rested = _brought_to_rest(query, time.monotonic() + timeout_s)
+    except OSError as error:
+        logger.warning("the query could not be asked to come to rest: %s", error)
+    finally:
+        query.stop()
+    if not rested:
+        logger.warning("the query was stopped, and its last micro-batch may be uncommitted")
+    return rested
+
+
+def _brought_to_rest(query: Query, deadline: float) -> bool:
     while query.isActive and not query.recentProgress and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     progress = query.lastProgress
     wanted = list(_offsets_of(progress)) if progress is not None else []
-    rested = False
-    if query.isActive and wanted:
-        rested = _ask(wanted, lambda: query.isActive, deadline)
-    query.stop()
-    if not rested:
-        logger.warning("the query was stopped, and its last micro-batch may be uncommitted")
-    return rested
+    return bool(wanted) and _ask(wanted, lambda: query.isActive, deadline)
 
 
 def _offsets_of(progress: Any) -> Iterable[str]:
@@ -76,35 +96,59 @@ def _offsets_of(progress: Any) -> Iterable[str]:
 
 
 def _ask(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool:
-    """Lay a request down and wait for the answer of each source."""
-    place = directory(make=True)
+    """Lay a request down and wait for the answer of each source. OSError."""
+    place = directory()
+    place.mkdir(mode=0o700, exist_ok=True)
+    _check_own(place)
+    _clear(place)
     name = uuid.uuid4().hex
     request = place / f"{name}.stop"
     until = time.time() + deadline - time.monotonic()
     unfinished = place / f"{name}.new"
-    unfinished.write_text(json.dumps({"offsets": wanted, "until": until}), "utf-8")
-    unfinished.rename(request)
     try:
-        while active() and time.monotonic() < deadline:
+        unfinished.write_text(json.dumps({"offsets": wanted, "until": until}), "utf-8")
+        unfinished.rename(request)
+        while True:
+            waits = active() and time.monotonic() < deadline
             if len(list(place.glob(f"{name}.*.done"))) >= len(wanted):
                 return True
+            if not waits:
+                return False
             time.sleep(LOOK_S / 4)
-        return False
     finally:
-        for left in place.glob(f"{name}.*"):
+        # The request first: who answers it too late sees that, and takes the answer back.
+        for left in (request, *place.glob(f"{name}.*")):
             left.unlink(missing_ok=True)
 
 
-def directory(*, make: bool = False) -> Path:
+def directory() -> Path:
     """Where requests are laid: one's own place, that no other user can write to."""
-    place = Path(tempfile.gettempdir()) / f"kohort-spark-{_user()}"
-    if make:
-        place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    return Path(tempfile.gettempdir()) / f"kohort-spark-{_user()}"
 
 
 def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _check_own(place: Path) -> None:
+    """PermissionError where others may have written, or may remove what is written. OSError."""
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(f"{place} is no directory: remove it")
+    if hasattr(os, "getuid") and (found.st_uid != _user() or found.st_mode & 0o022):
+        raise PermissionError(
+            f"{place} has to belong to the user {_user()}, and nobody else may write to it: "
+            "remove it"
+        )
+
+
+def _clear(place: Path) -> None:
+    """Remove what processes left there that were killed."""
+    for entry in os.scandir(place):
+        if entry.name.endswith((".stop", ".new", ".done")):
+            with suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - LEFT_S:
+                    Path(entry.path).unlink()
 
 
 class StopRequests:
@@ -116,6 +160,7 @@ class StopRequests:
         self._last: object = None
         self._due = float("-inf")
         self._requests: list[Path] = []
+        self._answered: set[Path] = set()
         self._name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     def concern(self, start: dict[str, Any]) -> bool:
@@ -131,29 +176,32 @@ class StopRequests:
 
     def answer(self) -> None:
         """There is no micro-batch, and all is committed."""
-        for request in self._requests:
+        for request in set(self._requests) - self._answered:
+            done = request.with_suffix(f".{self._name}.done")
             try:
-                request.with_suffix(f".{self._name}.done").touch()
+                done.touch()
+                if not request.exists():  # taken back meanwhile, with the answers to it
+                    done.unlink(missing_ok=True)
             except OSError as error:
                 logger.warning("the request to stop could not be answered: %s", error)
+        self._answered = set(self._requests)
 
     def _is_meant(self, path: Path) -> bool:
         try:
             with path.open("rb") as file:
                 request = json.loads(file.read(MAX_SIZE))
-            return request["until"] > time.time() and not self._seen_none(request["offsets"])
+            return request["until"] > time.time() and self._has_seen(request["offsets"])
         except (OSError, ValueError, KeyError, TypeError):
             return False  # taken back, or nothing of ours
 
-    def _seen_none(self, offsets: list[str]) -> bool:
-        return not any(each in self._seen for each in offsets)
+    def _has_seen(self, offsets: list[str]) -> bool:
+        return any(each in self._seen for each in offsets)
 
 
 def _requests() -> list[Path]:
     place = directory()
     try:
-        if place.stat().st_uid != _user():
-            return []
+        _check_own(place)
         return [Path(entry.path) for entry in os.scandir(place) if entry.name.endswith(".stop")]
     except OSError:
         return []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,29 +114,143 @@ def test_a_source_that_does_not_answer_is_stopped_in_the_end(
     query.stop()
 
 
-def test_a_query_that_has_ended_needs_no_answer() -> None:
-    class Ended:
-        isActive = False
-        recentProgress: tuple[Any, ...] = ()
-        lastProgress = None
+class Seen:
+    """A query that shows progress, and in which nothing else happens."""
 
-        def stop(self) -> None:
-            """It has."""
+    def __init__(self, offset: object = None, *, active: bool = True) -> None:
+        end = {"v": 1, "from": {}, "to": {}} if offset is None else offset
+        self.isActive = active
+        self.recentProgress = [{"sources": [{"endOffset": end}]}]
+        self.lastProgress: Any = self.recentProgress[0]
+        self.stopped = 0
 
-    assert not stop(Ended())
+    def stop(self) -> None:
+        self.stopped += 1
+        self.isActive = False
+
+
+def test_of_a_query_that_has_ended_nothing_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    query = Seen(active=False)
+    assert not stop(query)
+    assert "the query had ended by itself" in caplog.text
+
+
+def test_an_idle_query_with_the_same_offsets_does_not_answer_for_another(
+    cluster: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_control, "LOOK_S", 0.001)
+    mine, other = member(cluster), member(cluster, kafka_group_id="other")
+    produce(cluster, 5)
+    for query in (mine, other):
+        query.start()
+        cluster.wait_until(query.trigger, 30)
+    assert mine.end() == other.end()
+    begun = Seen(json.loads(mine.offset_log[-1]))
+    produce(cluster, 5)
+    cluster.wait_until(lambda: mine.trigger(finish=False), 30)
+    cluster.wait_until(other.trigger, 30)
+    assert mine.end() == other.end()
+    over = threading.Event()
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(stop(begun, timeout_s=30)))
+
+    def idle() -> None:
+        while not over.is_set():
+            other.trigger()
+
+    idling = threading.Thread(target=idle)
+    idling.start()
+    asking.start()
+    try:
+        cluster.wait_until(lambda: list(place.glob("*.stop")), 30)
+        # The other one has seen the request by the time that this is committed.
+        produce(cluster, 5)
+        cluster.wait_until(lambda: committed(cluster, "other").get(0) == 15, 30)
+        assert not answers
+        mine.finish()
+        assert not mine.trigger()  # it is meant, so there is no third batch
+        asking.join(30)
+    finally:
+        over.set()
+        idling.join()
+    assert answers == [True]
+    assert committed(cluster)[0] == 10
+    for query in (mine, other):
+        query.stop()
+
+
+def _a_file(place: Path) -> None:
+    place.write_text("")
+
+
+def _writable_by_others(place: Path) -> None:
+    place.mkdir()
+    place.chmod(0o777)
+
+
+def _a_link(place: Path) -> None:
+    (place.parent / "elsewhere").mkdir(mode=0o700)
+    place.symlink_to(place.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("spoil", [_a_file, _writable_by_others, _a_link])
+def test_where_no_request_can_be_laid_the_query_is_stopped_all_the_same(
+    place: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil(place)
+    query = Seen()
+    assert not stop(query, timeout_s=30)
+    assert query.stopped == 1
+    assert "could not be asked to come to rest" in caplog.text
+    assert "may be uncommitted" in caplog.text
+
+
+def test_a_full_disk_does_not_keep_a_query_running(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    query = Seen()
+    assert not stop(query, timeout_s=30)
+    assert query.stopped == 1
+    assert "no space" in caplog.text
+    assert list(place.iterdir()) == []
+
+
+def test_requests_in_a_directory_that_others_can_write_to_are_not_heeded(place: Path) -> None:
+    _writable_by_others(place)
+    request = json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000})
+    (place / "some.stop").write_text(request)
+    assert not _control.StopRequests().concern({"v": 1})
+    place.chmod(0o700)
+    assert _control.StopRequests().concern({"v": 1})
+
+
+def test_what_was_left_behind_is_removed(place: Path) -> None:
+    place.mkdir(mode=0o700)
+    old, new, foreign = place / "old.stop", place / "new.1.done", place / "notes"
+    for path in (old, new, foreign):
+        path.write_text("")
+    for path in (old, foreign):
+        os.utime(path, (0, 0))
+    query = Seen()
+    assert not stop(query, timeout_s=0)
+    assert sorted(place.iterdir()) == [new, foreign]
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"offsets": 5, "until": 9e99}', '{"offsets": ["x"], "until": 0}']
 )
 def test_what_is_no_request_is_passed_over(place: Path, text: str) -> None:
-    _control.directory(make=True)
+    place.mkdir(mode=0o700)
     (place / "some.stop").write_text(text)
     assert not _control.StopRequests().concern({"v": 1})
 
 
 def test_a_request_is_over_when_it_is_taken_back(place: Path) -> None:
-    _control.directory(make=True)
+    place.mkdir(mode=0o700)
     now = [0.0]
     requests = _control.StopRequests(lambda: now[0])
     assert not requests.concern({"v": 1})
@@ -143,7 +260,21 @@ def test_a_request_is_over_when_it_is_taken_back(place: Path) -> None:
     now[0] += 1
     assert requests.concern({"v": 2})
     requests.answer()
-    assert len(list(place.glob("some.*.done"))) == 1
+    (answer,) = place.glob("some.*.done")
+    answer.unlink()
+    requests.answer()  # once is enough
+    assert list(place.iterdir()) == [request]
     request.unlink()
     now[0] += 1
     assert not requests.concern({"v": 2})
+
+
+def test_an_answer_that_comes_too_late_is_taken_back(place: Path) -> None:
+    place.mkdir(mode=0o700)
+    requests = _control.StopRequests()
+    request = place / "some.stop"
+    request.write_text(json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000}))
+    assert requests.concern({"v": 1})
+    request.unlink()
+    requests.answer()
+    assert list(place.iterdir()) == []
