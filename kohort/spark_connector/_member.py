@@ -24,6 +24,7 @@ from kohort.errors import (
     TransportError,
     WakeupError,
 )
+from kohort.spark_connector import _values
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._holdings import Held, Holdings
 from kohort.spark_connector._listening import MemberListener, named, user_listener
@@ -110,8 +111,8 @@ class GroupMember:
         self._at_start = self.holdings.known or frozenset()
         listener = MemberListener(self, self.holdings.fail, self._listener)
         if self._options.pattern is not None:
-            whole = rf"(?:{self._options.pattern})\Z"
-            self._consumer.subscribe(pattern=whole, listener=listener)
+            pattern = _values.whole(self._options.pattern)
+            self._consumer.subscribe(pattern=pattern, listener=listener)
         else:
             self._consumer.subscribe(self._options.topics, listener=listener)
 

@@ -20,6 +20,8 @@ from kohort.spark_connector._offsets import (
 _POSITIONS = {"earliest": EARLIEST, "latest": LATEST, "committed": COMMITTED}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([0-9]{1,9}) ?([a-z]*)", re.ASCII)
+_FLAGS = re.compile(r"\A(?:\(\?[aiLmsux]+\))*")
+_FLAGS_AND_SPACE = re.compile(r"\A(?:\(\?[aiLmsux]+\)|\s|#.*)*")
 _LISTENER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -32,14 +34,27 @@ def topics(text: str) -> tuple[str, ...]:
 
 
 def pattern(text: str) -> str:
-    """A regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+    """A regular expression of Python's."""
     if not text:
         raise ValueError("a regular expression is needed")
+    try:
+        whole(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
     return text
+
+
+def whole(text: str) -> re.Pattern[str]:
+    """The expression for ``match()`` that matches what ``text`` matches by ``fullmatch()``.
+
+    re.error when it is none.
+    """
+    flags = re.compile(text).flags
+    verbose = bool(flags & re.VERBOSE)
+    # Flags for all of it may only stand first, so they cannot go into the brackets.
+    body = (_FLAGS_AND_SPACE if verbose else _FLAGS).sub("", text, count=1)
+    end = "\n" if verbose else ""  # of a comment, else the bracket were in it
+    return re.compile(rf"(?:{body}{end})\Z", flags)
 
 
 def partitions(text: str) -> tuple[TopicPartition, ...]:

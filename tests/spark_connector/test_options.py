@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
+from kohort.spark_connector import _values
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST
 from kohort.spark_connector._options import SourceOptions
@@ -48,6 +50,43 @@ def test_what_to_read() -> None:
     assert by_pattern.pattern == "a.*"
     assigned = SourceOptions.parse(address | {"assign": '{"a": [2, 0]}'}, streaming=True)
     assert assigned.assigned == (TopicPartition("a", 0), TopicPartition("a", 2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a|ab",
+        "(?i)orders.*",
+        "(?i)(?s)ORD|or.*",
+        "(?xi)  ord  # the beginning\n .* # and the rest",
+        " (?x) a b",
+        "# all that\n(?x)(?i)orders",
+        "(?i:ORD)ers",
+        "(?m)^orders$",
+        r"(?a)\w+",
+        r"(o)r\1?ders",
+        "[(?i)]",
+    ],
+)
+def test_a_pattern_means_the_same_with_and_without_a_group(text: str) -> None:
+    names = [
+        "a",
+        "ab",
+        "abc",
+        "orders",
+        "ORDERS",
+        "orders-eu",
+        "\N{LATIN SMALL LETTER E WITH ACUTE}",
+    ]
+    names += ["(", "orders\n", "orders\nx", "OR", "ORDersx", " ab"]
+    try:
+        alone = re.compile(text)
+    except re.error:
+        with pytest.raises(ValueError, match="not a regular expression"):
+            _values.pattern(text)
+        return
+    for name in names:
+        assert bool(_values.whole(text).match(name)) == bool(alone.fullmatch(name)), name
 
 
 def test_positions() -> None:

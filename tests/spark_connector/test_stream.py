@@ -79,7 +79,7 @@ def test_what_comes_up_after_a_run_without_partitions_is_read_from_its_beginning
     cluster: Cluster, group: dict[str, str]
 ) -> None:
     """``latest`` is for what is there when the query begins."""
-    query = Query(options(cluster, subscribePattern="new.*", startingOffsets="latest", **group))
+    query = Query(options(cluster, subscribePattern="(?i)NEW.*", startingOffsets="latest", **group))
     query.run_available_now()
     assert query.values() == []
     cluster.create_topic("news", 1)
