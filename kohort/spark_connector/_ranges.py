@@ -12,8 +12,6 @@ from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
 """A task of Spark's in Python costs some 30 ms, about what reading so many records costs."""
-
-
 MOST_PIECES = 100_000
 """More would take the driver's memory and time; whoever asks for them has made a mistake."""
 
@@ -66,8 +64,11 @@ def share_out(
         wanted = min_partitions
         _check_count(wanted, "minPartitions")
         if wanted > len(pieces):
-            share = total / wanted
-            pieces = [part for each in pieces for part in cut(each, round(each.size / share))]
+            pieces = [
+                part
+                for each, count in zip(pieces, _cuts(pieces, wanted), strict=True)
+                for part in cut(each, count)
+            ]
     if max_tasks is not None:
         wanted = min(wanted, max_tasks)
     return _pack(pieces, min(wanted, len(pieces)))
@@ -79,6 +80,23 @@ def _check_count(pieces: int, option: str) -> None:
             f"option {option} would cut what is to be read into {pieces} pieces, and {MOST_PIECES} "
             "are the most: is a range far larger than meant?"
         )
+
+
+def _cuts(pieces: list[OffsetRange], count: int) -> list[int]:
+    """Into how many each is cut to have so many in all, or one for each offset."""
+    counts = [1] * len(pieces)
+    largest = [(-each.size, index) for index, each in enumerate(pieces) if each.size > 1]
+    heapq.heapify(largest)
+    for _ in range(count - len(pieces)):
+        if not largest:
+            break
+        index = largest[0][1]
+        counts[index] += 1
+        if counts[index] < pieces[index].size:
+            heapq.heapreplace(largest, (-pieces[index].size / counts[index], index))
+        else:
+            heapq.heappop(largest)
+    return counts
 
 
 def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:

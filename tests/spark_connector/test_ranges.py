@@ -57,6 +57,28 @@ def test_min_partitions_parts_small_ranges_too() -> None:
     assert len(share_out(ranges, min_partitions=8, max_tasks=3)) == 3
 
 
+@given(RANGES, st.integers(1, 60), st.none() | st.integers(1_000, 50_000))
+def test_there_are_as_many_tasks_as_min_partitions_or_as_offsets(
+    ranges: list[OffsetRange], least: int, records: int | None
+) -> None:
+    tasks = share_out(ranges, min_partitions=least, max_records=records)
+    plain = share_out(ranges, max_records=records)
+    offsets = sum(each.size for each in ranges)
+    assert len(tasks) == max(min(least, offsets), len(plain))
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(3, 4), (3, 5), (4, 5), (7, 30)])
+def test_even_ranges_are_cut_into_as_many_as_asked_for(count: int, wanted: int) -> None:
+    ranges = [OffsetRange("t", partition, 0, 300) for partition in range(count)]
+    assert len(share_out(ranges, min_partitions=wanted)) == wanted
+
+
+def test_the_largest_are_cut_first() -> None:
+    ranges = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 1000)]
+    tasks = share_out(ranges, min_partitions=5)
+    assert sorted(sum(each.size for each in task) for task in tasks) == [10, 250, 250, 250, 250]
+
+
 def test_no_offsets_no_tasks() -> None:
     assert share_out([]) == []
     assert share_out([OffsetRange("t", 0, 5, 5)], min_partitions=3) == []
