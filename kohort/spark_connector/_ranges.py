@@ -85,6 +85,7 @@ def _check_count(pieces: int, option: str) -> None:
 def _cuts(pieces: list[OffsetRange], count: int) -> list[int]:
     """Into how many each is cut to have so many in all, or one for each offset."""
     counts = [1] * len(pieces)
+    largest: list[tuple[float, int]]
     largest = [(-each.size, index) for index, each in enumerate(pieces) if each.size > 1]
     heapq.heapify(largest)
     for _ in range(count - len(pieces)):
