@@ -26,9 +26,9 @@ _LISTENER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Names with commas between."""
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
+    """Names with commas between; empty ones are left out, as in Spark's own source."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
         raise ValueError("names of topics are needed, with commas between them")
     return tuple(dict.fromkeys(names))
 
