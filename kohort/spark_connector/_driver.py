@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, OffsetsTimeoutError
 from kohort.spark_connector._admission import Patience, limited
+from kohort.spark_connector._ends import EndLookup, offsets_of
 from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import SourceOptions
@@ -23,7 +24,7 @@ ENDS_REFRESH_S = 0.1
 """An idle query asks for the next batch every 10 ms; the brokers are asked no more often."""
 PARTITIONS_REFRESH_S = 10.0
 LOOK_UP_MS = 5_000
-"""A deleted topic would be asked for as long as ``default.api.timeout.ms``."""
+"""Partitions without a leader would be waited for as long as ``default.api.timeout.ms``."""
 
 
 class StreamDriver:
@@ -34,26 +35,24 @@ class StreamDriver:
         consumer: KafkaConsumer,
         options: SourceOptions,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._consumer = consumer
         self._options = options
         self._planner = Planner(consumer, options)
+        self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_silence)
         self._clock = clock
+        self._sleep = sleep
         self._patience = Patience(options, clock)
         self._loss = LossCheck(options)
         self._partitions: set[TopicPartition] = set()
-        self._partitions_due = self._ends_due = float("-inf")
+        self._partitions_due = self._ends_due = self._looked_at = float("-inf")
         self._ends: dict[TopicPartition, int] = {}
         self._ids: dict[str, str] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._begun = False
         self._query = new_query()
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
-
-    @property
-    def version(self) -> int | None:
-        """As that of a query in a group; here it is only known when the brokers have been asked."""
-        return None
 
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now."""
@@ -67,8 +66,21 @@ class StreamDriver:
 
         ``at_once``: however little there is.
         """
+        asked_at = self._clock()
         self._refresh()
+        found = self._plan(start, max_rows, at_once)
+        if found is start and self._target is None and self._looked_at < asked_at:
+            # What was written before the call is part of the answer: processAllAvailable() waits
+            # for a query that says there is nothing new.
+            self._sleep(max(0.0, self._ends_due - asked_at))
+            self._refresh()
+            found = self._plan(start, max_rows, at_once)
+        return found
+
+    def _plan(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
         first = not self._begun and start.is_first
+        if first and not self._options.fail_on_data_loss:
+            self._planner.partitions(must_exist=True)  # a name that was mistyped
         self._begun = True
         positions, void = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
@@ -106,11 +118,18 @@ class StreamDriver:
             new &= self._target.keys()
         if new:
             # What comes later is read from its beginning, wherever the stream started.
-            self._starts |= self._planner.starts(new) if first else self._planner.earliest(new)
+            self._starts |= self._planner.starts(new) if first else self._earliest(new)
         positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in self._partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
         void = self._loss.check(start, found, self._ends, self._partitions, self._ids)
         return found, void
+
+    def _earliest(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            return self._planner.earliest(partitions, LOOK_UP_MS)
+        except OffsetsTimeoutError as error:  # the others are for the next time
+            self._note_silence(error)
+            return offsets_of(error)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._ends.get(tp, position)
@@ -126,16 +145,25 @@ class StreamDriver:
         try:
             partitions_due = force or now >= self._partitions_due
             if partitions_due:
-                self._partitions = self._planner.partitions(must_exist=not self._begun)
+                # Without that option a query goes on when a topic was deleted since its last run.
+                must_exist = not self._begun and self._options.fail_on_data_loss
+                self._partitions = self._planner.partitions(must_exist=must_exist)
                 self._partitions_due = now + PARTITIONS_REFRESH_S
-            ends = self._planner.latest(self._partitions, LOOK_UP_MS if self._begun else None)
+            if force or not self._begun:
+                ends = self._planner.latest(self._partitions)
+            else:
+                ends = self._ends | self._lookup.look_up(self._partitions)
             if partitions_due or ends != self._ends:
                 # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
                 self._ids = self._planner.ids(self._partitions)
             self._ends = ends
+            self._looked_at = now
         except KafkaError as error:
             if not error.retriable or not self._begun:
                 raise
             logger.warning("the ends of the partitions could not be looked up: %s", error)
-            self._partitions_due = now  # has a topic been deleted?
         self._ends_due = self._clock() + ENDS_REFRESH_S
+
+    def _note_silence(self, error: KafkaError) -> None:
+        logger.warning("%s", error)
+        self._partitions_due = self._clock()  # has a topic been deleted?

@@ -27,6 +27,8 @@ FIRST_ASSIGNMENT_S = 10.0
 SETTLE_S = 10.0
 """How much longer AvailableNow waits than others may take to give up partitions, or to rejoin."""
 FINAL_COMMIT_S = 5.0
+NEWS_S = 1.0
+"""How long nothing new is made sure of, if the brokers do not answer."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -49,13 +51,10 @@ class GroupDriver:
         self._waited = False
         self._query = new_query()
         self._planned: StreamOffset | None = None
+        self._had: set[TopicPartition] = set()
+        """The partitions that the planned batch could read."""
         self._read: set[TopicPartition] = set()
         """What this run has read of, so that a reset of the group's offsets is an old one."""
-
-    @property
-    def version(self) -> int | None:
-        """As long as it is the same there is nothing new after the same start; None: who knows."""
-        return None if self._options.min_offsets_per_trigger else self._holdings.version
 
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now that are this member's then."""
@@ -69,8 +68,11 @@ class GroupDriver:
         if not holdings.wait(lambda: holdings.settled and holdings.has_its_share, self._settle_s):
             holdings.check()
             logger.warning("group %s gives this query no partitions", self._options.group_id)
-        holdings.wait_for_ends(self._settle_s)
-        holdings.check()
+        asked = holdings.ask_for_ends(urgent=True)
+        if not holdings.wait(
+            lambda: holdings.ends_told >= asked or not holdings.owned, self._settle_s
+        ):
+            self._give_up("the ends of its partitions did not come")
         with holdings.changed:
             self._target = dict(holdings.ends)
 
@@ -83,13 +85,29 @@ class GroupDriver:
         ``at_once``: however little there is.
         """
         holdings = self._holdings
+        asked = holdings.ask_for_ends()
         holdings.check()
         self._accept(start)  # revocations may go on
         if self._target is not None:
-            holdings.wait(lambda: holdings.complete, self._join_s)
-        elif not (start.end or self._waited):
+            if not holdings.wait(lambda: holdings.complete, self._join_s):
+                self._give_up("its partitions were not handed out, or their starts not found")
+        elif not self._waited:
             self._waited = True
             holdings.wait(lambda: holdings.complete and holdings.has_its_share, FIRST_ASSIGNMENT_S)
+        found = self._next(start, max_rows, at_once)
+        if found is not start or holdings.ending:
+            return found
+        if self._target is not None:
+            holdings.wait(lambda: not holdings.done, FINAL_COMMIT_S)
+            return start
+        # What was written before the call is part of the answer: processAllAvailable() waits for
+        # a query that says there is nothing new.
+        version = holdings.version
+        holdings.wait(lambda: holdings.ends_told >= asked or holdings.version > version, NEWS_S)
+        return self._next(start, max_rows, at_once)
+
+    def _next(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
+        holdings = self._holdings
         holdings.check()
         with holdings.changed:
             self._accept(start)  # what came meanwhile may have to be committed, too
@@ -97,9 +115,15 @@ class GroupDriver:
             if found is not start:
                 holdings.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
                 self._planned = found
-        if found is start and self._target is not None:
-            holdings.wait(lambda: not holdings.done, FINAL_COMMIT_S)
-        return found
+            return found
+
+    def _give_up(self, what: str) -> None:
+        """A run that is to read all there is must not end as if it had."""
+        self._holdings.check()
+        if not self._holdings.ending:
+            trouble = self._holdings.trouble
+            said = f": {trouble}" if trouble is not None else ""
+            raise KafkaTimeoutError(f"group {self._options.group_id}: {what} in time{said}")
 
     def rest(self, start: StreamOffset) -> bool:
         """Whether all up to ``start`` is committed, if it can be; there is no batch after it."""
@@ -127,7 +151,7 @@ class GroupDriver:
                 holdings.fresh = start.is_first
                 holdings.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:
-                self._read |= start.end.keys()
+                self._read |= self._had
             void = made_anew(start, holdings.ids)
             holdings.finish(
                 {
@@ -164,6 +188,7 @@ class GroupDriver:
         begins = start.is_first and (bool(ends) or holdings.nothing_known)
         if ends == positions and not begins:
             return start
+        self._had = set(positions)
         # What others have is kept as an empty range, for the day it comes back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, holdings.ids, {**ends, **kept})

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from kohort import TopicPartition
+from kohort import KafkaError, TopicPartition
 from kohort.spark_connector._offsets import Offsets
 
 Partitions = Iterable[TopicPartition]
@@ -38,6 +38,7 @@ class Holdings:
         """The ids of topics, as of a time after the ends."""
         self.ends_asked = self.ends_told = 0
         """How often the ends of all that is owned were asked for, and up to which time told."""
+        self.ends_urgent = False
         self.settled = False
         """False before the first assignment, and from a revocation to the next one."""
         self.epoch = 0
@@ -48,7 +49,7 @@ class Holdings:
         self.wanted_back: set[TopicPartition] = set()
         """Owned still, but nothing new may be read of them."""
         self.in_flight: set[TopicPartition] = set()
-        """What the running micro-batch reads."""
+        """What the running micro-batch reads, be it owned still or again."""
         self.done: dict[TopicPartition, int] = {}
         """To be committed."""
         self.committed: dict[TopicPartition, int] = {}
@@ -57,6 +58,8 @@ class Holdings:
         self.version = 0
         """Changes with everything that may make another micro-batch of the same start."""
         self.error: BaseException | None = None
+        self.trouble: KafkaError | None = None
+        """What went wrong last and may pass."""
         self.ending = self.ended = False
 
     # -- the thread of Spark's calls ----------------------------------------------------------
@@ -67,12 +70,12 @@ class Holdings:
             self.changed.wait_for(lambda: self.ending or self.ended or until(), seconds)
             return until()
 
-    def wait_for_ends(self, seconds: float) -> None:
-        """Wait until the ends of all that is owned were looked up, from now on."""
+    def ask_for_ends(self, *, urgent: bool = False) -> int:
+        """Ask for the ends of all that is owned as of now; ``ends_told`` will be the number."""
         with self.changed:
+            self.ends_urgent = self.ends_urgent or urgent
             self.ends_asked += 1
-            asked = self.ends_asked
-        self.wait(lambda: self.ends_told >= asked or not self.owned, seconds)
+            return self.ends_asked
 
     def check(self) -> None:
         """Raise what went wrong in the member."""
@@ -165,7 +168,6 @@ class Holdings:
         for kept in (self.owned, self.ready, self.done, self.committed, self.ends):
             kept.pop(tp, None)
         self.wanted_back.discard(tp)
-        self.in_flight.discard(tp)
 
     def note_ends(self, ends: Offsets, ids: Mapping[str, str], asked: int | None) -> None:
         """The ends of partitions were looked up, and then the ids of their topics if need be.
@@ -178,7 +180,8 @@ class Holdings:
             self.ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
             if asked is not None:
-                self.ends_told = asked
+                self.ends_told, self.ends_urgent = asked, False
+                self.trouble = None
             self.changed.notify_all()
 
     def note_known(self, partitions: Partitions) -> None:

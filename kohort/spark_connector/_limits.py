@@ -45,11 +45,30 @@ def _gone(consumer: KafkaConsumer, partitions: Collection[TopicPartition]) -> se
     return {tp for tp in partitions if tp.partition not in counts.get(tp.topic, ())}
 
 
+def still_there(
+    properties: Mapping[str, str], positions: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Partitions that are only behind the last stable offset: a transaction is open there.
+
+    ``positions`` are behind the ends that were looked up with ``properties``. KafkaTimeoutError.
+    """
+    if not positions or _LEVEL not in properties:
+        return set()
+    behind = _stable_or_not(properties, sorted(positions))
+    return {tp for tp, at in positions.items() if at <= behind[tp]}
+
+
 def _high_watermarks(
     consumer: KafkaConsumer, properties: Mapping[str, str], partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     if _LEVEL not in properties:
         return consumer.end_offsets(partitions, LOOK_UP_MS)
+    return _stable_or_not(properties, partitions)
+
+
+def _stable_or_not(
+    properties: Mapping[str, str], partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
     # An open transaction holds the last stable offset back, so another one has to ask.
     with borrowed({**properties, _LEVEL: "read_uncommitted"}) as other:
         return other.end_offsets(partitions, LOOK_UP_MS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from kohort import TopicPartition
+from kohort import KafkaError, TopicPartition
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._limits import still_there
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
@@ -19,7 +20,9 @@ class LossCheck:
 
     def __init__(self, options: SourceOptions) -> None:
         self._fail = options.fail_on_data_loss
-        self._stable_only = options.properties.get("isolation.level") == "read_committed"
+        self._properties = options.properties
+        self._unstable: dict[TopicPartition, int] = {}
+        """Positions behind the last stable offset, and not behind the log: known to be there."""
         self._warned: set[object] = set()
 
     def check(
@@ -40,12 +43,7 @@ class LossCheck:
         anew = made_anew(start, ids)
         void = {tp for tp in done if tp.topic in anew}
         gone = {tp for tp in done if known is not None and tp not in known} - void
-        # Members that read what is uncommitted may be ahead of what is stable.
-        shorter = {
-            tp
-            for tp, at in positions.items()
-            if tp in ends and ends[tp] < at and (tp in done or not self._stable_only)
-        }
+        shorter = self._shorter(positions, ends)
         if not (void or gone or shorter):
             return set()
         said = [
@@ -71,6 +69,20 @@ class LossCheck:
         # Where the log starts behind that, the task that reads it begins there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
         return void | shorter
+
+    def _shorter(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
+        """The partitions that end before the position."""
+        behind = {tp: at for tp, at in positions.items() if tp in ends and ends[tp] < at}
+        asked = {tp: at for tp, at in behind.items() if self._unstable.get(tp) != at}
+        try:
+            # Members that read what is uncommitted may be ahead of what is stable.
+            self._unstable |= {tp: asked[tp] for tp in still_there(self._properties, asked)}
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            logger.info("whether records are still there could not be looked up: %s", error)
+            return set()
+        return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
 
 def made_anew(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:

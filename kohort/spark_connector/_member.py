@@ -20,12 +20,15 @@ from kohort import (
 )
 from kohort.errors import (
     MaxPollIntervalExceededError,
+    OffsetsTimeoutError,
     RebalanceInProgressError,
     TransportError,
+    UnknownTopicOrPartitionError,
     WakeupError,
 )
 from kohort.spark_connector import _values
 from kohort.spark_connector._consumers import make_consumer
+from kohort.spark_connector._ends import SILENT_S, EndLookup, offsets_of
 from kohort.spark_connector._holdings import Held, Holdings
 from kohort.spark_connector._listening import MemberListener, named, user_listener
 from kohort.spark_connector._offsets import Offsets
@@ -65,10 +68,13 @@ class GroupMember:
         self._clock = clock
         self._listener = user_listener(options.rebalance_listener)
         self._consumer = make_consumer(_DEFAULTS | dict(options.properties), group=True)
-        self._planner = Planner(self._consumer, options, sleep=self._pause)
+        self._planner = Planner(self._consumer, options, self._pause, LOOK_UP_MS)
+        self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_silence)
         self._at_start: frozenset[TopicPartition] = frozenset()
         self._ends_due = self._partitions_due = self._retry_due = float("-inf")
-        self._ids_due = float("-inf")
+        self._ids_due = self._resolve_due = float("-inf")
+        self._unresolved: Mapping[TopicPartition, int] = {}
+        self._names_checked = False
         self._warned: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
         self._thread.start()
@@ -107,7 +113,7 @@ class GroupMember:
                 holdings.end(over=True)
 
     def _subscribe(self) -> None:
-        self._look_for_partitions(must_exist=True)
+        self._look_for_partitions(must_exist=self._options.fail_on_data_loss)
         self._at_start = self.holdings.known or frozenset()
         listener = MemberListener(self, self.holdings.fail, self._listener)
         if self._options.pattern is not None:
@@ -132,7 +138,7 @@ class GroupMember:
             except KafkaError as error:
                 if not self._may_pass(error):
                     raise
-                self._partitions_due = float("-inf")  # has a topic been deleted?
+                self._note(error)
                 self._warn(what, error)
                 self._pause(RETRY_S)
 
@@ -156,26 +162,53 @@ class GroupMember:
         with holdings.changed:
             new = {tp: at for tp, at in holdings.there.items() if tp not in holdings.ready}
             fresh = holdings.fresh
+        if fresh and not self._names_checked:
+            self._check_names()
         if not new or fresh is None:
+            return
+        if new == self._unresolved and self._clock() < self._resolve_due:
             return
         found = self._consumer.committed(sorted(new), metadata=True, timeout_ms=LOOK_UP_MS)
         there = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
         offsets = {tp: at.offset for tp, at in there.items()}
         missing = new.keys() - there.keys()
         if missing:
-            asked = missing & self._at_start if fresh else set()
-            starts = self._planner.starts(asked, among=self._at_start) if asked else {}
-            starts |= self._planner.earliest(missing - asked)
+            starts = self._starts(missing, fresh)
             self._commit(starts, COMMIT_MS)
             offsets |= starts
-        self._look_up_ends(new)
+        known = {tp: epoch for tp, epoch in new.items() if tp in offsets}
+        if known:
+            self._look_up_ends(known)
         holdings.resolve(
             {
                 tp: Held(epoch, offsets[tp], tp in there and there[tp].metadata != METADATA)
-                for tp, epoch in new.items()
+                for tp, epoch in known.items()
             },
             offsets,
         )
+        self._unresolved = {tp: epoch for tp, epoch in new.items() if tp not in known}
+        self._resolve_due = self._clock() + SILENT_S
+
+    def _starts(self, missing: set[TopicPartition], fresh: bool) -> Offsets:
+        """Where partitions start that nothing is committed of, as far as it can be found out."""
+        asked = missing & self._at_start if fresh else set()
+        found: dict[TopicPartition, int] = {}
+        try:
+            if asked:
+                found |= self._planner.starts(asked, among=self._at_start)
+            found |= self._planner.earliest(missing - asked)
+        except OffsetsTimeoutError as error:
+            self._note_silence(error)
+            found |= offsets_of(error)
+        return found
+
+    def _check_names(self) -> None:
+        """Topics that a query names at its very beginning have to exist, whatever it may lose."""
+        try:
+            self._planner.partitions(must_exist=True)
+        except UnknownTopicOrPartitionError as error:
+            self.holdings.fail(error)
+        self._names_checked = True
 
     def _commit_done(self) -> None:
         with self.holdings.changed:
@@ -200,8 +233,8 @@ class GroupMember:
     def _look_for_ends(self) -> None:
         with self.holdings.changed:
             there = self.holdings.there
-            is_asked = self.holdings.ends_asked > self.holdings.ends_told
-        if self._clock() < self._ends_due and not is_asked:
+            urgent = self.holdings.ends_urgent
+        if self._clock() < self._ends_due and not urgent:
             return
         try:
             if there:
@@ -212,16 +245,16 @@ class GroupMember:
     def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
         with self.holdings.changed:
             asked = self.holdings.ends_asked
-        ends = self._consumer.end_offsets(sorted(partitions), timeout_ms=LOOK_UP_MS)
+        ends = self._lookup.look_up(partitions)
         with self.holdings.changed:
             moved = not ends.items() <= self.holdings.ends.items()
         ids: dict[str, str] = {}
         if moved or self._clock() >= self._ids_due:
             # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
-            ids = self._planner.ids(partitions, LOOK_UP_MS)
+            ids = self._planner.ids(ends, LOOK_UP_MS)
             self._ids_due = self._clock() + PARTITIONS_REFRESH_S
         with self.holdings.changed:
-            of_all = self.holdings.there.keys() <= partitions.keys()
+            of_all = self.holdings.there.keys() <= ends.keys()
             self.holdings.note_ends(ends, ids, asked if of_all else None)
 
     def _look_for_partitions(self, must_exist: bool = False) -> None:
@@ -284,6 +317,14 @@ class GroupMember:
     @property
     def _group(self) -> str:
         return f"group {self._options.group_id}"
+
+    def _note_silence(self, error: OffsetsTimeoutError) -> None:
+        self._note(error)
+        self._warn("a look-up of offsets", error)
+
+    def _note(self, error: KafkaError) -> None:
+        self._partitions_due = float("-inf")  # has a topic been deleted?
+        self.holdings.trouble = error
 
     def _pause(self, seconds: float) -> None:
         self.holdings.wait(lambda: False, seconds)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import InvalidOptionError, KafkaError, UnknownTopicOrPartitionError
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._limits import still_there
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._ranges import OffsetRange
@@ -28,10 +29,12 @@ class Planner:
         consumer: KafkaConsumer,
         options: SourceOptions,
         sleep: Callable[[float], None] = time.sleep,
+        timeout_ms: float | None = None,
     ) -> None:
         self._consumer = consumer
         self._options = options
         self._sleep = sleep
+        self._timeout_ms = timeout_ms
 
     def partitions(self, *, must_exist: bool = True) -> set[TopicPartition]:
         """The partitions to read, as of now.
@@ -70,10 +73,15 @@ class Planner:
             for partition in self._consumer.partitions_for_topic(topic)
         }
 
-    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(
+        self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Where the logs start."""
         chosen = sorted(partitions)
-        return self._asked(lambda: self._consumer.beginning_offsets(chosen)) if chosen else {}
+        if not chosen:
+            return {}
+        timeout = self._timeout_ms if timeout_ms is None else timeout_ms
+        return self._asked(lambda: self._consumer.beginning_offsets(chosen, timeout))
 
     def latest(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -82,7 +90,8 @@ class Planner:
         chosen = sorted(partitions)
         if not chosen:
             return {}
-        return self._asked(lambda: self._consumer.end_offsets(chosen, timeout_ms))
+        timeout = self._timeout_ms if timeout_ms is None else timeout_ms
+        return self._asked(lambda: self._consumer.end_offsets(chosen, timeout))
 
     def ids(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -157,7 +166,7 @@ class Planner:
         """The first offsets at or after the times; where there is none, as the strategy says."""
         if not times:
             return {}
-        found = self._asked(lambda: self._consumer.offsets_for_times(times))
+        found = self._asked(lambda: self._consumer.offsets_for_times(times, self._timeout_ms))
         late = [tp for tp in sorted(times) if found.get(tp) is None]
         if late and strategy == "error":
             raise InvalidOptionError(
@@ -186,8 +195,12 @@ class Planner:
         earliest, latest = self.earliest(partitions), self.latest(partitions)
         lost: list[OffsetRange] = []
         ranges: list[OffsetRange] = []
+        behind = {tp for tp in partitions if start[tp] > latest[tp]}
+        unstable = behind & still_there(self._options.properties, {tp: start[tp] for tp in behind})
         for tp in sorted(partitions):
             wanted = OffsetRange(*tp, start[tp], end[tp])
+            if tp in unstable:
+                continue
             if wanted.size < 0:
                 if self._options.ends_by_time:
                     continue  # what is from before that time has been read, or is not wanted

@@ -35,11 +35,10 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._stops: StopRequests | None = None
-        self._idle: tuple[int | None, dict[str, Any]] | None = None
         self._driver: StreamDriver | GroupDriver | None = None  # made when it is needed
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_driver": None, "_stops": None, "_idle": None}
+        return self.__dict__ | {"_driver": None, "_stops": None}
 
     def _running(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
@@ -72,15 +71,10 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._running().rest(StreamOffset.from_json(start)):
                 self._stops.answer()
             return start
-        # An idle query asks every 10 ms, and reading an offset of many partitions takes some.
-        version = self._driver.version if self._driver is not None else None
-        if version is not None and self._idle == (version, start):
-            return start
         at, driver = StreamOffset.from_json(start), self._running()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         found = driver.next_offset(at, most, at_once=isinstance(limit, ReadAllAvailable))
         # Spark takes any other text for new data.
-        self._idle = (version, start) if found is at else None
         return start if found is at else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kohort import TopicPartition
+from kohort.errors import UnknownTopicOrPartitionError
 from kohort.spark_connector import _driver, _member
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
@@ -258,6 +259,29 @@ def test_a_deleted_topic_is_noticed_when_its_ends_are_and_the_others_go_on(
             return cluster.committed(GROUP)[place].offset == 8
 
         cluster.wait_until(all_of_it, DEADLINE)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_deleted_between_two_runs(cluster: Cluster, make: Make, fails: bool) -> None:
+    cluster.create_topic("other", 1)
+    produce(cluster, 9)
+    produce(cluster, 3, "other")
+    query = make(subscribe="orders,other", failOnDataLoss=fails)
+    query.run_available_now()
+    cluster.delete_topic("orders")
+    expected = produce(cluster, 2, "other")
+    if fails:
+        with pytest.raises(UnknownTopicOrPartitionError, match="no topic is called orders"):
+            query.run_available_now()
+        return
+    query.run_available_now()
+    assert query.values()[12:] == expected
+
+
+def test_a_mistyped_topic_is_told_whatever_may_be_lost(cluster: Cluster, make: Make) -> None:
+    query = make(subscribe="orders,odrers", failOnDataLoss=False)
+    with pytest.raises(UnknownTopicOrPartitionError, match="odrers"):
+        query.run_available_now()
 
 
 @pytest.mark.parametrize("make", ["member"], indirect=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kohort.spark_connector._offsets import StreamOffset
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
     DEADLINE,
@@ -112,29 +110,3 @@ def test_without_news_the_very_same_offset_is_returned(cluster: Cluster) -> None
         assert query.reader.latestOffset(start, ReadAllAvailable()) is start
     assert query.reader.reportLatestOffset() == {"orders": {"0": 5, "1": 0, "2": 0}}
     query.stop()
-
-
-def test_an_idle_query_does_not_look_at_its_offsets_again_and_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark asks every 10 ms, and there may be thousands of partitions."""
-    produce(cluster, 5)
-    query = member(cluster)
-    query.start()
-    query.trigger()
-    cluster.wait_until(lambda: not query.trigger() and committed(cluster)[0] == 5, DEADLINE)
-    seen = []
-    read = StreamOffset.from_json
-
-    def count(value: object) -> StreamOffset:
-        seen.append(value)
-        return read(value)
-
-    monkeypatch.setattr(StreamOffset, "from_json", count)
-    for _ in range(200):
-        query.trigger()
-    assert len(seen) < 100
-    expected = produce(cluster, 5)
-    cluster.wait_until(query.trigger, DEADLINE)
-    query.stop()
-    assert query.values()[5:] == expected

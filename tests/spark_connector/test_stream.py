@@ -353,7 +353,9 @@ class OutOfOrder:
     def partitions_for_topic(self, topic: str) -> set[int]:
         return {0}
 
-    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(
+        self, partitions: list[TopicPartition], timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
         self._check()
         return dict.fromkeys(partitions, 0)
 
@@ -382,21 +384,33 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
         "subscribe": "orders",
         "startingOffsets": "earliest",
     }
-    driver = StreamDriver(consumer, SourceOptions.parse(given, streaming=True), lambda: now[0])
 
     def pass_time(seconds: float) -> None:
         now[0] += seconds
 
+    parsed = SourceOptions.parse(given, streaming=True)
+    driver = StreamDriver(consumer, parsed, lambda: now[0], sleep=pass_time)
     return consumer, driver, pass_time
 
 
 def test_an_idle_query_asks_the_brokers_seldom(driven: Driven) -> None:
     consumer, driver, pass_time = driven
     at = driver.next_offset(StreamOffset(), None)
+    begun = driver._clock()
     for _ in range(100):
         pass_time(0.01)
         assert driver.next_offset(at, None) is at
-    assert consumer.asked <= 12
+    assert consumer.asked <= 12 * (driver._clock() - begun)
+
+
+def test_what_is_there_when_a_query_is_asked_is_part_of_the_answer(driven: Driven) -> None:
+    """By an answer without news processAllAvailable() takes everything for read."""
+    consumer, driver, pass_time = driven
+    at = driver.next_offset(StreamOffset(), None)
+    assert driver.next_offset(at, None) is at
+    pass_time(0.01)
+    consumer.ends = {TopicPartition("orders", 0): 6}
+    assert driver.next_offset(at, None).end == {TopicPartition("orders", 0): 6}
 
 
 def test_an_outage_makes_a_query_wait_and_not_fail(

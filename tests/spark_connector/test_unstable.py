@@ -1,0 +1,108 @@
+"""Streams over partitions without a leader, and over transactions that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
+from kohort.spark_connector import _driver, _grouped, _member
+from kohort.testing import Cluster
+from tests.spark_connector.members import GROUP, committed, member, member_options
+from tests.spark_connector.reading import Query, options, read_batch
+from tests.spark_connector.test_batch import produce
+
+DEADLINE = 30.0
+ORDERS = TopicPartition("orders", 0)
+AHEAD = '{"orders": {"0": 10, "1": 0, "2": 0}}'
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_driver, _member):
+        monkeypatch.setattr(module, "LOOK_UP_MS", 500)
+    monkeypatch.setattr(_grouped, "SETTLE_S", 1.0)
+
+
+@contextmanager
+def one_without_a_leader() -> Iterator[tuple[Cluster, int]]:
+    """Two brokers with a partition each; one of these partitions is of the broker that died."""
+    with Cluster(brokers=2, topics={"orders": 2}, replication_factor=1) as cluster:
+        for partition in range(2):
+            produce(cluster, 5, partition=partition)
+        dead = 1 if cluster.coordinator(GROUP) == cluster.leader("orders", 0) else 0
+        yield cluster, dead
+
+
+@pytest.mark.parametrize("chosen", [options, member_options])
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(chosen: type) -> None:
+    with one_without_a_leader() as (cluster, dead):
+        query = Query(chosen(cluster, startingOffsets="earliest"))
+        query.start()
+        cluster.wait_until(lambda: query.trigger() or len(query.values()) == 10, DEADLINE)
+        cluster.kill_broker(cluster.leader("orders", dead))
+        expected = produce(cluster, 3, partition=1 - dead)
+        cluster.wait_until(lambda: query.trigger() or len(query.values()) == 13, DEADLINE)
+        assert query.values()[10:] == expected
+        query.stop()
+
+
+def test_available_now_that_cannot_read_everything_does_not_end_as_if_it_had() -> None:
+    with one_without_a_leader() as (cluster, dead):
+        cluster.kill_broker(cluster.leader("orders", dead))
+        query = member(cluster, rebalanceWait="1s")
+        with pytest.raises(KafkaTimeoutError, match=f"orders-{dead}"):
+            query.run_available_now()
+        query.stop()
+
+
+def test_a_group_ahead_of_an_open_transaction_is_no_loss(cluster: Cluster) -> None:
+    query = member(cluster, kafka_isolation_level="read_committed", failOnDataLoss=False)
+    first = produce(cluster, 5)
+    query.run_available_now()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number in range(5):
+        producer.produce("orders", b"open-%d" % number, partition=0)
+    producer.flush(20)
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP) as other:
+        other.commit({ORDERS: 10})
+    query.run_available_now()
+    assert query.values() == first
+    assert committed(cluster)[0] == 10
+    chosen = options(cluster, kafka_isolation_level="read_committed", startingOffsets=AHEAD)
+    assert read_batch(chosen) == []
+    producer.commit_transaction(20)
+    last = produce(cluster, 2)
+    query.run_available_now()
+    assert query.values() == first + last
+
+
+def test_a_restarted_query_waits_for_its_partitions_before_it_says_there_is_nothing(
+    cluster: Cluster,
+) -> None:
+    """Of a query with ``trigger(once=True)`` that one answer is the whole run."""
+    produce(cluster, 5)
+    query = member(cluster)
+    query.run_available_now()
+    expected = produce(cluster, 3)
+    query.start()
+    assert query.trigger()
+    query.stop()
+    assert query.values()[5:] == expected
+
+
+def test_what_was_written_before_a_query_is_asked_is_part_of_the_answer(cluster: Cluster) -> None:
+    """By an answer without news processAllAvailable() takes everything for read."""
+    query = member(cluster)
+    query.start()
+    query.trigger()
+    for _ in range(5):
+        assert not query.trigger()
+        produce(cluster, 1)
+        assert query.trigger()
+    query.stop()
