@@ -18,6 +18,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 BLOCKS = FENCED.findall(PAGE.read_text())
 
 
+def checkpoint_of_format_kafka(place: Path) -> Path:
+    """Its batch 10 was finished, and 11 interrupted."""
+    checkpoint = place / "old" / "checkpoint"
+    for folder, batches in (("offsets", (2, 9, 10, 11)), ("commits", (2, 9, 10))):
+        (checkpoint / folder).mkdir(parents=True)
+        for batch in batches:
+            (checkpoint / folder / f".{batch}.crc").write_bytes(b"crc")
+            ends = f'{{"orders":{{"0":{batch // 2},"1":0,"2":-2}}}}'
+            lines = ["v1", "{}"] + ([ends] if folder == "offsets" else [])
+            (checkpoint / folder / str(batch)).write_text("\n".join(lines))
+    return checkpoint
+
+
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -32,6 +45,7 @@ def test_a_block_of_the_page_runs(
     cluster.produce("orders", [(f"k{each}", f"order-{each % 3}") for each in range(60)])
     # Relative paths are resolved by the JVM, whose folder cannot be changed.
     code = BLOCKS[number].replace('"billing/', f'"{tmp_path}/')
+    code = code.replace('"old/', f'"{checkpoint_of_format_kafka(tmp_path).parent}/')
     names = {"spark": spark, "bootstrap_servers": cluster.bootstrap_servers}
     exec(compile(code, str(PAGE), "exec"), names)
     if "readStream" in code:
