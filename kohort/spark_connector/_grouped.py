@@ -70,7 +70,7 @@ class GroupDriver:
             logger.warning("group %s gives this query no partitions", self._options.group_id)
         asked = holdings.ask_for_ends(urgent=True)
         if not holdings.wait(
-            lambda: holdings.ends_told >= asked or not holdings.owned, self._settle_s
+            lambda: holdings.ends_told >= asked or not holdings.there, self._settle_s
         ):
             self._give_up("the ends of its partitions did not come")
         with holdings.changed:

@@ -50,7 +50,8 @@ class LossCheck:
             *(f"topic {topic} was deleted and made anew" for topic in sorted(anew)),
             *(f"{_name(tp)} is gone" for tp in sorted(gone)),
             *(
-                f"{_name(tp)} ends at {ends[tp]}, read was up to {positions[tp]}"
+                f"{_name(tp)} ends at {ends[tp]}, "
+                f"{'read was up to' if tp in done else 'to be read is from'} {positions[tp]}"
                 for tp in sorted(shorter)
             ),
         ]

@@ -74,7 +74,7 @@ class GroupMember:
         self._ends_due = self._partitions_due = self._retry_due = float("-inf")
         self._ids_due = self._resolve_due = float("-inf")
         self._unresolved: Mapping[TopicPartition, int] = {}
-        self._names_checked = False
+        self._names_checked = options.fail_on_data_loss  # then they are from the first
         self._warned: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
         self._thread.start()
