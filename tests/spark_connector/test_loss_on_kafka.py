@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from kohort.spark_connector import _reading
 from kohort.spark_connector._consumers import close_idle
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
@@ -133,6 +134,35 @@ def test_what_retention_took_is_named_to_the_offset(
         return
     query.run_available_now()
     assert query.values()[5:] == expected[4:]
+
+
+@pytest.mark.parametrize("left", [None, 4])
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_replay_of_a_batch_whose_topic_is_gone_or_shorter(
+    topic: Topic,
+    make: Callable[[bool], Query],
+    fails: bool,
+    left: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_reading, "LOOK_S", 0.2)
+    topic.produce("old", 20)
+    query = make(fails)
+    query.start()
+    query.trigger(finish=False)
+    query.stop()
+    topic.delete()
+    expected: list[bytes] = []
+    if left is not None:
+        topic.create()
+        expected = topic.produce("new", left)
+    if fails:
+        with pytest.raises(DataLossError, match="not in the log any more") as caught:
+            query.start()
+        assert caught.value.ranges == (OffsetRange(topic.name, 0, left or 0, 20),)
+        return
+    query.start()
+    assert query.values() == expected
 
 
 def test_partitions_that_were_added_are_read_from_their_beginning(
