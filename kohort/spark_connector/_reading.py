@@ -13,6 +13,7 @@ from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -98,7 +99,9 @@ class _Reading:
         try:
             # Not more than is left: what lies behind a range would be decoded for nothing.
             return self._consumer.poll_arrow(POLL_MS, self._most(positions))
-        except OffsetOutOfRangeError:
+        except (OffsetOutOfRangeError, LogTruncationError) as error:
+            if isinstance(error, LogTruncationError) and self._options.fail_on_data_loss:
+                raise  # of what was read already
             lost = self._missing(refused=True)
             if lost:
                 self._settle(lost)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kohort.errors import ErrorCode, KafkaTimeoutError
+from kohort import TopicPartition
+from kohort.errors import ErrorCode, KafkaTimeoutError, LogTruncationError
 from kohort.spark_connector import _reading
 from kohort.spark_connector._batch import KohortPartition
+from kohort.spark_connector._consumers import close_idle
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster
@@ -175,9 +177,31 @@ def test_a_leader_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         cluster.start_broker(leader)
         reading.wait()
         assert reading.values == expected
+        close_idle()
 
 
 def test_offsets_that_a_broker_refuses_and_has_after_all_are_read(cluster: Cluster) -> None:
     expected = produce(cluster, 5)
     with cluster.fail("Fetch", ErrorCode.OFFSET_OUT_OF_RANGE, times=2):
         assert values(list(read(options(cluster), ("orders", 0, 0, 5)))) == expected
+
+
+@pytest.mark.parametrize("more", [0, 3])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_log_that_is_cut_off_under_a_task(fails: bool, more: int) -> None:
+    with Cluster(brokers=2, topics={"orders": 1}) as cluster:
+        place = TopicPartition("orders", 0)
+        expected = produce(cluster, 2)
+        follower = 3 - cluster.leader("orders", 0)
+        cluster.lag(place, follower)
+        expected += produce(cluster, 2)
+        found = read(options(cluster, failOnDataLoss=fails), ("orders", 0, 0, 9))
+        assert [next(found)["value"] for _ in range(4)] == expected
+        cluster.move_leader("orders", 0, to=follower)
+        new = produce(cluster, more)
+        if fails:
+            with pytest.raises((LogTruncationError, DataLossError)):
+                list(found)
+        else:
+            assert values(list(found)) == new[2:]
+        close_idle()
