@@ -6,13 +6,17 @@ import logging
 from collections.abc import Collection, Mapping
 
 from kohort import KafkaError, TopicPartition
+from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._limits import still_there
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._planning import Planner
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
+
+IDS_MS = 5_000
 
 
 class LossCheck:
@@ -84,6 +88,39 @@ class LossCheck:
             logger.info("whether records are still there could not be looked up: %s", error)
             return set()
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
+
+
+def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
+    """The ranges of a batch that is read again, without those of topics made anew since.
+
+    DataLossError for these if the query is to fail.
+    """
+    anew = made_anew(batch, _ids_now(batch, options))
+    lost = [each for each in batch.ranges() if each.topic in anew]
+    if not lost:
+        return batch.ranges()
+    said = f"{', '.join(sorted(anew))} deleted and made anew since this batch was planned"
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{said}: what it would read again is gone. Option failOnDataLoss=false goes on "
+            "without it",
+            lost,
+        )
+    logger.warning("%s; going on without it, as failOnDataLoss=false", said)
+    return [each for each in batch.ranges() if each.topic not in anew]
+
+
+def _ids_now(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:
+    if not batch.ids:
+        return {}
+    consumer = make_consumer(options.properties, group=False)
+    try:
+        return Planner(consumer, options).ids(batch.end, IDS_MS)
+    except KafkaError as error:
+        logger.warning("whether topics were made anew could not be looked up: %s", error)
+        return {}
+    finally:
+        consumer.close()
 
 
 def made_anew(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:

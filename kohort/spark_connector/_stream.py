@@ -19,6 +19,7 @@ from kohort.spark_connector._batch import read_partition, tasks
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._control import StopRequests
 from kohort.spark_connector._driver import StreamDriver
+from kohort.spark_connector._loss import replayed
 from kohort.spark_connector._offsets import StreamOffset, nested
 from kohort.spark_connector._options import SourceOptions
 
@@ -36,6 +37,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._stops: StopRequests | None = None
         self._driver: StreamDriver | GroupDriver | None = None  # made when it is needed
+        self._plans = False
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_driver": None, "_stops": None}
@@ -66,6 +68,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._running().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._plans = True
         self._stops = self._stops or StopRequests()
         if self._stops.concern(start):
             if self._running().rest(StreamOffset.from_json(start)):
@@ -81,7 +84,10 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return nested(self._driver.latest()) if self._driver is not None else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return tasks(StreamOffset.from_json(end).ranges(), self._options)
+        offset = StreamOffset.from_json(end)
+        # The first of a run that this reader has not planned is a batch that is read again.
+        ranges = offset.ranges() if self._plans else replayed(offset, self._options)
+        return tasks(ranges, self._options)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)

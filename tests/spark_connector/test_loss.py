@@ -114,6 +114,26 @@ def test_a_topic_made_anew_under_a_running_query_and_longer_than_it_was(
 
 
 @pytest.mark.parametrize("fails", [True, False])
+def test_a_batch_is_not_read_again_from_a_topic_that_was_made_anew(
+    cluster: Cluster, make: Make, fails: bool
+) -> None:
+    produce(cluster, 5)
+    query = make(failOnDataLoss=fails)
+    query.start()
+    query.trigger(finish=False)
+    query.stop()
+    expected = made_anew(cluster, 9)
+    if fails:
+        with pytest.raises(DataLossError, match="orders deleted and made anew since"):
+            query.start()
+        return
+    query.start()
+    assert query.values() == []
+    read_on(cluster, query, 9)
+    assert query.values() == expected
+
+
+@pytest.mark.parametrize("fails", [True, False])
 def test_a_topic_made_anew_with_fewer_partitions(cluster: Cluster, make: Make, fails: bool) -> None:
     for partition in range(3):
         produce(cluster, 5, partition=partition)
