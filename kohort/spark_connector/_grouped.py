@@ -148,6 +148,7 @@ class GroupDriver:
         holdings = self._holdings
         with holdings.changed:
             if holdings.fresh is None:
+                holdings.query = start.query or self._query
                 holdings.fresh = start.is_first
                 holdings.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:

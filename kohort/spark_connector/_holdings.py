@@ -53,6 +53,8 @@ class Holdings:
         self.done: dict[TopicPartition, int] = {}
         """To be committed."""
         self.committed: dict[TopicPartition, int] = {}
+        self.query = ""
+        """The id of the checkpoint."""
         self.fresh: bool | None = None
         """Whether the query starts without a checkpoint; None before Spark has said so."""
         self.version = 0

@@ -37,8 +37,8 @@ from kohort.spark_connector._planning import Planner
 
 logger = logging.getLogger("kohort.spark_connector")
 
-METADATA = "kohort-spark"
-"""Goes with every commit, to tell it from those of others."""
+METADATA = "kohort/"
+"""Begins what goes with every commit, to tell it from those of others: the id of the query."""
 POLL_MS = 50
 ENDS_REFRESH_S = 0.15
 PARTITIONS_REFRESH_S = 10.0
@@ -181,7 +181,7 @@ class GroupMember:
             self._look_up_ends(known)
         holdings.resolve(
             {
-                tp: Held(epoch, offsets[tp], tp in there and there[tp].metadata != METADATA)
+                tp: Held(epoch, offsets[tp], tp in there and not _is_ours(there[tp]))
                 for tp, epoch in known.items()
             },
             offsets,
@@ -226,7 +226,8 @@ class GroupMember:
 
     def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
         if offsets:
-            entries = {tp: OffsetAndMetadata(at, METADATA) for tp, at in offsets.items()}
+            metadata = f"{METADATA}{self.holdings.query}"
+            entries = {tp: OffsetAndMetadata(at, metadata) for tp, at in offsets.items()}
             self._consumer.commit(entries, timeout_ms=timeout_ms)
             self.holdings.note_commit(offsets)
 
@@ -334,3 +335,8 @@ class GroupMember:
         if now >= self._warned.get(what, float("-inf")):
             self._warned[what] = now + WARN_S
             logger.warning("%s: %s failed, will be tried again: %s", self._group, what, error)
+
+
+def _is_ours(committed: OffsetAndMetadata) -> bool:
+    """Whether a query has committed it, this one or another of its group."""
+    return committed.metadata.startswith(METADATA)
