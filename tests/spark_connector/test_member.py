@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
+    GROUP,
     DEADLINE,
     committed,
     member,
@@ -81,6 +82,15 @@ def test_where_a_stream_started_is_committed_at_once(cluster: Cluster) -> None:
     second.trigger()
     second.stop()
     assert second.values() == expected
+
+
+def test_a_commit_says_which_checkpoint_it_is_of(cluster: Cluster) -> None:
+    produce(cluster, 5)
+    query = member(cluster)
+    query.run_available_now()
+    checkpoint = json.loads(query.offset_log[-1])["query"]
+    kept = cluster.committed(GROUP).values()
+    assert {each.metadata for each in kept} == {f"kohort/{checkpoint}"}
 
 
 def test_available_now_ends_where_the_topic_ended_and_all_is_committed(cluster: Cluster) -> None:
