@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
-    GROUP,
     DEADLINE,
+    GROUP,
     committed,
     member,
     member_options,
