@@ -96,16 +96,15 @@ def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
     DataLossError for these if the query is to fail.
     """
     anew = made_anew(batch, _ids_now(batch, options))
-    lost = [each for each in batch.ranges() if each.topic in anew]
+    lost = [each for each in batch.ranges() if each.topic in anew and each.size]
     if not lost:
         return batch.ranges()
-    said = f"{', '.join(sorted(anew))} deleted and made anew since this batch was planned"
+    said = (
+        f"not in the log any more: {', '.join(map(str, lost))}; "
+        f"{', '.join(sorted(anew))} deleted and made anew since this batch was planned"
+    )
     if options.fail_on_data_loss:
-        raise DataLossError(
-            f"{said}: what it would read again is gone. Option failOnDataLoss=false goes on "
-            "without it",
-            lost,
-        )
+        raise DataLossError(f"{said}. Option failOnDataLoss=false goes on without it", lost)
     logger.warning("%s; going on without it, as failOnDataLoss=false", said)
     return [each for each in batch.ranges() if each.topic not in anew]
 
