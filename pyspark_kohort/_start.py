@@ -27,15 +27,11 @@ def prefer_installed(path: list[str]) -> None:
     found = PathFinder.find_spec("pyspark", left)
     if found is None or found.origin is None:
         return
-    home = os.path.dirname(os.path.dirname(found.origin))
-    if all(os.path.realpath(each) == os.path.realpath(_archive(home)) for each in archives):
+    own = os.path.join(os.path.dirname(os.path.dirname(found.origin)), ARCHIVE)
+    if all(os.path.realpath(each) == os.path.realpath(own) for each in archives):
         path[:] = left
         for each in archives:  # else it would be read again whenever Spark adds to the path
             sys.path_importer_cache.pop(each, None)
-
-
-def _archive(home: str) -> str:
-    return os.path.join(home, ARCHIVE)
 
 
 prefer_installed(sys.path)

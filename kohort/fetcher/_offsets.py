@@ -113,7 +113,6 @@ class OffsetLookup:
         self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, Found]
     ) -> None:
         """Ask all leaders at once; their answers are in ``results`` as they come."""
-        timestamps = dict(timestamps)
 
         async def ask(node: int, partitions: list[TopicPartition]) -> None:
             results.update(await self.ask(node, {tp: timestamps[tp] for tp in partitions}))

@@ -95,10 +95,11 @@ def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
 
     DataLossError for these if the query is to fail.
     """
+    ranges = batch.ranges()
     anew = made_anew(batch, _ids_now(batch, options))
-    lost = [each for each in batch.ranges() if each.topic in anew and each.size]
+    lost = [each for each in ranges if each.topic in anew and each.size]
     if not lost:
-        return batch.ranges()
+        return ranges
     said = (
         f"not in the log any more: {', '.join(map(str, lost))}; "
         f"{', '.join(sorted(anew))} deleted and made anew since this batch was planned"
@@ -106,7 +107,7 @@ def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
     if options.fail_on_data_loss:
         raise DataLossError(f"{said}. Option failOnDataLoss=false goes on without it", lost)
     logger.warning("%s; going on without it, as failOnDataLoss=false", said)
-    return [each for each in batch.ranges() if each.topic not in anew]
+    return [each for each in ranges if each.topic not in anew]
 
 
 def _ids_now(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:

@@ -77,21 +77,23 @@ class Planner:
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the logs start."""
-        chosen = sorted(partitions)
-        if not chosen:
-            return {}
-        timeout = self._timeout_ms if timeout_ms is None else timeout_ms
-        return self._asked(lambda: self._consumer.beginning_offsets(chosen, timeout))
+        return self._limits(self._consumer.beginning_offsets, partitions, timeout_ms)
 
     def latest(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the logs end; with ``kafka.isolation.level=read_committed``, as far as stable."""
+        return self._limits(self._consumer.end_offsets, partitions, timeout_ms)
+
+    def _limits(
+        self,
+        look_up: Callable[[list[TopicPartition], float | None], dict[TopicPartition, int]],
+        partitions: Collection[TopicPartition],
+        timeout_ms: float | None,
+    ) -> dict[TopicPartition, int]:
         chosen = sorted(partitions)
-        if not chosen:
-            return {}
         timeout = self._timeout_ms if timeout_ms is None else timeout_ms
-        return self._asked(lambda: self._consumer.end_offsets(chosen, timeout))
+        return self._asked(lambda: look_up(chosen, timeout)) if chosen else {}
 
     def ids(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None

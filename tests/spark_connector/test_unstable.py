@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Producer
 
 from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
 from kohort.spark_connector import _driver, _grouped, _member
@@ -14,6 +13,7 @@ from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
 from tests.spark_connector.reading import Query, options, read_batch
 from tests.spark_connector.test_batch import produce
+from tests.spark_connector.test_reading import open_transaction
 
 DEADLINE = 30.0
 ORDERS = TopicPartition("orders", 0)
@@ -63,12 +63,7 @@ def test_a_group_ahead_of_an_open_transaction_is_no_loss(cluster: Cluster) -> No
     query = member(cluster, kafka_isolation_level="read_committed", failOnDataLoss=False)
     first = produce(cluster, 5)
     query.run_available_now()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for number in range(5):
-        producer.produce("orders", b"open-%d" % number, partition=0)
-    producer.flush(20)
+    producer, _ = open_transaction(cluster, 5)
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP) as other:
         other.commit({ORDERS: 10})
     query.run_available_now()
