@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
@@ -48,6 +47,9 @@ class AsyncKafkaConsumer(AsyncLife):
 
     Listeners (plain or async methods), deserializers and assignors are called in the task that
     calls getmany(), getone(), iteration, start() or stop(). Cancelling any of these loses nothing.
+
+    Iteration, getone() and getmany() let the event loop run at least every 10 ms, also while
+    records are buffered. A deserializer, or your own code without an ``await``, can take longer.
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
@@ -74,6 +76,8 @@ class AsyncKafkaConsumer(AsyncLife):
         """The next record (of these partitions only, if any are named), however long it takes."""
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getone()"):
+            if self._clock() >= self._turn_at:
+                await self._give_turn()
             while not self._stop_later:
                 record = await self._next(chosen)
                 if record is not None:
@@ -84,7 +88,7 @@ class AsyncKafkaConsumer(AsyncLife):
         self._engine.mailbox.take_wakeup()
         record = self._handout.next(chosen)
         if record is None:
-            records = await self._poll(1.0, self._records_at_once, chosen, held=False)
+            records = await self._poll(1.0, self._drain_size.count, chosen, held=False)
             self._handout.load(records)
             record = self._handout.next(chosen)
         return record
@@ -145,10 +149,10 @@ class AsyncKafkaConsumer(AsyncLife):
 
         ``table``: the rows go there, and nothing is returned.
         """
-        deadline = anyio.current_time() + timeout
+        deadline = self._clock() + timeout
         buffer = self._engine.fetcher.buffer
         # The one point to be cancelled at when data is there: nothing has been taken yet.
-        await checkpoint()
+        await self._give_turn()
         while True:
             event = self._signal.event()
             await self._perform()
@@ -168,7 +172,10 @@ class AsyncKafkaConsumer(AsyncLife):
                 return records
             if not held and self._handout.ready(chosen):
                 return {}
+            began = self._clock()
             records = buffer.drain(count, chosen, repeat_errors=over)
+            if not held:
+                self._drain_size.took(sum(map(len, records.values())), self._clock() - began)
             if records or over:
                 return records
             with anyio.move_on_after(remaining):
@@ -183,7 +190,12 @@ class AsyncKafkaConsumer(AsyncLife):
         """The next record; ends when another task stops the consumer."""
         record: Record
         run, now = self._handout.run, self._clock()
-        if not run.bell.rung and now < run.session.confirmed_until:
+        if now >= self._run_until:
+            await self._give_turn()
+            run, now = self._handout.run, self._clock()
+            session = self._engine.coordinator or NO_GROUP
+            self._run_until = min(self._turn_at, session.confirmed_until)
+        if not run.bell.rung and now < self._run_until:
             self._engine.mailbox.last_at = now
             for record in run.records:
                 run.given = record

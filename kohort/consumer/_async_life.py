@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from kohort.config import ConsumerConfig
 from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
 from kohort.consumer._engine import Engine
+from kohort.consumer._loop_turns import TURN_SECONDS, DrainSize
 from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
 from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
@@ -46,10 +49,13 @@ class AsyncLife(ConsumerBase):
         self._stop_later = False
         self._leave_group: bool | None = None
         self._pollers = 0
+        self._turn_at = self._run_until = -math.inf
         self._unsubscribing = False
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
         self._performer = self._make_performer()
+        deserializes = config.deserialize_key is not None or config.deserialize_value is not None
+        self._drain_size = DrainSize(self._records_at_once, measured=deserializes)
 
     def _make_performer(self) -> Performer:
         async def call(function: Callable[[], Awaitable[T]]) -> T:
@@ -296,6 +302,11 @@ class AsyncLife(ConsumerBase):
                 self._engine.mailbox.left_poll()
             if self._stop_later and not self._closed and self._performing is None:
                 await self._stop(autocommit=True, leave_group=self._leave_group)
+
+    async def _give_turn(self) -> None:
+        """Let the event loop run once. Raises here if the calling task is cancelled."""
+        await checkpoint()
+        self._turn_at = self._clock() + TURN_SECONDS
 
     def _check_started(self) -> None:
         self._check_usable()
