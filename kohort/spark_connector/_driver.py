@@ -17,6 +17,7 @@ from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._session import SparkFolders
 
 logger = logging.getLogger("kohort.spark_connector")
 
@@ -45,6 +46,7 @@ class StreamDriver:
         self._sleep = sleep
         self._patience = Patience(options, clock)
         self._loss = LossCheck(options)
+        self._session = SparkFolders(clock)
         self._partitions: set[TopicPartition] = set()
         self._partitions_due = self._ends_due = self._looked_at = float("-inf")
         self._ends: dict[TopicPartition, int] = {}
@@ -66,6 +68,7 @@ class StreamDriver:
 
         ``at_once``: however little there is.
         """
+        self._session.check()
         asked_at = self._clock()
         self._refresh()
         found = self._plan(start, max_rows, at_once)

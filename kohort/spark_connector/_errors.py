@@ -31,3 +31,7 @@ class DataLossError(DataError):
 
 class ReadOnlyError(KafkaError, NotImplementedError):
     """The source was asked to write."""
+
+
+class SessionStoppedError(KafkaError):
+    """The Spark session ended while a streaming query was running."""

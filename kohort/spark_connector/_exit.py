@@ -18,7 +18,7 @@ from typing import Any, Protocol
 logger = logging.getLogger("kohort.spark_connector")
 
 LIMIT_S = 3.0
-"""When the process ends, whatever the brokers do: their session timeout will see to the rest."""
+"""Seconds that the members have to leave; the process ends then in any case."""
 STATUS = 128 + signal.SIGTERM
 
 
@@ -86,12 +86,22 @@ def _install() -> Callable[[], None]:
 
 
 def _leave() -> None:
+    """Have all leave and end the process, after LIMIT_S at the latest."""
     try:
-        deadline = time.monotonic() + LIMIT_S
-        leaving = list(_leavers)
-        for leaver in leaving:
-            leaver.request_end()
-        for leaver in leaving:
-            leaver.wait_ended(max(0.0, deadline - time.monotonic()))
+        # Another thread does it, as it may wait for a lock that a blocked thread holds.
+        leaving = threading.Thread(target=_leave_groups, name="kohort-spark-leave", daemon=True)
+        leaving.start()
+        leaving.join(LIMIT_S)
+    except RuntimeError:  # the process has as many threads as it may have
+        _leave_groups()
     finally:
         os._exit(STATUS)
+
+
+def _leave_groups() -> None:
+    deadline = time.monotonic() + LIMIT_S
+    leaving = list(_leavers)
+    for leaver in leaving:
+        leaver.request_end()
+    for leaver in leaving:
+        leaver.wait_ended(max(0.0, deadline - time.monotonic()))

@@ -34,6 +34,7 @@ from kohort.spark_connector._listening import MemberListener, named, user_listen
 from kohort.spark_connector._offsets import Offsets
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._session import SparkFolders
 
 logger = logging.getLogger("kohort.spark_connector")
 
@@ -70,6 +71,7 @@ class GroupMember:
         self._consumer = make_consumer(_DEFAULTS | dict(options.properties), group=True)
         self._planner = Planner(self._consumer, options, self._pause, LOOK_UP_MS)
         self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_silence)
+        self._session = SparkFolders(clock)
         self._at_start: frozenset[TopicPartition] = frozenset()
         self._ends_due = self._partitions_due = self._retry_due = float("-inf")
         self._ids_due = self._resolve_due = float("-inf")
@@ -124,6 +126,7 @@ class GroupMember:
 
     def _step(self) -> None:
         for what, do in (
+            ("the session", self._session.check),
             ("the group", self._poll),
             ("the starts of partitions", self._resolve),
             ("a commit", self._commit_done),

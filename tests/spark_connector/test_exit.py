@@ -43,8 +43,13 @@ sys.stdin.buffer.read()  # as in Spark, which has nothing to say
 
 def start(given: dict[str, str]) -> subprocess.Popen[str]:
     """A process with a query that has finished a batch."""
+    return run(PROCESS, json.dumps(given))
+
+
+def run(program: str, *words: str) -> subprocess.Popen[str]:
+    """Start a program and return when it has printed that it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROCESS, json.dumps(given)],
+        [sys.executable, "-c", program, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -60,7 +65,10 @@ def end(process: subprocess.Popen[str]) -> int:
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
     with process:
-        return process.wait(DEADLINE)
+        try:
+            return process.wait(DEADLINE)
+        finally:
+            process.kill()
 
 
 def test_a_query_that_is_ended_commits_and_leaves(cluster: Cluster) -> None:
@@ -79,6 +87,26 @@ def test_with_a_dead_broker_a_query_ends_all_the_same(cluster: Cluster) -> None:
             begun = time.monotonic()
             assert end(process) == 128 + signal.SIGTERM
         assert time.monotonic() - begun < DEADLINE
+
+
+STUCK = """
+import sys, threading
+from kohort.spark_connector import _exit
+
+class Stuck:
+    def request_end(self):
+        threading.Event().wait()  # a lock that a blocked thread holds
+
+_exit.LIMIT_S = 0.2
+_exit.leave_on_sigterm(Stuck())
+print("ready", flush=True)
+sys.stdin.buffer.read()
+"""
+
+
+def test_process_ends_when_a_member_blocks_its_end() -> None:
+    process = run(STUCK)
+    assert end(process) == 128 + signal.SIGTERM
 
 
 class Leaver:

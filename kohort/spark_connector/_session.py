@@ -1,0 +1,52 @@
+"""The end of a Spark session while a streaming query has nothing to read.
+
+Spark ends the process of a query with SIGTERM when the query stops or fails. ``spark.stop()`` does
+neither: a query that finds no new data runs no job, so nothing in it fails. Spark then calls the
+source until the JVM exits, which in a notebook may take days, and a member would keep its
+partitions. A source sees one sign: Spark removes the folders of the session's block data, which
+Spark names in the environment of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from kohort.spark_connector._errors import SessionStoppedError
+
+VARIABLE = "SPARK_LOCAL_DIRS"
+LOOK_S = 1.0
+"""Seconds between two looks at the folders."""
+KEEP_S = 3600.0
+"""Seconds between two updates of the folders' times."""
+
+
+class SparkFolders:
+    """Folders that exist as long as the Spark session of this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        named = os.environ.get(VARIABLE, "").split(",")
+        self._folders = [folder for folder in named if folder and os.path.isdir(folder)]
+        self._clock = clock
+        self._look_due = clock() + LOOK_S
+        self._keep_due = clock() + KEEP_S
+
+    def check(self) -> None:
+        """Raise SessionStoppedError if Spark has removed all folders since the start."""
+        now = self._clock()
+        if not self._folders or now < self._look_due:
+            return
+        self._look_due = now + LOOK_S
+        if not any(map(os.path.isdir, self._folders)):
+            raise SessionStoppedError(
+                "the Spark session of this query was stopped while the query was running: call "
+                "query.stop() before spark.stop()"
+            )
+        if now >= self._keep_due:
+            self._keep_due = now + KEEP_S
+            # Programs that clean /tmp remove what is old, and an idle session changes nothing.
+            for folder in self._folders:
+                with suppress(OSError):
+                    os.utime(folder)
