@@ -1,6 +1,21 @@
 # Each target makes what it needs from a bare clone: a virtual environment of pinned versions, once.
 PYTHON ?= python3
-VENV ?= .venv
+# Interpreters of different versions need different environments: .venv is the one of python3, or of
+# the Python that it was made with; a PYTHON of another version gets .venv-3.13 or the like.
+ifeq ($(origin VENV),undefined)
+VENV := .venv
+ifneq ($(origin PYTHON),file)
+PRINT_VERSION := import sys; print("%d.%d" % sys.version_info[:2] + getattr(sys, "abiflags", ""))
+VERSION := $(shell $(PYTHON) -c '$(PRINT_VERSION)')
+ifeq ($(VERSION),)
+$(error PYTHON='$(PYTHON)' cannot be run. Name Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS))
+endif
+MADE_WITH := $(shell $(firstword $(wildcard .venv/bin/python) python3) -c '$(PRINT_VERSION)' 2>/dev/null)
+ifneq ($(VERSION),$(MADE_WITH))
+VENV := .venv-$(VERSION)
+endif
+endif
+endif
 BIN := $(VENV)/bin
 PINS := constraints/pins.txt
 # An editable installation warns of folders beside the package; ours are meant to be there.
@@ -44,8 +59,8 @@ soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 bench: $(VENV)/.dev ## Measure the hot paths beside other clients.
 	$(BIN)/python -m benchmarks $(ARGS)
 
-clean: ## Remove the environment, the caches and what was built.
-	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove the environments, the caches and what was built.
+	rm -rf $(VENV) .venv .venv-[0-9]* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,0 +1,88 @@
+"""The Makefile's choice of a virtual environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house._source import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+INHERITED = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "PYTHON", "VENV"}
+"""Variables by which ``make test`` would pass its own choice on."""
+THIS = f"{sys.version_info.major}.{sys.version_info.minor}{sys.abiflags}"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout without environments; its ``bin`` is the first folder of PATH."""
+    for name in ("Makefile", "constraints", "pyproject.toml", "setup.py", "kohort"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    python(tmp_path / "bin" / "python3", THIS)
+    return tmp_path
+
+
+def python(path: Path, version: str) -> Path:
+    """Write a program that prints this version, whatever it is asked to run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {version}\n")
+    path.chmod(0o755)
+    return path
+
+
+def make(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``make --dry-run test``."""
+    kept = {name: value for name, value in os.environ.items() if name not in INHERITED}
+    kept["PATH"] = f"{checkout / 'bin'}:{kept['PATH']}"
+    command = ["make", "--dry-run", "test", *arguments]
+    return subprocess.run(
+        command, cwd=checkout, env=kept | environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def environment_of(checkout: Path, *arguments: str, **environment: str) -> str:
+    """Return the folder of the environment in which the tests would run."""
+    done = make(checkout, *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    [folder] = set(re.findall(r"^(\S+)/bin/python -m pytest", done.stdout, re.MULTILINE))
+    return folder
+
+
+def test_environment_is_dot_venv_when_no_python_is_named(checkout: Path) -> None:
+    assert environment_of(checkout) == ".venv"
+
+
+def test_environment_is_dot_venv_when_version_is_the_same(checkout: Path) -> None:
+    same = python(checkout / "same", THIS)
+    assert environment_of(checkout, f"PYTHON={same}") == ".venv"
+    assert environment_of(checkout, PYTHON=str(same)) == ".venv"
+
+
+def test_environment_is_separate_when_version_differs(checkout: Path) -> None:
+    other, third = python(checkout / "other", "3.98"), python(checkout / "third", "3.99t")
+    assert environment_of(checkout, f"PYTHON={other}") == ".venv-3.98"
+    assert environment_of(checkout, PYTHON=str(third)) == ".venv-3.99t"
+    assert environment_of(checkout) == ".venv"
+
+
+def test_environment_is_separate_when_python3_has_changed(checkout: Path) -> None:
+    python(checkout / ".venv" / "bin" / "python", "3.98")
+    assert environment_of(checkout, "PYTHON=python3") == f".venv-{THIS}"
+    assert environment_of(checkout, f"PYTHON={python(checkout / 'old', '3.98')}") == ".venv"
+
+
+def test_environment_is_the_named_one_when_venv_is_given(checkout: Path) -> None:
+    other = python(checkout / "other", "3.98")
+    assert environment_of(checkout, "VENV=mine", f"PYTHON={other}") == "mine"
+
+
+def test_make_stops_when_python_cannot_be_run(checkout: Path) -> None:
+    done = make(checkout, "PYTHON=no-such-python")
+    assert done.returncode != 0
+    assert "PYTHON='no-such-python' cannot be run" in done.stderr
