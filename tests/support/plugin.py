@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -32,14 +33,58 @@ NOT_RUN = "not_run"
 SERVERS = pytest.StashKey[list[KafkaServer]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--shuffle``."""
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="run the files, and the tests of each file, in a random order that SEED repeats",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the option that repeats the order."""
+    seed = config.option.shuffle
+    return None if seed is None else f"random order: --shuffle {seed}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start the book of servers."""
     config.stash[SERVERS] = []
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes longest first: of two processes none is left alone with it at the end."""
-    items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Put slow tests first, so that no process is left alone with one; or shuffle all tests.
+
+    pytest itself groups the tests that share a parameter of a module or a session. It does so
+    after the shuffling, which would otherwise start such fixtures many times.
+    """
+    seed = config.option.shuffle
+    if seed is not None:
+        items[:] = shuffled(items, seed)
+    yield
+    if seed is None:
+        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in SLOW))
+
+
+def shuffled(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Return the tests in a random order; those of one file stay together.
+
+    Every process of a run has to compute the same order, so it depends on the seed alone.
+    """
+    rng = random.Random(seed)
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    chosen = list(files.values())
+    rng.shuffle(chosen)
+    for tests in chosen:
+        rng.shuffle(tests)
+    return [item for tests in chosen for item in tests]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
