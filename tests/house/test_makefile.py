@@ -50,6 +50,7 @@ def environment_of(checkout: Path, *arguments: str, **environment: str) -> str:
     """Return the folder of the environment in which the tests would run."""
     done = make(checkout, *arguments, **environment)
     assert done.returncode == 0, done.stderr
+    folder: str
     [folder] = set(re.findall(r"^(\S+)/bin/python -m pytest", done.stdout, re.MULTILINE))
     return folder
 

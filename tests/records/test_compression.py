@@ -121,7 +121,7 @@ def test_lz4_frames_that_contradict_themselves_are_corrupt() -> None:
 def test_very_many_blocks_take_no_more_time_than_their_bytes() -> None:
     empty = bytes(4 * 1_000_000)
     many = (1 << 31 | 1).to_bytes(4, "little") + b"x"
-    started = time.process_time()
+    started = time.thread_time()
     packed = lz4.frame.compress(b"", block_linked=False, store_size=False)[:7]
     assert decompress(Compression.LZ4, packed + many * 200_000 + bytes(4)) == b"x" * 200_000
     stored = (1 << 3).to_bytes(3, "little") + b"x"
@@ -130,7 +130,7 @@ def test_very_many_blocks_take_no_more_time_than_their_bytes() -> None:
     assert decompress(Compression.ZSTD, frame) == b"x" * 200_001
     with pytest.raises(CorruptBatchError):
         decompress(Compression.LZ4, packed + empty + b"x")
-    assert time.process_time() - started < 20
+    assert time.thread_time() - started < 20
 
 
 def test_gzip_members_may_follow_each_other() -> None:

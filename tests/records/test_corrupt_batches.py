@@ -280,7 +280,7 @@ def test_mutated_batches_raise_nothing_else_and_take_no_time(seed: int) -> None:
         if rng.random() < 0.7 and len(data) > 16:  # so that most get past the framing
             struct.pack_into(">i", data, 8, len(data) - 12)
             data[16] = 2
-        started = time.process_time()
+        started = time.thread_time()
         try:
             for batch in split_batches(data):
                 batch.records(budget=1 << 20)
@@ -288,5 +288,5 @@ def test_mutated_batches_raise_nothing_else_and_take_no_time(seed: int) -> None:
             refused += 1
             assert error.offset is not None
             assert error.raw is not None and len(error.raw) <= len(data)
-        assert time.process_time() - started < 1
+        assert time.thread_time() - started < 1
     assert refused > 500

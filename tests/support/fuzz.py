@@ -206,7 +206,7 @@ async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors)
         peer = _Peer(cluster)
         for _ in range(count):
             frame = mutated_request(rng)
-            began = time.process_time()
+            began = time.thread_time()
             if watch_memory:
                 tracemalloc.start()
             try:
@@ -214,7 +214,7 @@ async def _life(seed: int, life: int, count: int, tally: Tally, errors: _Errors)
                 peak = tracemalloc.get_traced_memory()[1] if watch_memory else 0
             finally:
                 tracemalloc.stop()
-            took = time.process_time() - began
+            took = time.thread_time() - began
             tally.requests += 1
             tally.outcomes[outcome] += 1
             told = f"{_name(frame)}, {len(frame)} bytes: {frame[:200].hex()}"

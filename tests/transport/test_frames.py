@@ -108,13 +108,16 @@ async def test_a_length_out_of_bounds_is_refused_before_the_body_comes(prefix: b
 
 
 async def test_memory_follows_what_came_and_not_what_was_announced() -> None:
-    source, peer = await fed(struct.pack(">i", MAX) + bytes(1000))
-    await peer.aclose()
-    tracemalloc.start()
-    try:
-        with pytest.raises(KafkaConnectionError):
-            await source.read()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 * 1000 + (1 << 20) + (1 << 18)
+    async def peak() -> int:
+        source, peer = await fed(struct.pack(">i", MAX) + bytes(1000))
+        await peer.aclose()
+        tracemalloc.start()
+        try:
+            with pytest.raises(KafkaConnectionError):
+                await source.read()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peaks = [await peak() for _ in range(3)]  # other threads can only add to each
+    assert min(peaks) < 8 * 1000 + (1 << 20) + (1 << 18)

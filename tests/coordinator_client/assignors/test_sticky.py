@@ -191,7 +191,7 @@ def test_a_thousand_members_and_ten_thousand_partitions_are_dealt_in_seconds() -
         f"consumer-{rng.randrange(10**12)}": Subscription(tuple(rng.sample(topics, 1 + n % 99)))
         for n in range(1_000)
     }
-    began = time.process_time()
+    began = time.thread_time()
     first = CooperativeStickyAssignor().assign(cluster, members)
     kept = dict(list(members.items())[100:])
     again = {
@@ -199,6 +199,6 @@ def test_a_thousand_members_and_ten_thousand_partitions_are_dealt_in_seconds() -
         for name, said in kept.items()
     }
     second = CooperativeStickyAssignor().assign(cluster, again)
-    assert time.process_time() - began < 20
+    assert time.thread_time() - began < 20
     assert sum(_sizes(first)) == 10_000
     assert sum(len(set(first[name]) - set(second[name])) for name in kept) < 3_000
