@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TypeVar
 
 from kohort.errors import FrameTooLargeError, MessageDecodeError
@@ -17,6 +18,11 @@ R = TypeVar("R", bound=Response)
 PREFIX_SIZE = 4
 _PREFIX = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
+_REQUEST_START = struct.Struct(">ihhi")
+"""The length prefix and the part of the header that is the same in both of its versions."""
+_CORRELATION_ID = struct.Struct(">i")
+_JOINED = 16 << 10
+"""Bytes. A request of no more than that is one buffer: to copy it costs less than many buffers."""
 
 TLS_RECORD_TYPES = range(0x14, 0x18)
 
@@ -65,14 +71,21 @@ def encode_request(
     message: Request[Response], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """A whole frame, length prefix included, as buffers in order."""
-    header = RequestHeader(
-        request_api_key=message.api_key,
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    parts = encode_parts(header, request_header_version(type(message), version))
-    return _frame(parts + encode_parts(message, version))
+    rest = _rest_of_header(client_id, request_header_version(type(message), version))
+    parts = encode_parts(message, version)
+    size = _REQUEST_START.size - PREFIX_SIZE + len(rest)
+    for part in parts:
+        size += len(part)
+    start = _REQUEST_START.pack(size, message.api_key, version, correlation_id) + rest
+    return [b"".join((start, *parts))] if size <= _JOINED else [start, *parts]
+
+
+@lru_cache(maxsize=256)
+def _rest_of_header(client_id: str | None, header_version: int) -> bytes:
+    """What follows the correlation id in the header of a request."""
+    header = RequestHeader(client_id=client_id)
+    start = _REQUEST_START.size - PREFIX_SIZE
+    return b"".join(encode_parts(header, header_version))[start:]
 
 
 def decode_request_header(frame: Buffer) -> RequestHeader:
@@ -112,10 +125,15 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
 def decode_response(cls: type[R], version: int, frame: Buffer) -> tuple[int, R]:
     """A response frame without its length prefix as (correlation id, message)."""
     header_version = response_header_version(cls, version)
-    header, offset = decode_from(ResponseHeader, header_version, frame, 0)
+    offset = PREFIX_SIZE + header_version
+    if len(frame) >= offset and not (header_version and frame[PREFIX_SIZE]):
+        correlation_id = _CORRELATION_ID.unpack_from(frame)[0]
+    else:
+        header, offset = decode_from(ResponseHeader, header_version, frame, 0)
+        correlation_id = header.correlation_id
     message, end = decode_from(cls, version, frame, offset)
     _check_end(cls, version, frame, end)
-    return header.correlation_id, message
+    return correlation_id, message
 
 
 def _check_end(cls: type[Message], version: int, frame: Buffer, end: int) -> None:

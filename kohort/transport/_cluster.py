@@ -206,6 +206,8 @@ class ClusterClient:
     ) -> tuple[BrokerConnection, float]:
         """A connection, and the seconds that are left for the request."""
         timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        if node is not None and (found := self._nodes.open_connection(node, purpose)) is not None:
+            return found, timeout
         deadline = anyio.current_time() + timeout
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):

@@ -8,7 +8,8 @@ leaves the connection as it is; the answer is dropped when it comes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar, cast
 
 import anyio
@@ -25,6 +26,7 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import check_correlation_id, shake_hands
+from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
 from kohort.transport._tcp import TcpConnection, behind
@@ -101,7 +103,9 @@ class BrokerConnection:
         self.peer = peer
         """``host:port``, escaped."""
         self.versions = BrokerVersions(peer, ())
-        self.last_used = anyio.current_time()
+        self._loop = callback_loop()
+        self._clock = clock_of(self._loop)
+        self.last_used = self._clock()
         """When a request was last made or answered."""
         self.answered = 0
         """Answers since the handshake."""
@@ -124,7 +128,11 @@ class BrokerConnection:
         self._sending = False
         self._send_error: Exception | None = None
         self._tasks: anyio.CancelScope | None = None
-        self._patience = anyio.CancelScope()
+        self._timer = anyio.CancelScope()
+        self._look_at = math.inf
+        """When _watch() looks next whether the time of a request is up."""
+        self._read_error: Exception | None = None
+        self._woken = Wake()  # for _watch()
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -230,20 +238,12 @@ class BrokerConnection:
                 f"the connection to {self.peer} is closed: {self.failure}"
             ) from self.failure
         chosen = self.version_for(type(message), min_version, max_version)
-        correlation_id = self._take_id()
-        buffers = encode_request(message, chosen, correlation_id, self._client_id)
-        pending = Pending(type(message).__name__, correlation_id, buffers, timeout)
-        self._pipeline.waiting.append(pending)
-        self._begin_sending()
-        self.last_used = anyio.current_time()
+        pending = self._post(message, chosen, timeout)
         try:
-            with anyio.CancelScope(deadline=pending.deadline):
-                await pending.done.wait()
+            await pending.done.wait()
         except BaseException:
             self._abandon(pending)
             raise
-        if not pending.done.is_set():
-            self._expire(pending)
         if pending.error is not None:
             raise pending.error
         frame = pending.frame or Frame(b"")
@@ -255,6 +255,19 @@ class BrokerConnection:
         _bound_throttle(response)
         return response, frame
 
+    def _post(self, message: Request[R], version: int, timeout: float) -> Pending:
+        """Send a request, or queue it; its time begins now."""
+        correlation_id = self._take_id()
+        buffers = encode_request(message, version, correlation_id, self._client_id)
+        now = self.last_used = self._clock()
+        name = type(message).__name__
+        pending = Pending(name, correlation_id, buffers, timeout, now, OneShot(self._loop))
+        self._pipeline.waiting.append(pending)
+        self._begin_sending()
+        if pending.deadline < self._look_at:
+            self._look_at = self._timer.deadline = pending.deadline
+        return pending
+
     def _take_id(self) -> int:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return self._next_id
@@ -263,11 +276,6 @@ class BrokerConnection:
         """Nobody waits for it any more; the connection still does, until its deadline."""
         if not self._pipeline.withdraw(pending):
             pending.abandoned = True
-            self._watch_abandoned()
-
-    def _watch_abandoned(self) -> None:
-        first = self._pipeline.first_abandoned()
-        self._patience.deadline = float("inf") if first is None else first.deadline
 
     def _expire(self, pending: Pending) -> None:
         if self._pipeline.withdraw(pending):
@@ -278,22 +286,25 @@ class BrokerConnection:
                 )
             )
         else:
-            error = KafkaTimeoutError(
-                f"{self.peer} did not answer {pending.name} within {pending.timeout:g} s"
-            )
+            within = "in time" if pending.abandoned else f"within {pending.timeout:g} s"
+            error = KafkaTimeoutError(f"{self.peer} did not answer {pending.name} {within}")
             self._fail(error, pending)
 
     # -- running ------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Send and receive until it fails, is closed, or is cancelled; never raises. Closes it."""
+        reader = self._receive()
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks.cancel_scope
                 if self.failure is None:
-                    tasks.start_soon(self._run_half, self._receive)
                     tasks.start_soon(self._run_half, self._send)
+                    if not self._read_in_callbacks(reader):
+                        tasks.start_soon(self._run_half, lambda: reader)
+                    await self._watch()
         finally:
+            reader.close()
             self.abort()
             await self._close_link()
 
@@ -301,20 +312,52 @@ class BrokerConnection:
         try:
             await half()
         except Exception as error:
-            # What makes no sense was sent in place of the next answer.
-            wrong = isinstance(error, ProtocolError) and self._pipeline.sent
-            self._fail(error, self._pipeline.sent[0] if wrong else None)
+            self._broken(error)
+
+    def _broken(self, error: Exception) -> None:
+        # What makes no sense was sent in place of the next answer.
+        wrong = isinstance(error, ProtocolError) and self._pipeline.sent
+        self._fail(error, self._pipeline.sent[0] if wrong else None)
+
+    async def _watch(self) -> None:
+        """Fail the requests whose time is up, one timer for all of them."""
+        while self.failure is None:
+            if self._read_error is not None:
+                self._broken(self._read_error)
+                return
+            for pending in self._pipeline.overdue(self._clock()):
+                if not pending.done.is_set:  # it failed with the one before it
+                    self._expire(pending)
+            # The deadlines of one kind of request only grow: so the timer is hardly ever moved.
+            self._look_at = self._pipeline.next_deadline
+            with anyio.CancelScope(deadline=self._look_at) as self._timer:
+                await self._woken.wait()
+
+    def _read_in_callbacks(self, reader: Coroutine[Any, Any, None]) -> bool:
+        """Run the reader whenever the event loop finds the socket readable, without a task.
+
+        Nothing in it may ask anyio which event loop runs. So its error is left for _watch().
+        """
+        link, loop = self._link, self._loop
+        if loop is None or type(link) is not TcpConnection:
+            return False
+
+        def on_readable() -> None:
+            try:
+                reader.send(None)
+            except Exception as error:
+                link.stop_reading()
+                self._read_error = error
+                self._woken.set()
+
+        return link.read_with(loop, on_readable)
 
     async def _receive(self) -> None:
-        with self._patience:
-            while True:
-                frame = await self._source.read()
-                if frame is None:
-                    raise KafkaConnectionError("closed by the broker")
-                self._deliver(frame)
-        late = self._pipeline.first_abandoned()
-        name = "a request" if late is None else late.name
-        self._fail(KafkaTimeoutError(f"{self.peer} did not answer {name} in time"), late)
+        while self.failure is None:
+            frame = await self._source.read()
+            if frame is None:
+                raise KafkaConnectionError("closed by the broker")
+            self._deliver(frame)
 
     def _deliver(self, frame: Frame) -> None:
         if not self._pipeline.sent:
@@ -323,11 +366,10 @@ class BrokerConnection:
         check_correlation_id(frame.data, pending.correlation_id)
         self._pipeline.sent.popleft()
         self.answered += 1
-        self.last_used = anyio.current_time()
+        self.last_used = self._clock()
         pending.answer(frame)
         if pending.abandoned:
             frame.release()
-            self._watch_abandoned()
         if self._pipeline.waiting:
             self._sendable.set()
 

@@ -196,6 +196,12 @@ class Nodes:
 
     # -- connections --------------------------------------------------------------------------
 
+    def open_connection(self, node_id: int, purpose: str) -> BrokerConnection | None:
+        """The connection to a node for a purpose; None unless it is open."""
+        node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
+        link = None if node is None else node.links.get(purpose)
+        return None if link is None else link.connection
+
     async def connection(self, node_id: int, purpose: str) -> BrokerConnection:
         """The open connection to a node for a purpose; opened if need be, after its back-off.
 

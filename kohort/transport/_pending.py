@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-
-import anyio
 
 from kohort.errors import KafkaError
 from kohort.protocol import Buffer
 from kohort.transport._frames import Frame
+from kohort.transport._loop import OneShot
 
 
 class Pending:
@@ -27,14 +27,20 @@ class Pending:
     )
 
     def __init__(
-        self, name: str, correlation_id: int, buffers: list[Buffer], timeout: float
+        self,
+        name: str,
+        correlation_id: int,
+        buffers: list[Buffer],
+        timeout: float,
+        now: float,
+        done: OneShot,
     ) -> None:
         self.name = name
         self.correlation_id = correlation_id
         self.buffers = buffers
         self.timeout = timeout
-        self.deadline = anyio.current_time() + timeout
-        self.done = anyio.Event()
+        self.deadline = now + timeout
+        self.done = done
         self.frame: Frame | None = None
         self.error: KafkaError | None = None
         self.abandoned = False
@@ -46,7 +52,7 @@ class Pending:
 
     def fail(self, error: KafkaError) -> None:
         """There will be no answer."""
-        if not self.done.is_set():
+        if not self.done.is_set:
             self.error = error
             self.done.set()
 
@@ -79,10 +85,14 @@ class Pipeline:
             return True
         return False
 
-    def first_abandoned(self) -> Pending | None:
-        """Of the sent ones that nobody waits for, the one whose time ends first."""
-        abandoned = [pending for pending in self.sent if pending.abandoned]
-        return min(abandoned, key=lambda pending: pending.deadline, default=None)
+    def overdue(self, now: float) -> list[Pending]:
+        """Those whose time is up, the sent ones first."""
+        return [each for each in (*self.sent, *self.waiting) if each.deadline <= now]
+
+    @property
+    def next_deadline(self) -> float:
+        """When the next one's time is up; infinity if there is none."""
+        return min((each.deadline for each in (*self.sent, *self.waiting)), default=math.inf)
 
     def clear(self) -> list[Pending]:
         """Forget all; returns them."""

@@ -10,7 +10,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ import anyio
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection
+from kohort.transport._loop import CallbackLoop
 from kohort.transport._text import address, escaped, reason
 
 LOW_WATER = 2 << 20
@@ -26,6 +28,12 @@ _HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the ma
 IOV_MAX = 512
 """Buffers in one call; the least that systems in use allow is 1024."""
 _CONNECTING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
+
+
+@types.coroutine
+def _suspended() -> Generator[None, None, None]:
+    """Give control back to the caller of ``send(None)``; go on at its next call."""
+    yield
 
 
 class TcpConnection:
@@ -40,6 +48,28 @@ class TcpConnection:
 
         Asking gives the interpreter's lock away, which a busy program's other thread takes.
         """
+        self._loop: CallbackLoop | None = None
+        """The event loop that calls the reader of read_with()."""
+
+    def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
+        """Have asyncio's event loop call ``on_readable`` whenever there is something to receive.
+
+        From then on recv_into() must be awaited by a coroutine that ``on_readable`` runs with
+        ``send(None)``: it suspends where it has to wait. Two turns of the event loop and two system
+        calls for each answer are saved so. Return False if the event loop cannot watch sockets.
+        """
+        try:
+            loop.add_reader(self._socket, on_readable)
+        except NotImplementedError:
+            return False
+        self._loop = loop
+        return True
+
+    def stop_reading(self) -> None:
+        """Call the reader of read_with() no more."""
+        if self._loop is not None and not self._closed and not self._loop.is_closed():
+            self._loop.remove_reader(self._socket)
+        self._loop = None
 
     def expect(self, size: int, /) -> None:
         """At least ``size`` bytes are to come: do not wake for a few of them.
@@ -56,14 +86,24 @@ class TcpConnection:
     async def recv_into(self, view: memoryview, /) -> int:
         if self._all_came:
             self._check_open()
-            await anyio.wait_readable(self._socket)
+            await self._wait_readable()
             self._all_came = False
         while True:
             self._check_open()
             try:
-                return self._socket.recv_into(view)
+                received = self._socket.recv_into(view)
             except BlockingIOError:
-                await anyio.wait_readable(self._socket)
+                await self._wait_readable()
+            else:
+                # The event loop calls again if there is more by then.
+                self._all_came = self._loop is not None and received < len(view)
+                return received
+
+    async def _wait_readable(self) -> None:
+        if self._loop is not None:
+            await _suspended()
+        else:
+            await anyio.wait_readable(self._socket)
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
         left = behind(buffers, 0)
@@ -77,12 +117,15 @@ class TcpConnection:
         """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
         self._check_open()
         try:
+            if len(buffers) == 1:
+                return self._socket.send(buffers[0])
             return self._socket.sendmsg(buffers[:IOV_MAX])
         except BlockingIOError:
             return 0
 
     async def aclose(self) -> None:
         if not self._closed:
+            self.stop_reading()
             self._closed = True
             anyio.notify_closing(self._socket)
             self._socket.close()
@@ -94,6 +137,8 @@ class TcpConnection:
 
 def behind(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
     """The bytes behind the first ``size`` of these."""
+    if len(buffers) == 1 and size == len(buffers[0]):
+        return []
     for first, buffer in enumerate(buffers):
         view = memoryview(buffer).cast("B")
         if size < len(view):

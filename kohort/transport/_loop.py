@@ -1,0 +1,69 @@
+"""What the running event loop offers: found out once, not at each use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import anyio
+import anyio.lowlevel
+
+
+class CallbackLoop(Protocol):
+    """The part of asyncio's event loop that saves tasks and events."""
+
+    def time(self) -> float: ...
+    def create_future(self) -> Any: ...
+    def add_reader(self, fd: Any, callback: Callable[[], object]) -> None: ...
+    def remove_reader(self, fd: Any) -> bool: ...
+    def is_closed(self) -> bool: ...
+
+
+def callback_loop() -> CallbackLoop | None:
+    """Return the running event loop if it is asyncio's; None on trio, which has tasks alone."""
+    loop = anyio.lowlevel.current_token().native_token
+    return cast(CallbackLoop, loop) if hasattr(loop, "create_future") else None
+
+
+def clock_of(loop: CallbackLoop | None) -> Callable[[], float]:
+    """Return what is ``anyio.current_time`` in this event loop (None: trio's)."""
+    return anyio.current_time if loop is None else loop.time
+
+
+class OneShot:
+    """An event that is set once, and that one task waits for.
+
+    On asyncio it is a bare future, which costs a fraction of an :class:`anyio.Event`.
+    """
+
+    __slots__ = ("_is_set", "_loop", "_waiter")
+
+    def __init__(self, loop: CallbackLoop | None) -> None:
+        self._loop = loop
+        self._is_set = False
+        self._waiter: Any = None
+
+    @property
+    def is_set(self) -> bool:
+        """True once set() was called."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Wake the task that waits, if it still does."""
+        self._is_set = True
+        waiter = self._waiter
+        if isinstance(waiter, anyio.Event):
+            waiter.set()
+        elif waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return once it is set."""
+        if self._is_set:
+            return
+        if self._loop is None:
+            event = self._waiter = anyio.Event()
+            await event.wait()
+        else:
+            future = self._waiter = self._loop.create_future()
+            await future
