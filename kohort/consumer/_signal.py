@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 import anyio
 
 SLICE = 0.1
-"""Seconds that a thread waits at a time. A signal that comes in the moment before the thread begins
-to wait does not wake it; its handler (Ctrl-C's, for one) runs when the slice is over."""
+"""Seconds that the main thread waits at first. A signal that comes in the moment before the thread
+begins to wait does not wake it; its handler (Ctrl-C's, for one) runs when the slice is over."""
+LONGEST_SLICE = 1.0
+"""A wait that lasts gets longer slices, twice as long each time: a wake-up costs CPU."""
+
+
+def slices(timeout: float) -> Iterator[float]:
+    """Seconds to wait at a time until ``timeout`` is over.
+
+    Python runs signal handlers in the main thread only, so any other thread waits in one piece.
+    """
+    deadline = time.monotonic() + timeout
+    is_main = threading.get_ident() == threading.main_thread().ident
+    longest = SLICE if is_main else threading.TIMEOUT_MAX
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(left, longest)
+        if is_main:
+            longest = min(2 * longest, LONGEST_SLICE)
 
 
 class ThreadSignal:
@@ -34,9 +51,8 @@ class ThreadSignal:
 
     def wait(self, timeout: float) -> None:
         """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            if self._lock.acquire(timeout=min(left, SLICE)):
+        for seconds in slices(timeout):
+            if self._lock.acquire(timeout=seconds):
                 return
 
 
