@@ -12,6 +12,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- ReentrantCallError                  poll() from inside a listener or deserializer
     |   +-- ForkedConsumerError                 used in a child process of fork()
     |   +-- NotAssignedError                    the partition is not assigned to this consumer
+    +-- ThreadStartError                    no thread for the consumer (also a RuntimeError)
     +-- WakeupError                         wakeup() was called
     +-- KafkaTimeoutError                   not done within the time given (also a TimeoutError)
     |   +-- OffsetsTimeoutError                 of the offsets asked for only some came
@@ -154,6 +155,7 @@ from kohort.errors._tree import (
     RebalanceListenerError,
     RecordDeserializationError,
     ReentrantCallError,
+    ThreadStartError,
     TransportError,
     UnknownOptionError,
     UnsupportedCodecError,
@@ -250,6 +252,7 @@ __all__ = [
     "ResourceNotFoundError",
     "SaslAuthenticationFailedError",
     "StaleMemberEpochError",
+    "ThreadStartError",
     "ThrottlingQuotaExceededError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",

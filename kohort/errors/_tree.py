@@ -47,6 +47,12 @@ class ForkedConsumerError(IllegalStateError):
     """A consumer made before fork() was used in the child: make a new one there."""
 
 
+class ThreadStartError(KafkaError, RuntimeError):
+    """The system or the exiting interpreter refused a thread; nothing was started."""
+
+    retriable = True
+
+
 class WakeupError(KafkaError):
     """wakeup() was called: the call that waited, or the next one that may wait, ends with this."""
 

@@ -44,7 +44,13 @@ def leave_on_sigterm(leaver: Leaver) -> Callable[[], None]:
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             logger.info("SIGTERM has a handler already: it has to stop the query")
             return _nothing
-        _undo.append(_install())
+        try:
+            _undo.append(_install())
+        except (RuntimeError, MemoryError) as error:
+            logger.warning(
+                "SIGTERM will end the query before it leaves its group: no thread for it: %s", error
+            )
+            return _nothing
     _leavers.add(leaver)
 
     def undo() -> None:
@@ -62,7 +68,6 @@ def _nothing() -> None:
 def _install() -> Callable[[], None]:
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
     def wait() -> None:
         # The numbers of all signals that Python handles come here; none when it is undone.
@@ -74,8 +79,15 @@ def _install() -> Callable[[], None]:
     def ignore(number: int, frame: Any) -> None:
         """The thread sees to it; a second one changes nothing."""
 
+    # The thread comes first: with the handler alone, SIGTERM would do nothing.
+    try:
+        threading.Thread(target=wait, name="kohort-spark-exit", daemon=True).start()
+    except BaseException:
+        reader.close()
+        writer.close()
+        raise
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, ignore)
-    threading.Thread(target=wait, name="kohort-spark-exit", daemon=True).start()
 
     def undo() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -22,6 +22,7 @@ from kohort.errors import (
     MaxPollIntervalExceededError,
     OffsetsTimeoutError,
     RebalanceInProgressError,
+    ThreadStartError,
     TransportError,
     UnknownTopicOrPartitionError,
     WakeupError,
@@ -79,7 +80,14 @@ class GroupMember:
         self._names_checked = options.fail_on_data_loss  # then they are from the first
         self._warned: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._consumer.close()
+            raise ThreadStartError(
+                f"the thread of the group member did not start: {error}. Lower the number of "
+                "threads on the driver or raise the system's limit"
+            ) from error
 
     # -- the thread of Spark's calls ----------------------------------------------------------
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
+
+from kohort.errors import ThreadStartError
+
+logger = logging.getLogger("kohort.testing")
+
+STOP_SECONDS = 10.0
+"""Seconds that stop() waits for the service to end."""
 
 T = TypeVar("T")
 
@@ -28,15 +38,37 @@ class LoopThread:
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
-        """Return when the service is up; what it raised before that is raised here."""
-        self._thread.start()
-        self._up.result()
+        """Return when the service is up; an error that the service raised before is raised here.
+
+        ThreadStartError if the system refuses a thread. When this raises, nothing runs.
+        """
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            raise ThreadStartError(
+                f"the thread {self._thread.name!r} did not start: {error}. Lower the number of "
+                "threads or raise the system's limit"
+            ) from error
+        try:
+            self._up.result()
+        except BaseException:  # Ctrl-C, for one
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        """Cancel the service and wait for its end."""
-        if self._stop is not None and self._thread.is_alive():
-            self.call(self._stop.set)
-            self._thread.join()
+        """Cancel the service and wait for its end, at most :data:`STOP_SECONDS`."""
+        # The interpreter stops daemon threads at its end: there is nothing to wait for.
+        if self._stop is None or not self._thread.is_alive() or sys.is_finalizing():
+            return
+        with suppress(RuntimeError):  # the event loop has ended just now
+            self._token.native_token.call_soon_threadsafe(self._stop.set)
+        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            logger.warning(
+                "the thread %r did not end within %g s: code that blocks runs in its event loop",
+                self._thread.name,
+                STOP_SECONDS,
+            )
 
     def call(self, function: Callable[..., T], *args: object) -> T:
         """Run a function in the loop's thread and return what it returns."""

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, ThreadStartError
 from kohort.spark_connector import _grouped, _member
 from kohort.spark_connector._exit import leave_on_sigterm
+from kohort.spark_connector._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
     DEADLINE,
@@ -163,3 +164,27 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
             cluster.wait_until(lambda: len(holdings.owned) < 3)
             query.stop()
         assert len(cluster.group(GROUP).members) == 1
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_sigterm_keeps_its_action_when_no_thread_starts(caplog: pytest.LogCaptureFixture) -> None:
+    undo = leave_on_sigterm(Leaver())
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert "SIGTERM will end the query before it leaves its group" in caplog.text
+    undo()
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_group_member_raises_when_no_thread_starts() -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "g"}
+    options = SourceOptions.parse(given, streaming=True)
+    with pytest.raises(ThreadStartError, match="group member did not start"):
+        _member.GroupMember(options)

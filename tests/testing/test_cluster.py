@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import anyio
@@ -18,11 +19,12 @@ from kohort.errors import (
     InvalidPartitionsError,
     InvalidTopicError,
     KafkaTimeoutError,
+    ThreadStartError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from kohort.records import Compression
-from kohort.testing import Cluster, Produced, ProducerRecord
+from kohort.testing import Cluster, Produced, ProducerRecord, _thread
 from kohort.testing._hashes import key_partition
 from tests.testing.raw import Raw, join
 
@@ -225,3 +227,58 @@ def test_the_same_seed_gives_the_same_ids() -> None:
 def test_what_is_no_record_is_refused(cluster: Cluster, item: Any) -> None:
     with pytest.raises(TypeError, match=r"give a value, a \(key, value\) pair"):
         cluster.produce("orders", [item])
+
+
+def test_start_raises_and_may_be_repeated_when_no_thread_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    cluster = Cluster(topics={"t": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(ThreadStartError, match="'kohort-cluster' did not start"):
+                cluster.start()
+    cluster.stop()
+    with cluster:
+        cluster.produce("t", [b"a"])
+
+
+def test_cluster_thread_ends_when_ctrl_c_strikes_in_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, wait = Cluster(), Future.result
+
+    def interrupted(future: Future[Any], timeout: float | None = None) -> Any:
+        wait(future, timeout)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Future, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.start()
+    assert not [each for each in threading.enumerate() if each.name == "kohort-cluster"]
+
+
+def test_stop_is_bounded_when_the_cluster_thread_is_blocked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_thread, "STOP_SECONDS", 0.2)
+    gate, reached = threading.Event(), threading.Event()
+
+    def block() -> None:
+        reached.set()
+        gate.wait(20)
+
+    cluster = Cluster()
+    cluster.start()
+    thread = cluster._thread
+    assert thread is not None
+    thread._token.native_token.call_soon_threadsafe(block)
+    assert reached.wait(20)
+    cluster.stop()
+    gate.set()
+    thread._thread.join(20)
+    assert "'kohort-cluster' did not end within 0.2 s" in caplog.text
