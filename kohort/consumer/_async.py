@@ -259,9 +259,13 @@ class AsyncKafkaConsumer(AsyncLife):
     # -- positions ----------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned, looked up if need be. NotAssignedError."""
-        self._check_started()
-        return await self._engine.position(_arguments.topic_partition(partition), None)
+        """The offset of the next record to be returned, looked up if need be.
+
+        NotAssignedError; KafkaTimeoutError after ``request_timeout_ms``.
+        """
+        self._check_running()
+        tp = _arguments.topic_partition(partition)
+        return await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first offset. None named: all assigned. False if not known in time."""
@@ -272,7 +276,7 @@ class AsyncKafkaConsumer(AsyncLife):
         return await self._reset(partitions, OffsetReset.LATEST)
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> bool:
-        self._check_started()
+        self._check_running()
         chosen = self._all_or(partitions)
         for tp in chosen:
             self._engine.subscription.request_reset(tp, strategy)
@@ -288,7 +292,7 @@ class AsyncKafkaConsumer(AsyncLife):
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets, where there are any; returns them."""
-        self._check_started()
+        self._check_running()
         chosen = self._all_or(partitions)
         committed = await self._engine.committed(chosen, None)
         offsets = {tp: None if at is None else at.offset for tp, at in committed.items()}
@@ -301,19 +305,19 @@ class AsyncKafkaConsumer(AsyncLife):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
-        self._check_started()
+        self._check_running()
         return await self._engine.end_of(_arguments.topic_partitions(partitions), EARLIEST, None)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets behind the last records (read_committed: the last stable offsets)."""
-        self._check_started()
+        self._check_running()
         return await self._engine.end_of(_arguments.topic_partitions(partitions), LATEST, None)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offsets at or after timestamps (ms since the epoch); None where none is."""
-        self._check_started()
+        self._check_running()
         return await self._engine.offsets_at(_arguments.timestamps(timestamps), None)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
@@ -337,7 +341,7 @@ class AsyncKafkaConsumer(AsyncLife):
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         """As :meth:`KafkaConsumer.commit`; NotAssignedError for what is not assigned."""
-        self._check_started()
+        self._check_running()
         chosen = self._to_commit(offsets)
         self._check_assigned(chosen)
         await self._engine.commit(chosen, None)
@@ -355,7 +359,7 @@ class AsyncKafkaConsumer(AsyncLife):
     ) -> int | dict[TopicPartition, int | None] | None:
         """The offset that the group has committed, None if none; of several partitions a dict."""
         self._require_group()
-        self._check_started()
+        self._check_running()
         one, chosen = _arguments.one_or_more(partition)
         found = await self._engine.committed(chosen, None)
         told = {tp: None if at is None else at.offset for tp, at in found.items()}
@@ -366,10 +370,10 @@ class AsyncKafkaConsumer(AsyncLife):
 
         Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
         """
-        self._check_started()
+        self._check_running()
         return await self._engine.topic_ids(_arguments.topic_names(topics), None)
 
     async def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""
-        self._check_started()
+        self._check_running()
         return set(await self._engine.all_topics(None))

@@ -58,7 +58,7 @@ class AsyncLife(ConsumerBase):
         self._drain_size = DrainSize(self._records_at_once, measured=deserializes)
 
     def _make_performer(self) -> Performer:
-        async def call(function: Callable[[], Awaitable[T]]) -> T:
+        async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
             return await function()
 
         return Performer(self._engine, call, self._serve, acall_listener)
@@ -242,6 +242,7 @@ class AsyncLife(ConsumerBase):
         self,
         function: Callable[[], Awaitable[None]],
         perform: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
     ) -> None:
         """Await ``function()``, performing what the core leaves meanwhile."""
         done = False
@@ -313,6 +314,10 @@ class AsyncLife(ConsumerBase):
         if self._root is None:
             raise IllegalStateError("not started: use 'async with', or await start() first")
         self._check_loop()
+
+    def _check_running(self) -> None:
+        self._check_started()
+        self._engine.check_running()
 
     def _check_loop(self) -> None:
         if event_loop() is not self._loop:

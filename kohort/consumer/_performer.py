@@ -30,9 +30,12 @@ END_SECONDS = 0.2
 
 
 class Call(Protocol):
-    """Await something in the core's event loop, from the caller's thread or task."""
+    """Await something in the core's event loop, from the caller's thread or task.
 
-    async def __call__(self, function: Callable[[], Awaitable[T]]) -> T: ...
+    ``seconds`` is the limit that the function keeps to while the event loop runs.
+    """
+
+    async def __call__(self, function: Callable[[], Awaitable[T]], seconds: float) -> T: ...
 
 
 class Serve(Protocol):
@@ -42,6 +45,7 @@ class Serve(Protocol):
         self,
         function: Callable[[], Awaitable[None]],
         perform: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
     ) -> None: ...
 
 
@@ -182,7 +186,7 @@ class Performer:
         if self._commit_until is not None:
             limit = min(limit, max(0.1, self._commit_until - self._clock()))
         try:
-            await self._call(lambda: engine.commit(offsets, limit))
+            await self._call(lambda: engine.commit(offsets, limit), limit)
         except WakeupError:
             engine.mailbox.wake()  # meant for a call that is waited for: the next poll()
         except KafkaError as error:
@@ -201,11 +205,11 @@ class Performer:
         self._commit_until = now + SHARE_OF_COMMIT * max(0.0, deadline - now)
         try:
             if engine.subscribed or engine.parting is not None or engine.in_group:
+                left = max(0.1, deadline - now)
                 await self._serve(
-                    lambda: engine.leave(
-                        reason, max(0.1, deadline - self._clock()), leave_group=leave_group
-                    ),
+                    lambda: engine.leave(reason, left, leave_group=leave_group),
                     self.perform_all,
+                    left,
                 )
             elif autocommit:
                 await self.auto_commit()
@@ -221,9 +225,11 @@ class Performer:
         if seconds <= 0:
             return
         try:
-            await self._call(lambda: self._engine.fetcher.end_sessions(seconds))
+            await self._call(lambda: self._engine.fetcher.end_sessions(seconds), seconds)
         except WakeupError:
             self._engine.mailbox.wake()
+        except KafkaError as error:
+            logger.info("the brokers were not told that the fetches end: %s", error)
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,6 +14,11 @@ import anyio.lowlevel
 
 from kohort.consumer._interrupts import protect_core
 from kohort.errors import IllegalStateError
+
+logger = logging.getLogger("kohort.consumer")
+
+STOP_SECONDS = 5.0
+"""Seconds that stop() waits for the cancelled task on asyncio. Trio has no task without a wait."""
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -64,7 +70,13 @@ class _TaskRoot:
         if self._task is not None:
             self._task.cancel()
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._task])
+                _, pending = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+            if pending:
+                logger.warning(
+                    "the consumer's task did not end within %g s of its cancellation: a hook of "
+                    "the program holds it up",
+                    STOP_SECONDS,
+                )
 
     async def leave_block(self) -> None:
         pass

@@ -48,6 +48,10 @@ class KafkaConsumer(SyncLife):
 
     One thread at a time may use a consumer. Listeners, deserializers and assignors are called on
     that thread, inside poll() (or iteration), close() and unsubscribe().
+
+    Every call has a limit, also while the consumer thread does not answer: its ``timeout_ms``, else
+    ``request_timeout_ms``, and one second more. It then raises KafkaTimeoutError. If no thread can
+    be started, each call that needs one raises ThreadStartError, and a later call tries again.
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
@@ -293,7 +297,7 @@ class KafkaConsumer(SyncLife):
         if position is not None:
             return position
         try:
-            return self._call(lambda: self._engine.position(tp, timeout))
+            return self._call(lambda: self._engine.position(tp, timeout), timeout)
         except KafkaTimeoutError:
             return None
 
@@ -328,7 +332,7 @@ class KafkaConsumer(SyncLife):
     ) -> dict[TopicPartition, int]:
         chosen = _arguments.topic_partitions(partitions)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.end_of(chosen, end, timeout))
+        return self._call(lambda: self._engine.end_of(chosen, end, timeout), timeout)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
@@ -336,7 +340,7 @@ class KafkaConsumer(SyncLife):
         """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         wanted = _arguments.timestamps(timestamps)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.offsets_at(wanted, timeout))
+        return self._call(lambda: self._engine.offsets_at(wanted, timeout), timeout)
 
     # -- committing ---------------------------------------------------------------------------
 
@@ -352,7 +356,7 @@ class KafkaConsumer(SyncLife):
         chosen = self._to_commit(offsets)
         timeout = self._timeout(timeout_ms)
         try:
-            self._call(lambda: self._engine.commit(chosen, timeout))
+            self._call(lambda: self._engine.commit(chosen, timeout), timeout)
         finally:
             if self._turn.free:
                 self._performer.call_back()
@@ -370,8 +374,9 @@ class KafkaConsumer(SyncLife):
         self._check_usable()
         chosen = self._to_commit(offsets)
         wanted = callback or self._config.default_offset_commit_callback
-        mailbox = self._engine.mailbox
-        future = self._core().call(lambda: self._engine.commit(chosen, None))
+        mailbox, core = self._engine.mailbox, self._core()
+        self._engine.check_running()
+        future = core.call(lambda: self._engine.commit(chosen, None))
         self._commits.add(future)
 
         def done(future: Future[None]) -> None:
@@ -409,7 +414,7 @@ class KafkaConsumer(SyncLife):
         self._require_group()
         one, chosen = _arguments.one_or_more(partition)
         timeout = self._timeout(timeout_ms)
-        found = self._call(lambda: self._engine.committed(chosen, timeout))
+        found = self._call(lambda: self._engine.committed(chosen, timeout), timeout)
         told: dict[TopicPartition, Committed] = {
             tp: at if metadata or at is None else at.offset for tp, at in found.items()
         }
@@ -420,11 +425,13 @@ class KafkaConsumer(SyncLife):
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The partitions of a topic; empty if there is no such topic. KafkaTimeoutError."""
         (name,) = _arguments.topic_names([topic])
-        return set(self._call(lambda: self._engine.partitions_of(name, None)))
+        timeout = self._timeout(None)
+        return set(self._call(lambda: self._engine.partitions_of(name, timeout), timeout))
 
     def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""
-        return set(self._call(lambda: self._engine.all_topics(None)))
+        timeout = self._timeout(None)
+        return set(self._call(lambda: self._engine.all_topics(timeout), timeout))
 
     def topic_ids(
         self, topics: Iterable[str], timeout_ms: float | None = None
@@ -435,15 +442,19 @@ class KafkaConsumer(SyncLife):
         """
         names = _arguments.topic_names(topics)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.topic_ids(names, timeout))
+        return self._call(lambda: self._engine.topic_ids(names, timeout), timeout)
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
         """Wait until the cluster is known; ``refresh`` asks for it anew.
 
         ``timeout_ms=None`` is ``bootstrap_timeout_ms``. NoBrokersAvailable, KafkaTimeoutError.
         """
-        timeout = _arguments.timeout_seconds(timeout_ms)
-        self._call(lambda: self._engine.bootstrap(timeout, refresh=refresh))
+        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
+        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
+        self._call(
+            lambda: self._engine.bootstrap(timeout, refresh=refresh),
+            seconds if timeout is None else timeout,
+        )
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached since the start, and the consumer is open."""

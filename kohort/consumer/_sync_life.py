@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent import futures
@@ -17,11 +19,23 @@ from kohort.consumer._performer import Performer, run_inline
 from kohort.consumer._signal import SLICE, ThreadSignal
 from kohort.consumer._thread import CoreThread
 from kohort.consumer._turn import Turn
-from kohort.errors import KafkaError, RebalanceListenerError
+from kohort.errors import (
+    ConsumerClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceListenerError,
+)
 from kohort.listeners import CallbackName, call_listener
 from kohort.types import TopicPartition
 
+logger = logging.getLogger("kohort.consumer")
+
 T = TypeVar("T")
+
+GRACE_SECONDS = 1.0
+"""Seconds that a call waits for the core after the core's own limit for it has passed."""
+CLOSING_GRACE_SECONDS = 0.2
+"""The same while the consumer closes, which has a limit for all of its steps together."""
 
 
 class SyncLife(ConsumerBase):
@@ -38,21 +52,15 @@ class SyncLife(ConsumerBase):
         self._mailbox = engine.mailbox
         self._prepare(config, engine, topics)
 
-        async def call(function: Callable[[], Awaitable[T]]) -> T:
-            return self._call(function)
+        async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
+            return self._call(function, seconds)
 
         async def serve(
             function: Callable[[], Awaitable[None]],
             perform: Callable[[], Coroutine[Any, Any, None]],
+            seconds: float,
         ) -> None:
-            future = self._core().call(function)
-            future.add_done_callback(lambda _: self._signal.notify())
-            while True:
-                self._signal.clear()
-                run_inline(perform())
-                if future.done():
-                    return future.result()
-                self._signal.wait(1.0)
+            self._serve(function, perform, seconds)
 
         async def invoke(
             listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
@@ -66,19 +74,76 @@ class SyncLife(ConsumerBase):
     def _core(self) -> CoreThread:
         self._check_usable()
         if self._thread is None:
-            thread = CoreThread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
-            self._engine.mailbox.core = thread
-            self._thread, self._pid = thread, os.getpid()
-            thread.start()
-        return self._thread
+            self._start_core()
+        core = self._thread
+        assert core is not None
+        if core.ended:
+            self._engine.ended = True  # the engine could not say so if it never ran
+        return core
 
-    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        future = self._core().call(function)
+    def _start_core(self) -> None:
+        """Start the thread. ThreadStartError: nothing is left of it, and a later call retries."""
+        mailbox = self._engine.mailbox
+        before = mailbox.core
+        thread = CoreThread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
+        # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
+        mailbox.core = self._thread = thread
+        self._pid = os.getpid()
+        try:
+            thread.start()
+        finally:
+            if thread.ended:
+                mailbox.core, self._thread, self._pid = before, None, None
+
+    def _call(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """Await ``function()``, which limits itself to ``seconds``, in the core.
+
+        KafkaTimeoutError if the core does not run and so cannot keep to the limit;
+        IllegalStateError if it has ended.
+        """
+        core = self._core()
+        deadline = self._deadline(seconds)
+        future = core.call(function)
         while not future.done():
             if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
                 self._engine.mailbox.take_wakeup()
-            futures.wait([future], SLICE)
+            if (left := deadline - time.monotonic()) <= 0:
+                core.give_up(future)
+                raise _silent(seconds)
+            futures.wait([future], min(SLICE, left))
+        return self._result(core, future)
+
+    def _result(self, core: CoreThread, future: Future[T]) -> T:
+        if core.ended and not self._closed and isinstance(future.exception(), ConsumerClosedError):
+            self._engine.check_running()
         return future.result()
+
+    def _serve(
+        self,
+        function: Callable[[], Awaitable[None]],
+        perform: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
+    ) -> None:
+        """As :meth:`_call`, performing what the core leaves meanwhile; gives up with a warning."""
+        core = self._core()
+        deadline = self._deadline(seconds)
+        future = core.call(function)
+        future.add_done_callback(lambda _: self._signal.notify())
+        while True:
+            self._signal.clear()
+            run_inline(perform())
+            if future.done():
+                return self._result(core, future)
+            if (left := deadline - time.monotonic()) <= 0:
+                core.give_up(future)
+                logger.warning("%s", _silent(seconds))
+                return None
+            self._signal.wait(min(left, 1.0))
+
+    def _deadline(self, seconds: float) -> float:
+        """The time when a call is given up."""
+        grace = GRACE_SECONDS if self._closing_until is None else CLOSING_GRACE_SECONDS
+        return time.monotonic() + seconds + grace
 
     def _inside(self, what: str, function: Callable[[], T]) -> T:
         """Be inside poll(): heartbeats count it as life, listeners may be called."""
@@ -103,9 +168,10 @@ class SyncLife(ConsumerBase):
             self._engine.mailbox.left_poll()
             self._turn.give_back()
 
-    def _timeout(self, timeout_ms: float | None) -> float | None:
+    def _timeout(self, timeout_ms: float | None) -> float:
         timeout = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
-        if timeout_ms is None and timeout is not None and self._closing_until is not None:
+        assert timeout is not None
+        if timeout_ms is None and self._closing_until is not None:
             return min(timeout, max(0.1, self._closing_until - time.monotonic()))
         return timeout
 
@@ -131,6 +197,9 @@ class SyncLife(ConsumerBase):
 
         Takes 5 s at most, or ``timeout_ms``. May be called twice. From inside a listener, or from
         a signal handler inside poll(), it returns at once, and poll() closes on its way out.
+
+        Raises only RebalanceListenerError. A consumer thread that does not answer is a WARNING: the
+        partitions are given up here, and the group notices when the session expires.
 
         ``leave_group=False`` keeps the place in the group until the session expires, so that a
         restart goes unnoticed: the default of a static member, who has a ``group_instance_id``.
@@ -164,14 +233,21 @@ class SyncLife(ConsumerBase):
         thread = self._thread
         error: KafkaError | None = None
         try:
-            if thread is not None and not self._engine.ended:
+            # The interpreter stops daemon threads at its end: there is nothing to wait for.
+            if thread is not None and not (self._engine.ended or sys.is_finalizing()):
                 self._await_commits(deadline - limit / 2)
                 reason = "the consumer was closed"
                 error = self._leave(reason, autocommit, deadline, leave_group)
         finally:
             self._closed = True
-            if thread is not None:
-                thread.stop(max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic()))
+            if thread is not None and not sys.is_finalizing():
+                left = max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic())
+                if not thread.stop(left):
+                    logger.warning(
+                        "the consumer's thread did not end within %.1f s: code that blocks runs "
+                        "in its event loop. It ends when that returns",
+                        time.monotonic() - begun,
+                    )
             self._performer.abandon()
             self._performer.call_back()
             self._close_deserializers()
@@ -208,3 +284,10 @@ class SyncLife(ConsumerBase):
         if thread is not None and not self._closed and self._pid == os.getpid():
             self._warn_unclosed()
             thread.request_stop()
+
+
+def _silent(seconds: float) -> KafkaTimeoutError:
+    return KafkaTimeoutError(
+        f"the consumer's thread did not answer within {seconds:.1f} s: code that blocks runs in "
+        "its event loop, or the process gets no CPU time. Repeat the call, or close the consumer"
+    )

@@ -1,4 +1,4 @@
-"""The heartbeat thread: the core of a synchronous consumer, in an event loop of its own."""
+"""The consumer thread of the sync API: it runs the engine in an event loop."""
 
 from __future__ import annotations
 
@@ -7,107 +7,174 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._work import CoreLink
-from kohort.errors import ConsumerClosedError
+from kohort.errors import ConsumerClosedError, ThreadStartError
 
 T = TypeVar("T")
 
+START_SECONDS = 1.0
+"""Seconds that the first call waits for the engine. Later calls wait for it by their own limits."""
+
 
 class Core(Protocol):
-    """What the thread runs."""
+    """The service that the thread runs."""
 
     async def run(self, started: Callable[[], None]) -> None:
         """Run until cancelled; ``started`` is called when other calls may come."""
 
 
 class CoreThread(CoreLink):
-    """A daemon thread with an event loop: it never holds up the end of the process.
+    """A daemon thread with an asyncio event loop; it never delays the end of the process.
 
-    (anyio's blocking portal would: its thread is joined at exit.) The event loop is asyncio's.
+    (anyio's blocking portal would: its thread is joined at exit.) No method waits for the event
+    loop longer than it is told to.
     """
 
     def __init__(self, core: Core, name: str) -> None:
         self._core = core
         self._loop = asyncio.new_event_loop()
         self._main: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._futures: set[Future[Any]] = set()
+        self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
+        """Calls without a result yet. Whoever removes a future gives it its result."""
         self._started = threading.Event()
-        self._ending = False
+        self._up = asyncio.Event()
+        self._begun = False
+        self._stopping = False
+        self.ended = False
+        """True if the engine has ended, or never runs: calls are refused."""
         # Held while calls are handed over, so that none slips in behind the last look at them.
         # A signal handler may call in the midst of another call of its thread.
         self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread, and wait until calls may come."""
-        self._thread.start()
-        self._started.wait()
+        """Start the thread, and give the engine a moment to take calls.
+
+        Raises ThreadStartError if the system refuses a thread. After that, and after any other
+        error of a thread that did not begin, nothing runs and :attr:`ended` is True.
+        """
+        try:
+            self._thread.start()
+        except BaseException as error:
+            # Ctrl-C may come after the thread was made: so it is asked whether it has begun.
+            with self._lock:
+                self.ended = not self._begun
+            if self.ended:
+                self._loop.close()
+                if isinstance(error, (RuntimeError, MemoryError)):
+                    raise ThreadStartError(
+                        f"the consumer's thread did not start: {error}. Lower the number of "
+                        "threads or raise the system's limit, and do not start a consumer while "
+                        "the interpreter exits"
+                    ) from error
+            raise
+        self._started.wait(START_SECONDS)
 
     def _run(self) -> None:
+        with self._lock:
+            if self.ended:
+                return
+            self._begun = True
         loop = self._loop
         asyncio.set_event_loop(loop)
         try:
-            self._main = loop.create_task(self._core.run(self._started.set))
+            with self._lock:
+                self._main = loop.create_task(self._core.run(self._set_started))
+                if self._stopping:
+                    self._main.cancel()
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(self._main)
         finally:
             with self._lock:
-                self._ending = True
-            self._started.set()
+                self.ended = True
+            self._set_started()
             loop.run_until_complete(self._end_calls())
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()
 
+    def _set_started(self) -> None:
+        self._up.set()
+        self._started.set()
+
     async def _end_calls(self) -> None:
         await asyncio.sleep(0)  # calls that were handed over and not begun begin, and end
-        for task in self._tasks:
+        tasks = [task for task in self._calls.values() if task is not None]
+        if self._main is not None:
+            tasks.append(self._main)  # SystemExit of a callback ends the loop, but not the engine
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for future in list(self._futures):
-            self._refuse(future)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._refuse_all()
 
     def call_soon(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the core's event loop; dropped when the core has ended."""
         with self._lock:
-            if not self._ending:
+            if not self.ended:
                 self._loop.call_soon_threadsafe(action)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         """Await ``function()`` in the core; the future may be waited for in any thread."""
         future: Future[T] = Future()
         with self._lock:
-            if self._ending:
-                self._refuse(future)
-            else:
-                self._futures.add(future)
+            self._calls[future] = None
+            if not self.ended:
                 self._loop.call_soon_threadsafe(self._spawn, function, future)
+                return future
+        self._refuse(future)
         return future
 
+    def give_up(self, future: Future[Any]) -> None:
+        """Cancel a call that nobody waits for any longer, as soon as the event loop runs."""
+        if not future.cancel():
+            self.call_soon(partial(self._cancel, future))
+
+    def _cancel(self, future: Future[Any]) -> None:
+        task = self._calls.get(future)
+        if task is not None:
+            task.cancel()
+
     def _spawn(self, function: Callable[[], Awaitable[Any]], future: Future[Any]) -> None:
-        task = self._loop.create_task(self._resolve(function, future))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        with self._lock:
+            if future in self._calls:
+                self._calls[future] = self._loop.create_task(self._resolve(function, future))
 
     async def _resolve(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
-        self._futures.discard(future)
-        if self._ending:
+        with self._lock:
+            if future not in self._calls:
+                return
+            if not future.set_running_or_notify_cancel():
+                del self._calls[future]
+                return
+        try:
+            await self._up.wait()
+            result = await function()
+        except asyncio.CancelledError:
             self._refuse(future)
-        elif future.set_running_or_notify_cancel():
-            try:
-                result = await function()
-            except asyncio.CancelledError:
-                self._refuse(future)
-            except BaseException as error:
+        except BaseException as error:
+            if self._take(future):
                 future.set_exception(error)
-            else:
+        else:
+            if self._take(future):
                 future.set_result(result)
 
+    def _take(self, future: Future[Any]) -> bool:
+        """True for the one caller that is to give the call its result."""
+        with self._lock:
+            if future not in self._calls:
+                return False
+            del self._calls[future]
+            return True
+
+    def _refuse_all(self) -> None:
+        for future in list(self._calls):
+            self._refuse(future)
+
     def _refuse(self, future: Future[Any]) -> None:
-        if future.running() or future.set_running_or_notify_cancel():
+        if self._take(future) and (future.running() or future.set_running_or_notify_cancel()):
             future.set_exception(ConsumerClosedError("the consumer is closed"))
 
     @property
@@ -115,12 +182,20 @@ class CoreThread(CoreLink):
         """The thread has not ended yet."""
         return self._thread.is_alive()
 
-    def stop(self, timeout: float) -> None:
-        """End the core and wait for the thread, but not longer than ``timeout`` seconds."""
+    def stop(self, timeout: float) -> bool:
+        """End the core and wait for the thread, at most ``timeout`` seconds. True if it ended.
+
+        Calls that still wait for a result are refused in any case.
+        """
         self.request_stop()
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        self._refuse_all()
+        return not self._thread.is_alive()
 
     def request_stop(self) -> None:
         """End the core; do not wait."""
-        if self._main is not None:
-            self.call_soon(self._main.cancel)
+        with self._lock:
+            self._stopping = True
+            if self._main is not None:
+                self.call_soon(self._main.cancel)

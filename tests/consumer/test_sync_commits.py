@@ -239,4 +239,4 @@ def rejoin(consumer: KafkaConsumer) -> None:
         assert consumer._engine.coordinator is not None
         consumer._engine.coordinator.request_rejoin("a test asks for it")
 
-    consumer._call(ask)
+    consumer._call(ask, 10.0)
