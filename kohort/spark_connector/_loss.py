@@ -25,6 +25,7 @@ class LossCheck:
     def __init__(self, options: SourceOptions) -> None:
         self._fail = options.fail_on_data_loss
         self._properties = options.properties
+        self._is_subscribed = options.is_subscribed
         self._unstable: dict[TopicPartition, int] = {}
         """Positions behind the last stable offset, and not behind the log: known to be there."""
         self._warned: set[object] = set()
@@ -37,19 +38,20 @@ class LossCheck:
         known: Collection[TopicPartition] | None,
         ids: Mapping[str, str],
     ) -> set[TopicPartition]:
-        """The partitions that start again; DataLossError if the query is to fail instead.
+        """The partitions whose offsets in ``start`` are void; DataLossError if the query fails.
 
-        Their positions become 0, and what ``start`` says of them is void. ``known``: all partitions
-        that there are; of those that the query may read, ``positions``, ``ends``, and the ``ids``
-        of their topics, which were looked up after the ends.
+        They are no longer subscribed, or they start again and their positions become 0. ``known``:
+        all partitions that there are; of those that the query may read, ``positions``, ``ends``,
+        and the ``ids`` of their topics, which were looked up after the ends.
         """
-        done = start.end
+        dropped = self._unsubscribed(start)
+        done = {tp: at for tp, at in start.end.items() if tp not in dropped}
         anew = made_anew(start, ids)
         void = {tp for tp in done if tp.topic in anew}
         gone = {tp for tp in done if known is not None and tp not in known} - void
         shorter = self._shorter(positions, ends)
         if not (void or gone or shorter):
-            return set()
+            return dropped
         said = [
             *(f"topic {topic} was deleted and made anew" for topic in sorted(anew)),
             *(f"{_name(tp)} is gone" for tp in sorted(gone)),
@@ -73,7 +75,19 @@ class LossCheck:
             logger.warning("%s; going on, as failOnDataLoss=false", "; ".join(said))
         # Where the log starts behind that, the task that reads it begins there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
-        return void | shorter
+        return void | shorter | dropped
+
+    def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
+        """Partitions of the checkpoint that the options do not name any more; warns of each."""
+        found = {tp for tp in start.end if not self._is_subscribed(tp)}
+        news = sorted(found - self._warned)
+        if news:
+            self._warned |= set(news)
+            named = ", ".join(f"{_name(tp)} (read up to {start.end[tp]})" for tp in news)
+            logger.warning(
+                "no longer subscribed: %s. The next batch drops them from the checkpoint", named
+            )
+        return found
 
     def _shorter(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
         """The partitions that end before the position."""

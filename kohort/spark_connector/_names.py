@@ -61,7 +61,7 @@ def check_names(given: Mapping[str, str]) -> None:
     for name in given:
         if name in known:
             continue
-        if name == "path":
+        if name in ("path", "paths"):
             raise UnknownOptionError("load() takes no path: name the topic by option subscribe")
         raise UnknownOptionError(f"no option is called {name!r}: {_hint(name, known)}")
 

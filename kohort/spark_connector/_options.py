@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -17,6 +18,7 @@ from kohort.spark_connector._offsets import (
     Offsets,
     parse_timestamps,
 )
+from kohort.spark_connector._tables import check_any, check_not_table
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -76,6 +78,12 @@ class SourceOptions:
         """Whether a stream is a member of its group: then others may have some partitions."""
         return self.group_id is not None and not self.assigned
 
+    def is_subscribed(self, tp: TopicPartition) -> bool:
+        """True if the options name this partition, which may not exist."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, tp.topic) is not None
+        return tp in self.assigned if self.assigned else tp.topic in self.topics
+
     @property
     def ends_by_time(self) -> bool:
         return self.ending_timestamp is not None or self.ending_by_timestamp is not None
@@ -87,6 +95,8 @@ class SourceOptions:
         Raises UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
         """
         given = {name.lower(): value for name, value in options.items()}
+        check_any(given)
+        check_not_table(given)
         properties = {
             name.removeprefix(PREFIX): given.pop(name)
             for name in list(given)

@@ -87,6 +87,11 @@ class Query:
         self.batches: list[list[Row]] = []
         self.reader: Any = None
 
+    def change(self, *removed: str, **given: str) -> None:
+        """Give other options from the next run on."""
+        kept = {name: value for name, value in self._given.items() if name not in removed}
+        self._given = kept | given
+
     def start(self, available_now: bool = False) -> None:
         """Begin a run: what Spark does before the first batch, a replay included."""
         self.reader = stream_reader(self._given, self._columns)

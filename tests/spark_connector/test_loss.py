@@ -317,3 +317,78 @@ def test_partitions_that_the_group_hands_out_before_the_query_knows_them_are_no_
     read_on(cluster, query, 7)
     produce(cluster, 2, partition=5)
     read_on(cluster, query, 9)
+
+
+FEWER: dict[str, tuple[dict[str, str], tuple[str, ...], dict[str, str]]] = {
+    "subscribe": ({"subscribe": "orders,payments"}, (), {"subscribe": "orders"}),
+    "pattern": ({"subscribePattern": ".*s"}, (), {"subscribePattern": "ord.*"}),
+    "another option": (
+        {"subscribe": "orders,payments"},
+        ("subscribe",),
+        {"subscribePattern": "o.*"},
+    ),
+}
+
+
+@pytest.mark.parametrize("given", FEWER)
+def test_topic_is_dropped_when_it_is_no_longer_subscribed(
+    cluster: Cluster, make: Make, given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_topic("payments", 1)
+    cluster.produce("payments", [b"paid"] * 3)
+    first = produce(cluster, 5)
+    before, removed, after = FEWER[given]
+    query = make(**before)
+    query.run_available_now()
+    assert len(query.values()) == 8
+    query.change(*removed, **after)
+    second = produce(cluster, 5)
+    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+        query.run_available_now()
+    assert sorted(values(query.batches[-1])) == sorted(second)
+    assert query.end().keys() == {"orders"}
+    [said] = [each.getMessage() for each in caplog.records if "payments" in each.getMessage()]
+    assert "no longer subscribed" in said
+    assert "payments-0 (read up to 3)" in said
+    assert len(first) == 5
+
+
+def test_partitions_are_dropped_when_they_are_no_longer_assigned(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(cluster, 5)
+    query = Query(options(cluster, assign='{"orders":[0,1]}', startingOffsets="earliest"))
+    query.run_available_now()
+    query.change(assign='{"orders":[0]}')
+    produce(cluster, 5)
+    with caplog.at_level(logging.WARNING, "kohort.spark_connector"):
+        query.run_available_now()
+    assert query.end() == {"orders": {"0": 10}}
+    assert "no longer subscribed: orders-1 (read up to 0)" in caplog.text
+
+
+def test_interrupted_batch_is_replayed_with_a_topic_unsubscribed_since(
+    cluster: Cluster, make: Make
+) -> None:
+    cluster.create_topic("payments", 1)
+    cluster.produce("payments", [b"paid"] * 3)
+    produce(cluster, 5)
+    query = make(subscribe="orders,payments")
+    query.start()
+    cluster.wait_until(lambda: query.trigger(finish=False), DEADLINE)
+    query.stop()
+    query.change(subscribe="orders")
+    query.start()
+    assert len(query.values()) == 8
+
+
+def test_deleted_topic_is_still_lost_when_it_is_subscribed(cluster: Cluster, make: Make) -> None:
+    cluster.create_topic("payments", 1)
+    cluster.produce("payments", [b"paid"] * 3)
+    produce(cluster, 5)
+    query = make(subscribePattern=".*s")
+    query.run_available_now()
+    cluster.delete_topic("payments")
+    query.change(subscribePattern="(pay|ord).*")
+    with pytest.raises(DataLossError, match="payments-0 is gone"):
+        query.run_available_now()

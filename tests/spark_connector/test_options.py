@@ -303,3 +303,37 @@ def test_properties_go_to_the_consumer_whose_errors_name_the_prefix() -> None:
         make_consumer({"bootstrap.servers": "h:1", "fetch.max.bytes": "many"}, group=True)
     with pytest.raises(UnsupportedOptionError, match=r"prefix kafka\."):
         make_consumer({"bootstrap.servers": "h:1", "security.protocol": "SSL"}, group=True)
+
+
+OF_A_TABLE: list[dict[str, str]] = [
+    {"provider": "kohort", "owner": "root", "option.subscribe": "orders"},
+    {"owner": "root"},
+    {"option.kafka.bootstrap.servers": "localhost:9092"},
+    {"serialization.format": "1"},
+    {"location": "file:/tmp/orders", "path": "file:/tmp/orders", "provider": "kohort"},
+    {"is_managed_location": "true"},
+]
+
+
+@pytest.mark.parametrize("added", OF_A_TABLE)
+def test_table_properties_are_refused_with_what_works_instead(added: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedOptionError) as caught:
+        SourceOptions.parse(LEAST | added, streaming=None)
+    said = str(caught.value)
+    assert "Spark keeps no options of a table" in said
+    assert "CREATE TEMPORARY VIEW" in said
+    assert "WITH" in said
+
+
+def test_no_options_at_all_name_what_a_table_needs() -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        SourceOptions.parse({}, streaming=False)
+    said = str(caught.value)
+    assert "kafka.bootstrap.servers" in said
+    assert "CREATE TEMPORARY VIEW" in said
+
+
+@pytest.mark.parametrize("name", ["path", "paths"])
+def test_paths_are_refused_with_the_option_that_names_topics(name: str) -> None:
+    with pytest.raises(UnknownOptionError, match="takes no path: name the topic by option"):
+        parse(**{name: "orders"})

@@ -193,3 +193,37 @@ def test_lost_data_fails_the_query_and_says_what(
     cluster.create_topic("orders", 3)
     with pytest.raises(StreamingQueryException, match="read was up to"):
         run(spark, cluster, tmp_path)
+
+
+def test_sql_reads_by_views_and_by_tables_with_options(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    from pyspark.errors import PySparkException
+
+    cluster.produce("orders", [b"v"] * 3)
+    address = f"kafka.bootstrap.servers '{cluster.bootstrap_servers}'"
+    each_read = f"'kafka.bootstrap.servers' = '{cluster.bootstrap_servers}', 'subscribe' = 'orders'"
+
+    def count(sql: str) -> int:
+        found: int = spark.sql(f"SELECT count(*) FROM {sql}").collect()[0][0]
+        return found
+
+    spark.sql(f"CREATE TEMPORARY VIEW seen USING kohort OPTIONS ({address}, subscribe 'orders')")
+    assert count("seen") == 3
+    assigned = "assign '{\"orders\":[0,1,2]}'"
+    view = "CREATE TEMPORARY VIEW text (value string) USING kohort"
+    spark.sql(f"{view} OPTIONS ({address}, {assigned})")
+    assert spark.sql("SELECT DISTINCT value FROM text").collect()[0][0] == "v"
+
+    with pytest.raises(PySparkException, match="Spark keeps no options of a table"):
+        spark.sql(f"CREATE TABLE lost USING kohort OPTIONS ({address}, subscribe 'orders')")
+    spark.sql("CREATE TABLE kept (value binary, offset bigint) USING kohort")
+    try:
+        with pytest.raises(PySparkException, match="Spark keeps no options of a table"):
+            count("kept")
+        assert count(f"kept WITH ({each_read})") == 3
+        assert spark.sql(f"SELECT * FROM STREAM kept WITH ({each_read})").isStreaming
+        reader = spark.read.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        assert reader.option("subscribe", "orders").table("kept").count() == 3
+    finally:
+        spark.sql("DROP TABLE kept")
