@@ -45,6 +45,11 @@ class Activity:
         self.last_commit_error = None
         self.committed.update((tp, at.offset) for tp, at in offsets.items())
 
+    def forget_topic(self, topic: str) -> None:
+        """The topic was recreated: what was committed belongs to the old one."""
+        for tp in [tp for tp in self.committed if tp.topic == topic]:
+            del self.committed[tp]
+
     def note_failed_commit(self, error: Exception) -> None:
         """A commit was not done."""
         self.failed_commits += 1

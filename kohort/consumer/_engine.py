@@ -17,6 +17,7 @@ import anyio
 
 from kohort.config import ConsumerConfig
 from kohort.consumer._activity import Activity
+from kohort.consumer._autocommit import AutoCommits
 from kohort.consumer._host import Host
 from kohort.consumer._positions import PositionFinder
 from kohort.consumer._stats import report_stats
@@ -97,6 +98,7 @@ class Engine:
                 rng=rng,
                 rack=config.group.client_rack,
                 on_group_topics=lambda topics: self._topics.wake(),
+                history=self.subscription.history,
             )
         self.has_listener = False
         """The listener itself is the face's: through it the core would keep the consumer alive."""
@@ -115,6 +117,8 @@ class Engine:
         self._parted = anyio.Event()
         self.replaced: Offsets = {}
         """Of partitions that another assign() has put aside; left to commit."""
+        self._left_ids: dict[TopicPartition, bytes] = {}
+        """The ids of the topics that offsets left to commit belong to."""
         self._positions = PositionFinder(self)
         self._topics = TopicWatch(self)
 
@@ -131,7 +135,7 @@ class Engine:
                 if self.coordinator is not None:
                     tasks.start_soon(self.coordinator.run)
                     if self.config.group.auto_commit:
-                        tasks.start_soon(self._commit_at_intervals)
+                        tasks.start_soon(AutoCommits(self).run)
                 if self.config.on_stats is not None:
                     tasks.start_soon(report_stats, self, self.config.on_stats)
                 started()
@@ -167,6 +171,10 @@ class Engine:
         self._positions.wake()
         self.fetcher.wake()
 
+    def positions_wanted(self) -> None:
+        """Partitions may have lost their positions."""
+        self._positions.wake()
+
     def subscription_changed(self) -> None:
         """The caller subscribed, assigned or unsubscribed."""
         self._topics.wake()
@@ -190,18 +198,34 @@ class Engine:
         return self.coordinator
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None,
+        *,
+        ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit these, in the group's current generation."""
+        """Commit these, in the group's current generation.
+
+        ``ids``: those of the topics that the offsets belong to; None: as the positions do now.
+        """
         if not offsets:
             return
         group, begun = self._group(), anyio.current_time()
+        if ids is None:
+            ids = self.ids_of(offsets)
+        self.subscription.note_committing(offsets, ids)
         try:
-            await group.commit(offsets, timeout=await self._reached(timeout))
+            await group.commit(offsets, timeout=await self._reached(timeout), ids=ids)
         except KafkaError as error:
             self.activity.note_failed_commit(error)
             raise
         self.activity.note_commit(offsets, anyio.current_time() - begun)
+
+    def ids_of(self, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
+        """The ids of the topics that offsets belong to, which are to be committed."""
+        owned = self.subscription.assigned()
+        left = {tp: topic_id for tp, topic_id in self._left_ids.items() if tp not in owned}
+        return self.subscription.topic_ids(offsets) | left
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None
@@ -210,6 +234,8 @@ class Engine:
         group = self._group()
         found = await group.committed(frozenset(partitions), timeout=await self._reached(timeout))
         self.activity.note_committed(found)
+        offsets = {tp: at for tp, at in found.items() if at is not None}
+        self.subscription.note_committing(offsets, {})
         return found
 
     async def offsets_at(
@@ -298,6 +324,7 @@ class Engine:
         if self.config.group.auto_commit and not self.subscribed:
             self.note_consumed()
             self.replaced = self.consumed()
+            self._left_ids |= self.subscription.topic_ids(self.replaced)
 
     async def commit_replaced(self) -> None:
         """What :meth:`put_aside` left to do; a failure is only logged."""
@@ -307,20 +334,11 @@ class Engine:
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
         self.replaced = {tp: at for tp, at in self.replaced.items() if offsets.get(tp) != at}
+        self._forget_left_ids()
 
-    async def _commit_at_intervals(self) -> None:
-        interval = max(self.config.group.auto_commit_interval_ms, 10) / 1000
-        done: Offsets = {}
-        while True:
-            await anyio.sleep(interval)
-            consumed = self.consumed()
-            new = {tp: at for tp, at in consumed.items() if done.get(tp) != at}
-            try:
-                await self.commit(new, self.commit_seconds)
-            except KafkaError as error:
-                logger.warning("automatic commit failed: %s", error)
-            else:
-                done = consumed
+    def _forget_left_ids(self) -> None:
+        if not self.replaced and self.parting is None:
+            self._left_ids = {}
 
     # -- leaving ------------------------------------------------------------------------------
 
@@ -393,6 +411,7 @@ class Engine:
             if self.parting is None:
                 self._parted = anyio.Event()
             self.parting = (self.parting or {}) | consumed
+            self._left_ids |= self.subscription.topic_ids(consumed)
             self.replaced = {}
         self.subscription.unsubscribe()
         self.subscription_changed()
@@ -405,6 +424,7 @@ class Engine:
             logger.warning("automatic commit failed: %s", error)
         await self._leave_group("the consumer unsubscribed", PARTING_TIMEOUT)
         self.parting = None
+        self._forget_left_ids()
         self._parted.set()
         self._topics.forget()
 

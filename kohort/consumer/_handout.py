@@ -234,7 +234,11 @@ class Handout:
     def _may_give(
         self, held: _Held, state: PartitionState, partitions: Collection[TopicPartition] | None
     ) -> bool:
-        return state.fetchable and (partitions is None or held.topic_partition in partitions)
+        return (
+            state.position is not None
+            and state.deliverable
+            and (partitions is None or held.topic_partition in partitions)
+        )
 
 
 def _offset(record: Record) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
-from kohort.subscription import OffsetReset
+from kohort.subscription import NO_ID, OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -109,14 +110,37 @@ class PositionFinder:
 
     async def _look_up(self, missing: dict[TopicPartition, int]) -> None:
         subscription = self._engine.subscription
+        # The ids of now: a topic that is recreated meanwhile is not what was asked for.
+        ids = subscription.topic_ids(missing)
         committed = await self._committed(list(missing))
         for tp, epoch in missing.items():
             at = committed.get(tp)
             if at is not None:
-                subscription.set_position(tp, at.offset, at.leader_epoch, epoch=epoch)
+                subscription.set_position(
+                    tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=ids[tp]
+                )
             elif subscription.awaiting_position().get(tp) == epoch:
-                subscription.request_reset(tp)
+                subscription.request_reset(tp, self._rule(tp), first=True)
         self._engine.fetcher.wake()
+
+    def _rule(self, tp: TopicPartition) -> OffsetReset:
+        """The rule of ``auto_offset_reset`` for a partition that nothing is committed for.
+
+        A consumer that has read a topic reads it from its beginning when it was recreated.
+        """
+        subscription = self._engine.subscription
+        history, rule = subscription.history, subscription.default_reset
+        old, new = history.last_read(tp), history.of(tp.topic)
+        if NO_ID in (old, new) or old == new or not rule.reads_recreated:
+            return rule
+        logger.warning(
+            "%s-%d is read from its beginning: the topic was deleted and created again since this "
+            "consumer read it, its id was %s and is now %s",
+            *tp,
+            UUID(bytes=old),
+            UUID(bytes=new),
+        )
+        return OffsetReset.EARLIEST
 
 
 def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:

@@ -376,7 +376,8 @@ class KafkaConsumer(SyncLife):
         wanted = callback or self._config.default_offset_commit_callback
         mailbox, core = self._engine.mailbox, self._core()
         self._engine.check_running()
-        future = core.call(lambda: self._engine.commit(chosen, None))
+        ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
+        future = core.call(lambda: self._engine.commit(chosen, None, ids=ids))
         self._commits.add(future)
 
         def done(future: Future[None]) -> None:

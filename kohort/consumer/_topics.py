@@ -143,12 +143,25 @@ class TopicWatch:
 
     def _on_metadata(self) -> None:
         engine = self._engine
+        self._note_ids()
         if engine.coordinator is not None:
             engine.coordinator.metadata_changed(engine.cluster.metadata)
         self._check_topics()
         self._check_assigned()
         self.wake()
         engine.fetcher.wake()
+
+    def _note_ids(self) -> None:
+        """Tell the subscription which topics were recreated, before anything else is done."""
+        engine = self._engine
+        topics = engine.cluster.metadata.topics
+        recreated = engine.subscription.note_topic_ids(
+            {name: topic.topic_id for name, topic in topics.items()}
+        )
+        for each in recreated:
+            engine.activity.forget_topic(each.topic)
+        if recreated:
+            engine.positions_wanted()
 
     def _check_topics(self) -> None:
         """Tell the caller of topics that are not there, once each."""

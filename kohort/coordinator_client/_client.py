@@ -12,7 +12,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._cluster import Cluster, Metadata, known_topics
+from kohort.coordinator_client._cluster import (
+    Cluster,
+    LatestIds,
+    Metadata,
+    TopicHistory,
+    known_topics,
+)
 from kohort.coordinator_client._commands import (
     Cancel,
     Command,
@@ -74,6 +80,7 @@ class CoordinatorClient:
         rack: str | None = None,
         require_stable: bool = True,
         on_group_topics: Callable[[frozenset[str]], None] | None = None,
+        history: TopicHistory | None = None,
     ) -> None:
         if config.group_id is None:
             raise ValueError("a CoordinatorClient needs a group_id")
@@ -111,6 +118,7 @@ class CoordinatorClient:
             backoff,
             rng,
             require_stable=require_stable,
+            history=history or LatestIds(cluster),
         )
         self._tasks: TaskGroup | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
@@ -199,10 +207,14 @@ class CoordinatorClient:
         self._feed(TopicsChanged(self._last_known))
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None = None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float | None = None,
+        *,
+        ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
         """Commit offsets; see :meth:`OffsetManager.commit` for the errors."""
-        await self._offsets.commit(offsets, timeout)
+        await self._offsets.commit(offsets, timeout, ids=ids)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None

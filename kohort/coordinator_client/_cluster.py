@@ -66,6 +66,30 @@ class Cluster(Protocol):
     def request_refresh(self) -> None: ...
 
 
+class TopicHistory(Protocol):
+    """The ids of topics, and the offsets that belong to topics that were deleted."""
+
+    def of(self, topic: str, /) -> bytes:
+        """The id that the topic has now; zeros if it has none, or it is not known."""
+
+    def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
+        """True if the offset is known to belong to a topic that was deleted."""
+
+
+class LatestIds:
+    """The ids as the metadata has them, with no memory of others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def of(self, topic: str, /) -> bytes:
+        known = self._cluster.metadata.topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
+
+    def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
+        return False
+
+
 def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> ClusterTopics:
     """What the metadata knows of these topics; those without partitions are left out.
 
@@ -88,12 +112,7 @@ def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> Cl
     )
 
 
-def topic_ids(metadata: Metadata, names: Iterable[str]) -> dict[str, bytes] | None:
+def topic_ids(history: TopicHistory, names: Iterable[str]) -> dict[str, bytes] | None:
     """The ids of all of these topics; None if one is not known (KIP-516)."""
-    ids = {}
-    for name in names:
-        topic = metadata.topics.get(name)
-        if topic is None or topic.topic_id == ZERO_UUID:
-            return None
-        ids[name] = topic.topic_id
-    return ids
+    ids = {name: history.of(name) for name in names}
+    return None if ZERO_UUID in ids.values() else ids

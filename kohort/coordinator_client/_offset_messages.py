@@ -138,6 +138,11 @@ def fetched(
     return code, {tp: found.get(tp) for tp in asked}
 
 
+def goes_by_id(response: OffsetFetchResponse) -> bool:
+    """True if the answer names topics by their ids, so that it is of these and no others."""
+    return any(any(topic.topic_id) for group in response.groups for topic in group.topics)
+
+
 def _fetched_single(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartition, Fetched]]:
     for topic in response.topics:
         for at in topic.partitions:

@@ -10,7 +10,7 @@ import anyio
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client._answers import Action, action_for, failure
-from kohort.coordinator_client._cluster import Cluster, topic_ids
+from kohort.coordinator_client._cluster import Cluster, TopicHistory, topic_ids
 from kohort.coordinator_client._events import CommitRefused, Event
 from kohort.coordinator_client._link import CoordinatorLink
 from kohort.coordinator_client._member import NO_GENERATION
@@ -20,6 +20,7 @@ from kohort.coordinator_client._offset_messages import (
     commit_forms,
     fetch_forms,
     fetched,
+    goes_by_id,
 )
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._text import describe
@@ -58,6 +59,7 @@ class OffsetManager:
         rng: random.Random,
         *,
         require_stable: bool,
+        history: TopicHistory,
     ) -> None:
         self._cluster = cluster
         self._link = link
@@ -69,12 +71,23 @@ class OffsetManager:
         self._backoff = backoff
         self._rng = rng
         self._require_stable = require_stable
+        self._history = history
         self._committing = anyio.Lock()
 
     # --- commit ---------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Offsets, timeout: float | None) -> None:
+    async def commit(
+        self,
+        offsets: Offsets,
+        timeout: float | None,
+        *,
+        ids: Mapping[TopicPartition, bytes] | None = None,
+    ) -> None:
         """Commit within ``timeout`` seconds (None: no limit), in the generation of this moment.
+
+        ``ids`` are those of the topics that the offsets belong to, where they are known. Offsets of
+        a topic that was recreated since are left out; when the others are committed, that is a
+        CommitFailedError.
 
         Without a subscription it is a commit from outside the group, which the coordinator takes
         as long as the group has no members. Raises
@@ -92,12 +105,34 @@ class OffsetManager:
         left = dict(offsets)
         losses = self._membership.losses
 
+        void: dict[TopicPartition, OffsetAndMetadata] = {}
+
         async def once() -> str:
-            return await self._commit_once(left, losses)
+            void.update(self._take_void(left, ids or {}))
+            return await self._commit_once(left, losses) if left else ""
 
         await self._repeat(
             once, timeout, f"the commit of {describe(offsets)}", turn=self._committing
         )
+        if void:
+            raise CommitFailedError(
+                f"commit failed for {describe(void)}: the topic was deleted and created again, and "
+                "these offsets belong to the old one. Go on polling; the next commit is that of "
+                "the new topic",
+                offsets=void,
+            )
+
+    def _take_void(
+        self, left: dict[TopicPartition, OffsetAndMetadata], ids: Mapping[TopicPartition, bytes]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Take out the offsets of topics that have another id than they belong to."""
+        known = {tp: topic_id for tp, topic_id in ids.items() if any(topic_id)}
+        gone = [
+            tp
+            for tp in left
+            if any(now := self._history.of(tp.topic)) and known.get(tp, now) != now
+        ]
+        return {tp: left.pop(tp) for tp in gone}
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata], losses: int) -> str:
         """Commit what is left, take out what is done; returns why the rest has to be repeated."""
@@ -110,7 +145,7 @@ class OffsetManager:
                 "the next commit is that of the positions of now",
                 offsets=left,
             )
-        ids = topic_ids(self._cluster.metadata, {tp.topic for tp in left})
+        ids = topic_ids(self._history, {tp.topic for tp in left})
         instance = None if generation == NO_GENERATION else self._instance_id
         response = await self._link.request(
             commit_forms(self._group_id, generation, member_id, instance, left, ids),
@@ -128,7 +163,7 @@ class OffsetManager:
                 case Action.REDISCOVER:
                     self._link.drop(f"OffsetCommit was answered {problem}")
                 case Action.RETRY:
-                    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                         self._cluster.request_refresh()
                 case Action.FAIL:
                     error = failure(ApiKey.OFFSET_COMMIT, code)
@@ -199,8 +234,9 @@ class OffsetManager:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is.
 
-        One request for all of them. Raises KafkaTimeoutError after ``timeout`` seconds, and the
-        errors of a broker that a repetition would not mend.
+        An offset that goes by the topic's name counts as nothing if it is known to belong to a
+        topic that was deleted. One request for all of them. Raises KafkaTimeoutError after
+        ``timeout`` seconds, and the errors of a broker that a repetition would not mend.
         """
         left = set(partitions)
         result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(left)
@@ -209,7 +245,7 @@ class OffsetManager:
         async def once() -> str:
             nonlocal by_name
             names = {tp.topic for tp in left}
-            ids = None if by_name else topic_ids(self._cluster.metadata, names)
+            ids = None if by_name else topic_ids(self._history, names)
             response = await self._link.request(
                 fetch_forms(self._group_id, left, ids, self._require_stable),
                 timeout=self._request_timeout,
@@ -225,7 +261,8 @@ class OffsetManager:
                     if action_for(ApiKey.OFFSET_FETCH, at) is not Action.PROCEED:
                         continue
                 else:
-                    result[tp] = at
+                    void = at is not None and self._history.is_void(tp, at.offset)
+                    result[tp] = None if void and not goes_by_id(response) else at
                 left.discard(tp)
             return problem if left else ""
 

@@ -32,6 +32,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- RecordTooLargeError                 a batch that fits into no fetch (also a broker's)
     |   +-- NoOffsetForPartitionError           nothing committed and auto_offset_reset="none"
     |   +-- LogTruncationError                  an unclean election cut off what was read
+    |   +-- TopicRecreatedError                 deleted and created again; not with every reset
     +-- GroupError                          membership
     |   +-- CommitFailedError                   the group moved on: the commit did not count
     |   +-- RebalanceListenerError              a listener raised; the cause is attached
@@ -156,6 +157,7 @@ from kohort.errors._tree import (
     RecordDeserializationError,
     ReentrantCallError,
     ThreadStartError,
+    TopicRecreatedError,
     TransportError,
     UnknownOptionError,
     UnsupportedCodecError,
@@ -256,6 +258,7 @@ __all__ = [
     "ThrottlingQuotaExceededError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",
+    "TopicRecreatedError",
     "TransactionalIdAuthorizationFailedError",
     "TransportError",
     "UnknownLeaderEpochError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from uuid import UUID
 
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
@@ -183,6 +184,28 @@ class LogTruncationError(DataError):
         )
         self.diverging_offset = diverging_offset
         self.diverging_epoch = diverging_epoch
+
+
+class TopicRecreatedError(DataError):
+    """The topic was deleted and created again; the error stands until a seek().
+
+    ``offset`` is the last position, which belongs to the old topic. The ids are those of Kafka
+    (KIP-516). With ``auto_offset_reset`` "earliest" or "latest" the new topic is read from its
+    beginning instead.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic_partition: TopicPartition,
+        offset: int | None,
+        old_topic_id: UUID,
+        new_topic_id: UUID,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, offset=offset, next_offset=0)
+        self.old_topic_id = old_topic_id
+        self.new_topic_id = new_topic_id
 
 
 class GroupError(KafkaError):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.errors import OffsetOutOfRangeError
+from kohort.errors import OffsetOutOfRangeError, TopicRecreatedError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
@@ -297,6 +297,8 @@ class FetchBuffer(FetchQueues):
         return item
 
     def _is_reset(self, item: FailedFetch) -> bool:
+        if isinstance(item.error, TopicRecreatedError):
+            return self._subscription.default_reset.reads_recreated
         return (
             isinstance(item.error, OffsetOutOfRangeError)
             and not item.passing  # said of a fetch, not of the look-up that a reset is
@@ -304,13 +306,19 @@ class FetchBuffer(FetchQueues):
         )
 
     def _reset(self, item: FailedFetch) -> None:
-        """Answer an offset out of range by the policy, now that all before it is handed out."""
+        """Answer an offset out of range by the policy, now that all before it is handed out.
+
+        Of a topic that was recreated, every record is younger than the subscription.
+        """
+        recreated = isinstance(item.error, TopicRecreatedError)
+        strategy = OffsetReset.EARLIEST if recreated else self._subscription.default_reset
         with self._lock:
             state = self._subscription.current(item.topic_partition, item.epoch)
             if state is None:
                 return
-            self._subscription.start_reset(state)
-        logger.warning("%s: resetting to %s", item.error, self._subscription.default_reset.value)
+            self._subscription.start_reset(state, strategy)
+        if not recreated:
+            logger.warning("%s: resetting to %s", item.error, strategy.value)
         self._on_room()
 
     def _deliver(self, how: Taking, taken: list[_Taken]) -> set[TopicPartition]:

@@ -25,6 +25,7 @@ from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._memory import FetchMemory, Grant
 from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
     Answer,
@@ -39,7 +40,7 @@ from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
-from kohort.subscription import FetchTarget, OffsetReset, SubscriptionState
+from kohort.subscription import NO_ID, FetchTarget, OffsetReset, SubscriptionState
 from kohort.transport import Backoff, Leader
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
@@ -132,6 +133,7 @@ class Fetcher:
             on_ready=on_ready,
             timestamp=self.reset_timestamp,
         )
+        self._recreated = RecreatedTopics(subscription, self.buffer, on_ready=on_ready)
         self._nodes: dict[int, NodeLanes] = {}
         self._asked: dict[tuple[TopicPartition, int], Lane] = {}
         self._counters = FetchCounters()
@@ -238,6 +240,7 @@ class Fetcher:
         if self._changes_seen != self._subscription.changes:
             self._forget()
         try:
+            self._recreated.look()
             return min(self._resets.start(tasks, now), self._start_fetches(tasks, now))
         except Exception:
             # A bug, but a consumer that stops reading without a word would be a worse one.
@@ -276,7 +279,9 @@ class Fetcher:
             self._validation.good(tp, target.epoch, leader.epoch)
             node = self._replicas.find(tp, leader, now)
             size = self._intake.sizes.get(tp, self._config.max_partition_fetch_bytes)
-            topic_id = self._leaders.topic_id(tp.topic)
+            topic_id = target.topic_id
+            if topic_id == NO_ID:
+                topic_id = self._leaders.topic_id(tp.topic)
             by_node[node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size, topic_id))
         look_again = min(look_again, self._validation.start(tasks, unsure, now))
         max_wait = self._config.fetch_max_wait_ms / 1000

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, TopicRecreatedError
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import Item
@@ -76,6 +76,9 @@ class FetchQueues:
             if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
                 queue.pop()  # it was tried again since
             if isinstance(item, FailedFetch):
+                if isinstance(item.error, TopicRecreatedError):  # the latest id counts
+                    for old in [i for i in queue if isinstance(i.error, TopicRecreatedError)]:
+                        queue.remove(old)
                 state.last_error = item.error
                 queue.append(item)
                 return True

@@ -64,7 +64,7 @@ class Resets:
         come_again = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in self._subscription.pending_resets():
-            tp, epoch, strategy = pending
+            tp, epoch, strategy = pending.topic_partition, pending.epoch, pending.strategy
             if strategy == OffsetReset.NONE:
                 self._tell(pending)
             elif (tp, epoch) not in self._asked:
@@ -112,14 +112,16 @@ class Resets:
         self._on_found()
 
     def _found(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> None:
-        tp, epoch, strategy = pending
+        tp, epoch = pending.topic_partition, pending.epoch
         self._retries.succeeded(tp)
-        if self._subscription.set_position(tp, found.offset, found.leader_epoch, epoch=epoch):
+        if self._subscription.set_position(
+            tp, found.offset, found.leader_epoch, epoch=epoch, topic_id=pending.topic_id
+        ):
             self._on_position(tp, epoch, under)
-            logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, strategy.value)
+            logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, pending.strategy.value)
 
     def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
-        tp, epoch, _ = pending
+        tp, epoch = pending.topic_partition, pending.epoch
         if failure.then is not Then.RETRY:
             failed = FailedFetch(tp, epoch, failure.error, passing=True)
             if self._buffer.append(failed):
@@ -127,7 +129,7 @@ class Resets:
         self._retries.failed(tp, now, epoch)
 
     def _tell(self, pending: PendingReset) -> None:
-        tp, epoch, _ = pending
+        tp, epoch = pending.topic_partition, pending.epoch
         if self._told.get(tp) == epoch:
             return
         self._told[tp] = epoch

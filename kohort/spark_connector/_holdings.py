@@ -6,7 +6,7 @@ No I/O in here. All of it is read and written under :attr:`Holdings.changed`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kohort import KafkaError, TopicPartition
@@ -204,6 +204,14 @@ class Holdings:
                     self.committed[tp] = offset
                 if self.done.get(tp) == offset:
                     del self.done[tp]
+            self.changed.notify_all()
+
+    def forget_commits(self, topics: Collection[str]) -> None:
+        """These topics were recreated: what was committed, or was to be, is of the old ones."""
+        with self.changed:
+            for kept in (self.done, self.committed):
+                for tp in [tp for tp in kept if tp.topic in topics]:
+                    del kept[tp]
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:

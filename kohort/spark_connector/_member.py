@@ -79,6 +79,7 @@ class GroupMember:
         self._unresolved: Mapping[TopicPartition, int] = {}
         self._names_checked = options.fail_on_data_loss  # then they are from the first
         self._warned: dict[str, float] = {}
+        self._ids: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
         try:
             self._thread.start()
@@ -233,6 +234,8 @@ class GroupMember:
         except KafkaError as error:
             # Spark's checkpoint is what counts for the query; the group's offsets tell others.
             self._retry_due = self._clock() + RETRY_S
+            if isinstance(error, CommitFailedError):
+                self._ids_due = self._ends_due = float("-inf")  # is it another topic by now?
             self._warn("a commit", error)
 
     def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
@@ -265,9 +268,22 @@ class GroupMember:
             # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
             ids = self._planner.ids(ends, LOOK_UP_MS)
             self._ids_due = self._clock() + PARTITIONS_REFRESH_S
+            self._go_on_in(ids)
         with self.holdings.changed:
             of_all = self.holdings.there.keys() <= ends.keys()
             self.holdings.note_ends(ends, ids, asked if of_all else None)
+
+    def _go_on_in(self, ids: Mapping[str, str]) -> None:
+        """Commit offsets of recreated topics from now on, and nothing more of the old ones.
+
+        A seek has the consumer go on: it refuses to commit in a recreated topic until then.
+        """
+        other = {topic for topic, topic_id in ids.items() if self._ids.get(topic) != topic_id}
+        self.holdings.forget_commits(other & self._ids.keys())
+        for tp in self._consumer.assignment():
+            if tp.topic in other:
+                self._consumer.seek(tp, 0)
+        self._ids |= ids
 
     def _look_for_partitions(self, must_exist: bool = False) -> None:
         if self._clock() < self._partitions_due:

@@ -15,6 +15,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     LogTruncationError,
     OffsetOutOfRangeError,
+    TopicRecreatedError,
     UnknownTopicOrPartitionError,
 )
 from kohort.spark_connector._arrow import BatchShaper, before, runs, split
@@ -107,9 +108,25 @@ class _Reading:
                 self._settle(lost)
             else:
                 self._ask_again()
+        except TopicRecreatedError as error:
+            self._recreated(error)
         except UnknownTopicOrPartitionError:
             pass  # a broker may not know it yet; if it is so, looking will tell
         return None
+
+    def _recreated(self, error: TopicRecreatedError) -> None:
+        """Settle the rest of a range whose topic was recreated while it was read.
+
+        Where nothing of the range was read, this consumer has only just heard of the new topic.
+        """
+        tp = error.topic_partition
+        if tp not in self._left or tp is None:
+            return
+        current, *later = reversed(self._left[tp])
+        if error.offset == current.start:
+            self._consumer.seek(tp, current.start, until=current.end)
+        else:
+            self._settle({tp: [current._replace(start=error.offset or 0), *later]})
 
     def _most(self, positions: dict[TopicPartition, int]) -> int:
         """How many rows may still come of what is being read."""

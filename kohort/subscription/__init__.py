@@ -14,11 +14,13 @@ between them, shared with the buffer of completed fetches and held for a few ass
 
 from __future__ import annotations
 
+from kohort.subscription._history import NO_ID, Recreation, TopicHistory
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
     PartitionState,
     PendingReset,
+    RecreatedPartition,
     SubscriptionMode,
     SubscriptionSnapshot,
 )
@@ -27,15 +29,19 @@ from kohort.subscription._state import SubscriptionState
 
 __all__ = [
     "NO_GROUP",
+    "NO_ID",
     "NO_RUN",
     "Bell",
     "FetchTarget",
     "OffsetReset",
     "PartitionState",
     "PendingReset",
+    "RecreatedPartition",
+    "Recreation",
     "Run",
     "Session",
     "SubscriptionMode",
     "SubscriptionSnapshot",
     "SubscriptionState",
+    "TopicHistory",
 ]

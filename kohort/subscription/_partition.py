@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from kohort.config import reset_duration_ms
 from kohort.errors import KafkaError
+from kohort.subscription._history import NO_ID
 from kohort.types import TopicPartition
 
 
@@ -32,6 +33,11 @@ class OffsetReset:
     EARLIEST: ClassVar[OffsetReset]
     LATEST: ClassVar[OffsetReset]
     NONE: ClassVar[OffsetReset]
+
+    @property
+    def reads_recreated(self) -> bool:
+        """True if a topic that was recreated is read from its beginning; else that is an error."""
+        return self in (OffsetReset.EARLIEST, OffsetReset.LATEST)
 
     @classmethod
     def of(cls, option: str) -> OffsetReset:
@@ -70,6 +76,12 @@ class PartitionState:
     """Of a topic that is not subscribed to any more; the same holds until it is, or is revoked."""
     reset: OffsetReset | None = None
     """The position is to be looked up by this rule."""
+    first: bool = False
+    """The reset gives the first position, for lack of a committed offset."""
+    topic_id: bytes = NO_ID
+    """The id of the topic that the position belongs to."""
+    recreated: bool = False
+    """The topic has another id by now: the position is neither fetched at nor committed."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
@@ -93,7 +105,7 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """More of it may be asked for."""
-        return self.position is not None and self.deliverable
+        return self.position is not None and self.deliverable and not self.recreated
 
     @property
     def at_fetch_end(self) -> bool:
@@ -106,6 +118,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_leader_epoch = leader_epoch
         self.reset = None
+        self.first = self.recreated = False
         self.note_consumed()
 
     def note_consumed(self) -> None:
@@ -121,6 +134,18 @@ class FetchTarget(NamedTuple):
     offset: int
     leader_epoch: int = -1
     """Of the batch before the offset; -1 unknown."""
+    topic_id: bytes = NO_ID
+    """The id of the topic that the offset belongs to."""
+
+
+class RecreatedPartition(NamedTuple):
+    """A partition with a position in a topic that was deleted and created again."""
+
+    topic_partition: TopicPartition
+    epoch: int
+    position: int
+    old_id: bytes
+    new_id: bytes
 
 
 class PendingReset(NamedTuple):
@@ -129,6 +154,10 @@ class PendingReset(NamedTuple):
     topic_partition: TopicPartition
     epoch: int
     strategy: OffsetReset
+    first: bool = False
+    """It is the first position: a new partition may go by another rule."""
+    topic_id: bytes = NO_ID
+    """The id that the topic has now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
+from kohort.subscription._bound import BoundPositions
+from kohort.subscription._history import NO_ID
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -23,21 +24,19 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
-class SubscriptionState:
+class SubscriptionState(BoundPositions):
     """What one consumer wants, owns and has read. See the package's text for who may touch what."""
 
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
-        self.lock = threading.Lock()
+        super().__init__()
         self.bell = Bell()
         """Rings at whatever changes which records may be handed out."""
-        self._run = NO_RUN
         self.default_reset = default_reset
         self.changes = 0
         """Grows whenever a partition's epoch changes or a partition goes."""
         self._mode = SubscriptionMode.NONE
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
-        self._partitions: dict[TopicPartition, PartitionState] = {}
         self._assigned = _NO_PARTITIONS
         self._epochs = 0
 
@@ -225,6 +224,7 @@ class SubscriptionState:
             state.last_error = None
             state.move_to(offset, leader_epoch)
             state.fetch_end = until
+            self._bind(tp, state, self.history.of(tp.topic))
 
     def forget_fetched(self) -> None:
         """What was fetched and not handed out is gone: continue at the positions."""
@@ -243,10 +243,17 @@ class SubscriptionState:
         state.position = offset
         self.fetch_anew(state)
 
-    def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
-        """Continue where the rule (else the default one) says, once it has been looked up."""
+    def request_reset(
+        self, tp: TopicPartition, strategy: OffsetReset | None = None, *, first: bool = False
+    ) -> None:
+        """Continue where the rule (else the default one) says, once it has been looked up.
+
+        ``first``: it is the first position, for lack of a committed offset.
+        """
         with self.lock:
-            self.start_reset(self._owned(tp), strategy)
+            state = self._owned(tp)
+            self.start_reset(state, strategy)
+            state.first = first
 
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """:meth:`request_reset` for code that holds the lock."""
@@ -254,14 +261,24 @@ class SubscriptionState:
         state.position = state.fetch_offset = state.fetch_end = state.consumed = None
         state.leader_epoch = state.fetch_leader_epoch = -1
         state.last_error = None
+        if state.recreated:  # what the brokers said of the old topic
+            state.high_watermark = state.last_stable_offset = state.log_start_offset = None
+        state.topic_id, state.recreated, state.first = NO_ID, False, False
         state.reset = strategy or self.default_reset
 
     def set_position(
-        self, tp: TopicPartition, offset: int, leader_epoch: int = -1, *, epoch: int
+        self,
+        tp: TopicPartition,
+        offset: int,
+        leader_epoch: int = -1,
+        *,
+        epoch: int,
+        topic_id: bytes | None = None,
     ) -> bool:
         """Take a position that was looked up, if the partition is still at that epoch.
 
-        False if it is not, or has a position by now: somebody sought it meanwhile.
+        ``topic_id``: the id that the topic had when it was asked for; None: the one of now. False
+        if the epoch is another one, or there is a position by now: the partition was sought.
         """
         with self.lock:
             state = self.current(tp, epoch)
@@ -269,6 +286,7 @@ class SubscriptionState:
                 return False
             state.move_to(offset, leader_epoch)
             state.last_error = None
+            self._bind(tp, state, self.history.of(tp.topic) if topic_id is None else topic_id)
             return True
 
     def awaiting_position(self) -> dict[TopicPartition, int]:
@@ -284,19 +302,22 @@ class SubscriptionState:
         """The partitions whose position is to be looked up by a rule."""
         with self.lock:
             return [
-                PendingReset(tp, state.epoch, state.reset)
+                PendingReset(tp, state.epoch, state.reset, state.first, self.history.of(tp.topic))
                 for tp, state in self._partitions.items()
                 if state.reset is not None and not state.leaving
             ]
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all owned partitions that have one: what was consumed up to."""
+        """The positions of all owned partitions that have one: what was consumed up to.
+
+        Without those in topics that were recreated since.
+        """
         with self.lock:
             self._run.fold()
             return {
                 tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
                 for tp, state in self._partitions.items()
-                if state.position is not None
+                if state.position is not None and not state.recreated
             }
 
     def note_consumed(self) -> None:
@@ -309,14 +330,15 @@ class SubscriptionState:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
 
-        Bound to the ownership: a partition that was away and came back starts anew.
+        Bound to the ownership: a partition that was away and came back starts anew. Without those
+        in topics that were recreated since.
         """
         with self.lock:
             self._run.fold()
             return {
                 tp: OffsetAndMetadata(state.consumed, "", state.consumed_epoch)
                 for tp, state in self._partitions.items()
-                if state.consumed is not None
+                if state.consumed is not None and not state.recreated
             }
 
     # --- what may be fetched --------------------------------------------------------------------
@@ -325,7 +347,9 @@ class SubscriptionState:
         """What to ask for next of every partition that is positioned, not paused, not leaving."""
         with self.lock:
             return [
-                FetchTarget(tp, state.epoch, state.fetch_offset, state.fetch_leader_epoch)
+                FetchTarget(
+                    tp, state.epoch, state.fetch_offset, state.fetch_leader_epoch, state.topic_id
+                )
                 for tp, state in self._partitions.items()
                 if state.fetchable and state.fetch_offset is not None and not state.at_fetch_end
             ]

@@ -191,6 +191,10 @@ class Stage:
         self._stack.callback(driven.consumer.close)
         return driven
 
+    def now(self) -> float:
+        """Seconds of the clock that the consumers go by."""
+        return self._clock()
+
     async def until(self, holds: Callable[[], object], *members: Driven) -> list[bytes]:
         """Poll the members in turn until something holds; the values that came."""
         values: list[bytes] = []

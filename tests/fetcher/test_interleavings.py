@@ -210,7 +210,7 @@ def test_appending_and_draining_from_two_threads_loses_and_repeats_nothing() -> 
             while left:
                 room.clear()
                 targets = buffer.with_room(subscription.fetchable())
-                for tp, epoch, offset, _ in targets:
+                for tp, epoch, offset, *_ in targets:
                     if offset >= count:
                         left.discard(tp)
                         continue

@@ -147,6 +147,24 @@ def test_topics_and_partitions_that_are_gone_are_lost_and_others_are_read(
 
 
 @pytest.mark.parametrize("fails", [True, False])
+def test_range_is_lost_when_its_topic_is_recreated_while_it_is_read(
+    cluster: Cluster, fails: bool
+) -> None:
+    produce(cluster, 4)
+    found = read(options(cluster, failOnDataLoss=fails), ("orders", 0, 0, 9))
+    for _ in range(4):
+        next(found)
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 3)
+    produce(cluster, 20)
+    if fails:
+        with pytest.raises(DataLossError, match=r"orders-0 \[4, 9\)"):
+            next(found)
+    else:
+        assert list(found) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
 def test_an_open_transaction_is_waited_for(cluster: Cluster, fails: bool) -> None:
     producer, expected = open_transaction(cluster, 5)
     looks = asked(cluster, "ListOffsets")

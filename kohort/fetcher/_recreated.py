@@ -1,0 +1,88 @@
+"""Partitions of topics that were deleted and created again: what follows the records of the old."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from uuid import UUID
+
+from kohort.errors import TopicRecreatedError
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._completed import FailedFetch
+from kohort.subscription import RecreatedPartition, SubscriptionState
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+
+class RecreatedTopics:
+    """Puts a TopicRecreatedError behind what was fetched of each partition of such a topic.
+
+    When the caller has taken the records before it, the drain raises it, or goes on from the
+    beginning of the new topic.
+    """
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        *,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._on_ready = on_ready
+        self._appended: dict[TopicPartition, tuple[int, bytes]] = {}
+        self._logged: dict[str, bytes] = {}
+
+    def look(self) -> None:
+        """Append the errors that are missing, and log each recreation once."""
+        found = [
+            each
+            for each in self._subscription.recreated()
+            if self._appended.get(each.topic_partition) != (each.epoch, each.new_id)
+        ]
+        if not found:
+            return
+        for each in found:
+            tp, epoch = each.topic_partition, each.epoch
+            self._appended[tp] = epoch, each.new_id
+            self._buffer.append(FailedFetch(tp, epoch, _error(each), passing=False))
+        by_topic: defaultdict[tuple[str, bytes], list[RecreatedPartition]] = defaultdict(list)
+        for each in found:
+            by_topic[each.topic_partition.topic, each.new_id].append(each)
+        for (topic, new_id), partitions in by_topic.items():
+            if self._logged.get(topic) != new_id:
+                self._logged[topic] = new_id
+                self._log(topic, partitions)
+        self._on_ready()
+
+    def _log(self, topic: str, partitions: list[RecreatedPartition]) -> None:
+        if self._subscription.default_reset.reads_recreated:
+            then = "the new topic is read from its beginning"
+        else:
+            then = "poll() raises TopicRecreatedError for each partition until a seek()"
+        logger.warning(
+            "topic %s was deleted and created again: its id was %s and is now %s. Positions in "
+            "the old topic (%s) are void, and %s",
+            topic,
+            UUID(bytes=partitions[0].old_id),
+            UUID(bytes=partitions[0].new_id),
+            ", ".join(f"{p.topic_partition.partition}: {p.position}" for p in partitions),
+            then,
+        )
+
+
+def _error(each: RecreatedPartition) -> TopicRecreatedError:
+    tp, old, new = each.topic_partition, UUID(bytes=each.old_id), UUID(bytes=each.new_id)
+    return TopicRecreatedError(
+        f"{tp.topic}-{tp.partition}: the topic was deleted and created again: its id was {old} "
+        f"and is now {new}. Position {each.position} belongs to the old topic, and the other "
+        f"partitions go on. seek({tp}, 0) reads the new topic from its beginning, as "
+        'auto_offset_reset "earliest" and "latest" do',
+        topic_partition=tp,
+        offset=each.position,
+        old_topic_id=old,
+        new_topic_id=new,
+    )

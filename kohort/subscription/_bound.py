@@ -1,0 +1,92 @@
+"""The topics that positions belong to: a position is void when its topic is recreated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from kohort.subscription._history import NO_ID, Recreation, TopicHistory
+from kohort.subscription._partition import PartitionState, RecreatedPartition
+from kohort.subscription._run import NO_RUN
+from kohort.types import OffsetAndMetadata, TopicPartition
+
+
+class BoundPositions:
+    """The assigned partitions, and the id of the topic that each position belongs to."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.history = TopicHistory()
+        self._run = NO_RUN
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._recreated: set[TopicPartition] = set()
+
+    def _new_epoch(self) -> int:
+        raise NotImplementedError
+
+    def note_topic_ids(self, ids: Mapping[str, bytes]) -> list[Recreation]:
+        """Take the ids that the brokers name; returns the topics that were recreated since.
+
+        Positions in these are kept, but neither fetched at nor committed any more. A first position
+        that is being looked up by a rule is looked up again.
+        """
+        with self.lock:
+            self._run.fold()
+            found = self.history.note(ids)
+            anew = {each.topic for each in found}
+            for tp, state in self._partitions.items():
+                if state.position is None:
+                    if tp.topic in anew and state.first:
+                        state.epoch, state.reset = self._new_epoch(), None
+                    continue
+                if tp.topic in anew:
+                    self.history.void(tp, {state.position, state.consumed or 0} - {0})
+                if state.topic_id == NO_ID or tp.topic in anew:
+                    known = self.history.of(tp.topic)
+                    self._bind(tp, state, known if state.topic_id == NO_ID else state.topic_id)
+            return found
+
+    def _bind(self, tp: TopicPartition, state: PartitionState, topic_id: bytes) -> None:
+        state.topic_id = topic_id
+        self.history.note_position(tp, topic_id)
+        state.recreated = self.history.is_former(tp.topic, topic_id)
+        if state.recreated:
+            self._recreated.add(tp)
+
+    def recreated(self) -> list[RecreatedPartition]:
+        """The partitions with positions in topics that were recreated since."""
+        if not self._recreated:
+            return []
+        with self.lock:
+            self._run.fold()
+            self._recreated = {
+                tp for tp in self._recreated if (s := self._partitions.get(tp)) and s.recreated
+            }
+            return [
+                RecreatedPartition(
+                    tp, state.epoch, state.position, state.topic_id, self.history.of(tp.topic)
+                )
+                for tp in sorted(self._recreated)
+                if (state := self._partitions[tp]).position is not None
+            ]
+
+    def note_committing(
+        self,
+        partitions: Mapping[TopicPartition, OffsetAndMetadata],
+        ids: Mapping[TopicPartition, bytes],
+    ) -> None:
+        """These offsets are committed, or are about to be, of the topics with these ids."""
+        with self.lock:
+            for tp, at in partitions.items():
+                if not self.history.is_former(tp.topic, ids.get(tp, NO_ID)):
+                    self.history.note_offset(tp, at.offset)
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
+        """The ids of the topics that the positions belong to; without a position the one of now."""
+        with self.lock:
+            return {
+                tp: state.topic_id
+                if (state := self._partitions.get(tp)) is not None and state.topic_id != NO_ID
+                else self.history.of(tp.topic)
+                for tp in partitions
+            }

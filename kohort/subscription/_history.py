@@ -1,0 +1,84 @@
+"""The ids of topics over the life of a consumer (KIP-516), and which offsets belong to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kohort.types import TopicPartition
+
+NO_ID = bytes(16)
+"""In place of the id of a topic: brokers before 2.8 have none, or nothing is known yet."""
+
+
+class Recreation(NamedTuple):
+    """A topic that was deleted and created again."""
+
+    topic: str
+    old_id: bytes
+    new_id: bytes
+
+
+class TopicHistory:
+    """The id that each topic has now, and what belongs to the ids before it.
+
+    Ids are unique, so an id that was replaced never comes back: a broker that still names it lags
+    behind. The subscription's lock guards all of it.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bytes] = {}
+        self._former: dict[str, set[bytes]] = {}
+        self._positions: dict[TopicPartition, bytes] = {}
+        self._offsets: dict[TopicPartition, int] = {}
+        self._void: dict[TopicPartition, set[int]] = {}
+
+    def of(self, topic: str, /) -> bytes:
+        """The id that the topic has now; NO_ID if it has none, or it is not known."""
+        return self._ids.get(topic, NO_ID)
+
+    def is_former(self, topic: str, topic_id: bytes, /) -> bool:
+        """True if the topic had this id and has another one now."""
+        return topic_id in self._former.get(topic, ())
+
+    def note(self, ids: Mapping[str, bytes]) -> list[Recreation]:
+        """Take the ids that brokers name; returns the topics that were recreated since."""
+        found = []
+        for topic, new in ids.items():
+            old = self._ids.get(topic, NO_ID)
+            if new in (old, NO_ID) or self.is_former(topic, new):
+                continue
+            self._ids[topic] = new
+            if old != NO_ID:
+                self._former.setdefault(topic, set()).add(old)
+                found.append(Recreation(topic, old, new))
+                for tp in [tp for tp in self._offsets if tp.topic == topic]:
+                    self.void(tp, [self._offsets.pop(tp)])
+        return found
+
+    # --- positions ------------------------------------------------------------------------------
+
+    def note_position(self, tp: TopicPartition, topic_id: bytes) -> None:
+        """The consumer has a position in the partition, of the topic with this id."""
+        if topic_id != NO_ID:
+            self._positions[tp] = topic_id
+
+    def last_read(self, tp: TopicPartition) -> bytes:
+        """The id of the topic that the latest position in the partition belonged to, or NO_ID."""
+        return self._positions.get(tp, NO_ID)
+
+    # --- committed offsets ----------------------------------------------------------------------
+
+    def note_offset(self, tp: TopicPartition, offset: int) -> None:
+        """This offset of the topic that is there now is committed, or is about to be."""
+        self._offsets[tp] = offset
+        if tp in self._void:
+            self._void[tp].discard(offset)
+
+    def void(self, tp: TopicPartition, offsets: Iterable[int]) -> None:
+        """These offsets belong to a topic that was deleted."""
+        self._void.setdefault(tp, set()).update(offsets)
+
+    def is_void(self, tp: TopicPartition, offset: int) -> bool:
+        """True if the offset is known to belong to a topic that was deleted."""
+        return offset in self._void.get(tp, ())

@@ -1,0 +1,373 @@
+"""A topic that is deleted and created again is another topic: nothing of the old one applies."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from kohort import TopicPartition
+from kohort.errors import CommitFailedError, TopicRecreatedError
+from kohort.protocol import ApiKey, Response
+from kohort.testing import Call, MemoryCluster
+from kohort.types import OffsetAndMetadata
+from tests.consumer.faces import Driven, Stage, perform
+from tests.consumer.virtual import MemoryConsumer, poll_for, values
+from tests.support.virtual import run_virtual
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+OLD = [b"old%d" % number for number in range(100)]
+NEW = [b"new%d" % number for number in range(200)]
+FACES = pytest.mark.parametrize("face", ["sync", "async"])
+
+
+def assign(consumer: Any) -> None:
+    consumer.assign([T0])
+
+
+def subscribe(consumer: Any) -> None:
+    consumer.subscribe(["t"])
+
+
+WAYS = pytest.mark.parametrize("way", [assign, subscribe])
+
+
+def recreate(cluster: Any, partitions: int = 1, new: list[bytes] = NEW) -> None:
+    cluster.delete_topic("t")
+    cluster.create_topic("t", partitions)
+    cluster.produce("t", new, partition=0)
+
+
+async def by_name(call: Call) -> Response | None:
+    """Have a broker speak as those before 4.1: offsets go by the names of topics."""
+    response: Any = await call.proceed()
+    for each in response.api_keys:
+        if each.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
+            each.max_version = 9
+    return cast(Response, response)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    texts = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    return [text for text in texts if "created again" in text]
+
+
+@FACES
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_recreated_topic_is_read_from_its_beginning(
+    face: str, reset: str, by_hand: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(stage: Stage) -> None:
+        stage.cluster.produce("t", OLD, partition=0)
+        topics = [] if by_hand else ["t"]
+        one = await stage.join(*(topics or ["u"]), auto_offset_reset=reset)
+        if by_hand:
+            await one.unsubscribe()
+            one.consumer.assign([T0])
+        await position(stage, one)
+        one.consumer.seek(T0, 0)
+        assert await read(stage, one, 100) == OLD
+        one.consumer.pause(T0)
+        recreate(stage.cluster)
+        await one.poll()
+        one.consumer.resume(T0)
+        assert await read(stage, one, 200) == NEW
+        assert await one.position(T0) == 200
+
+    perform(face, script, {"t": 1, "u": 1})
+    (text,) = warnings(caplog)
+    assert text.startswith("topic t ")
+    assert len(set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text))) == 2
+
+
+async def position(stage: Stage, member: Driven) -> None:
+    await stage.until(lambda: member.consumer.positions(), member)
+
+
+async def read(stage: Stage, member: Driven, count: int) -> list[bytes]:
+    """The next values; fails when they do not come."""
+    found: list[bytes] = []
+
+    def enough() -> bool:
+        return len(found) >= count
+
+    deadline = stage.now() + 5
+    while not enough():
+        assert stage.now() < deadline, f"{len(found)} came, the last is {found[-1:]}"
+        found += await member.poll()
+    return found
+
+
+@FACES
+@pytest.mark.parametrize("reset", ["none", "by_duration:PT1H"])
+def test_recreated_topic_raises_until_a_seek_with_other_rules(face: str, reset: str) -> None:
+    async def script(stage: Stage) -> None:
+        one = await stage.join("u", auto_offset_reset=reset)
+        await one.unsubscribe()
+        one.consumer.assign([T0, U0])
+        one.consumer.seek(T0, 0)
+        one.consumer.seek(U0, 0)
+        stage.cluster.produce("t", OLD, partition=0)
+        assert await read(stage, one, 100) == OLD
+        recreate(stage.cluster)
+        error = await stage.error(TopicRecreatedError, one)
+        again = await stage.error(TopicRecreatedError, one)
+        assert (error.topic_partition, error.offset) == (T0, 100)
+        assert error.old_topic_id != error.new_topic_id == again.new_topic_id
+        stage.cluster.produce("u", ["other"])
+        found: list[bytes] = []
+        while not found:
+            try:
+                found = await one.poll()
+            except TopicRecreatedError:
+                pass
+        assert found == [b"other"]
+        one.consumer.seek(T0, 150)
+        assert await read(stage, one, 50) == NEW[150:]
+
+    perform(face, script, {"t": 1, "u": 1})
+
+
+def on_virtual_time(
+    script: Callable[[MemoryCluster], Awaitable[None]], partitions: int = 1, *, named: bool = False
+) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": partitions}, auto_create_topics=False) as cluster:
+            if named:
+                cluster.on("ApiVersions", by_name, keep=True)
+            await script(cluster)
+
+    run_virtual(main)
+
+
+def committed(cluster: MemoryCluster) -> int | None:
+    at = cluster.committed("g").get(T0)
+    return None if at is None else at.offset
+
+
+@pytest.mark.parametrize("way", [assign, subscribe])
+def test_buffered_records_of_the_old_topic_come_first(way: Callable[[Any], None]) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, max_poll_records=10) as one:
+            way(one)
+            assert await values(one, 10) == OLD[:10]
+            recreate(cluster)
+            await anyio.sleep(10)  # it is noticed, and nothing is polled
+            assert one.positions() == {T0: 10}
+            assert await values(one, 290) == OLD[10:] + NEW
+
+    on_virtual_time(script)
+
+
+def test_records_held_for_iteration_come_before_those_of_the_new_topic() -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, "t") as one:
+            found = [(await one.getone()).value]
+            recreate(cluster)
+            await anyio.sleep(10)
+            while len(found) < 300:
+                found.append((await one.getone()).value)
+            assert found == OLD + NEW
+
+    on_virtual_time(script)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+def test_topic_recreated_twice_is_read_from_the_last_beginning(
+    reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        async with MemoryConsumer(cluster, auto_offset_reset=reset) as one:
+            one.assign([T0])
+            one.seek(T0, 0)
+            cluster.produce("t", OLD, partition=0)
+            assert await values(one, 100) == OLD
+            recreate(cluster, new=[b"lost"])
+            one.pause(T0)
+            await anyio.sleep(400)
+            recreate(cluster)
+            await anyio.sleep(400)
+            one.resume(T0)
+            if reset == "none":
+                (error,) = await poll_for_error(one)
+                assert error.offset == 100
+                one.seek(T0, 0)
+            assert await values(one, 200) == NEW
+
+    on_virtual_time(script)
+    assert len(warnings(caplog)) == 2
+
+
+async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
+    errors: list[Any] = []
+    while not errors:
+        errors = await poll_for(consumer, lambda: True)
+        try:
+            await consumer.getmany(timeout_ms=100)
+        except TopicRecreatedError as error:
+            errors.append(error)
+    return errors
+
+
+@pytest.mark.parametrize("partitions", [1])
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_topic_may_be_recreated_with_another_number_of_partitions(
+    partitions: int, group_id: str | None
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        for partition in (0, 1):
+            cluster.produce("t", OLD[:50], partition=partition)
+        options: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 5000}
+        async with MemoryConsumer(cluster, "t", group_id=group_id, **options) as one:
+            await poll_for(one, lambda: len(one.positions()) == 2)
+            recreate(cluster, partitions, NEW[:10])
+            for partition in range(1, partitions):
+                cluster.produce("t", NEW[:10], partition=partition)
+            assert await values(one, 10 * partitions) == NEW[:10] * partitions
+            assert one.positions() == dict.fromkeys(
+                [TopicPartition("t", partition) for partition in range(partitions)], 10
+            )
+
+    on_virtual_time(script, partitions=2)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("way", [assign, subscribe])
+def test_automatic_commits_of_the_old_topic_are_dropped(
+    way: Callable[[Any], None], named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, metadata_max_age_ms=1000) as one:
+            way(one)
+            assert await values(one, 100) == OLD
+            await one.getmany()
+            one.pause(T0)
+            recreate(cluster, new=NEW[:100])
+            for _ in range(60):
+                await anyio.sleep(0.5)
+                await one.getmany()  # so that automatic commits go on
+            assert committed(cluster) is None
+            one.resume(T0)
+            assert await values(one, 100) == NEW[:100]
+            await one.getmany()
+            await anyio.sleep(10)
+            assert committed(cluster) == 100  # the same number, of another topic
+
+    on_virtual_time(script, named=named)
+    assert not [text for text in caplog.messages if "commit failed" in text]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_commit_of_old_offsets_fails_until_the_position_has_moved(named: bool) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        options: dict[str, Any] = {"enable_auto_commit": False, "metadata_max_age_ms": 1000}
+        async with MemoryConsumer(cluster, "t", **options) as one:
+            assert await values(one, 100) == OLD
+            recreate(cluster)
+            await anyio.sleep(10)
+            with pytest.raises(CommitFailedError, match="created again") as caught:
+                await one.commit({T0: OffsetAndMetadata(100)})
+            assert dict(caught.value.offsets) == {T0: OffsetAndMetadata(100)}
+            await one.commit()  # of the positions: there is none in the new topic yet
+            assert committed(cluster) is None
+            assert await values(one, 200) == NEW
+            await one.commit({T0: OffsetAndMetadata(100)})
+            assert committed(cluster) == 100
+
+    on_virtual_time(script, named=named)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, reset: str) -> None:
+    """Another client has committed, by the topic's name, what the consumer had committed."""
+
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, "t", auto_offset_reset="earliest") as one:
+            assert await values(one, 100) == OLD
+            await one.commit()
+            one.unsubscribe()
+            await poll_for(one, lambda: not cluster.group("g").members)
+            recreate(cluster)
+            async with MemoryConsumer(cluster) as other:
+                other.assign([T0])
+                if named:
+                    await other.commit({T0: OffsetAndMetadata(100)})
+            one.subscribe(["t"])
+            assert await values(one, 200) == NEW
+
+    on_virtual_time(script, named=named)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_topic_recreated_between_two_subscriptions_is_read_from_its_beginning(
+    reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, "t", auto_offset_reset=reset) as one:
+            await poll_for(one, lambda: one.positions())
+            one.unsubscribe()
+            await one.getmany(timeout_ms=1000)
+            recreate(cluster)
+            one.subscribe(["t"])
+            assert await values(one, 200) == NEW
+
+    on_virtual_time(script)
+    assert len(warnings(caplog)) == 1
+
+
+def test_broker_that_names_the_old_id_again_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        old_ids: list[bytes] = []
+
+        async def metadata(call: Call) -> Response | None:
+            response: Any = await call.proceed()
+            for topic in response.topics:
+                if topic.name == "t" and any(topic.topic_id):
+                    if bytes(topic.topic_id) not in old_ids:
+                        old_ids.append(bytes(topic.topic_id))
+                    elif len(old_ids) == 2:
+                        topic.topic_id = old_ids[0]  # a broker that lags behind
+            return cast(Response, response)
+
+        cluster.on("Metadata", metadata, keep=True)
+        cluster.produce("t", OLD, partition=0)
+        async with MemoryConsumer(cluster, "t", metadata_max_age_ms=1000) as one:
+            assert await values(one, 100) == OLD
+            recreate(cluster)
+            assert await values(one, 200) == NEW
+            await poll_for(one, lambda: committed(cluster) == 200)
+            cluster.produce("t", [b"more"], partition=0)
+            assert await values(one, 1) == [b"more"]
+
+    on_virtual_time(script)
+    assert len(warnings(caplog)) == 1
+
+
+def test_pattern_reads_a_recreated_topic_from_its_beginning() -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        options: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 1000}
+        async with MemoryConsumer(cluster, **options) as one:
+            one.subscribe(pattern="t.*")
+            await poll_for(one, lambda: one.positions())
+            cluster.delete_topic("t")
+            await poll_for(one, lambda: not one.assignment())
+            cluster.create_topic("t")
+            cluster.produce("t", NEW, partition=0)
+            assert await values(one, 200) == NEW
+
+    on_virtual_time(script)
