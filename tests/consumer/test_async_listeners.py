@@ -46,6 +46,12 @@ class AsyncRecorder(ConsumerRebalanceListener):
 
 
 @pytest.fixture
+def polled_only(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of consumers that call listeners in polls only."""
+    return {**options, "rebalance_without_poll": "never"}
+
+
+@pytest.fixture
 def both(topic: str) -> Partitions:
     return frozenset({TopicPartition(topic, 0), TopicPartition(topic, 1)})
 
@@ -119,10 +125,15 @@ async def test_commit_position_and_seek_work_in_callbacks(
 
 @pytest.mark.parametrize("make", [Recorder, AsyncRecorder])
 async def test_lost_when_thrown_out(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions, make: Any
+    cluster: Cluster,
+    topic: str,
+    group: str,
+    polled_only: dict[str, Any],
+    both: Partitions,
+    make: Any,
 ) -> None:
     listener = make()
-    async with member(topic, group, listener, options) as consumer:
+    async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
         await apoll_until(consumer, lambda: listener.names.count("assigned") == 2)
         assert listener.calls == [("assigned", both), ("lost", both), ("assigned", both)]
@@ -193,14 +204,14 @@ async def test_callbacks_may_not_poll(topic: str, group: str, options: dict[str,
 
 @pytest.mark.parametrize("call", ["getmany", "getone", "__anext__", "stop"])
 async def test_stop_in_a_listener_is_done_when_it_has_returned(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], call: str
+    cluster: Cluster, topic: str, group: str, polled_only: dict[str, Any], call: str
 ) -> None:
     async def stop(partitions: Partitions) -> None:
         await consumer.stop()
         assert await consumer.committed(TopicPartition(topic, 0)) is None  # it still works
 
     listener = AsyncRecorder(revoked=stop, lost=stop)
-    consumer = member(topic, group, listener, options)
+    consumer = member(topic, group, listener, polled_only)
     async with consumer:
         evict(cluster, group)
         await cluster.wait_until_async(lambda: consumer.group_metadata().generation_id < 0)
@@ -229,10 +240,10 @@ async def test_stop_in_the_first_callback_of_all(
 
 
 async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+    cluster: Cluster, topic: str, group: str, polled_only: dict[str, Any], both: Partitions
 ) -> None:
     listener = AsyncRecorder()
-    async with member(topic, group, listener, options) as consumer:
+    async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
         await cluster.wait_until_async(lambda: consumer._engine.mailbox.work)
         with anyio.CancelScope() as scope:
@@ -244,14 +255,14 @@ async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
 
 
 async def test_a_callback_that_is_cancelled_has_had_its_turn(
-    cluster: Cluster, topic: str, group: str, options: dict[str, Any], both: Partitions
+    cluster: Cluster, topic: str, group: str, polled_only: dict[str, Any], both: Partitions
 ) -> None:
     async def wait_for_ever(partitions: Partitions) -> None:
         scope.cancel()
         await anyio.sleep_forever()
 
     listener = AsyncRecorder(lost=wait_for_ever)
-    async with member(topic, group, listener, options) as consumer:
+    async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
         with anyio.CancelScope() as scope:
             await consumer.getmany(timeout_ms=PATIENCE * 1000)
