@@ -104,6 +104,14 @@ class ConsumerConfig(FaceOptions):
                 "after a silence use getmany(timeout_ms=...) or your event loop's timeout"
             )
 
+    def check_sync(self) -> None:
+        """Raise UnsupportedOptionError for values that KafkaConsumer cannot honour."""
+        if self.rebalance_without_poll == "always":
+            raise UnsupportedOptionError(
+                "rebalance_without_poll='always' is not supported by KafkaConsumer: it calls "
+                "listeners inside poll() only. Leave the option out, or use AsyncKafkaConsumer"
+            )
+
     def _check_together(self) -> None:
         # One answer may hold fetch_max_bytes and, beyond that, one whole batch of a partition.
         largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes

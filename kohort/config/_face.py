@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kohort.config._deserializers import Deserializer
-from kohort.config._kinds import Flag, Function, Instance, Millis
+from kohort.config._kinds import Choice, Flag, Function, Instance, Millis
 from kohort.config._option import Section, option
 
 
@@ -34,6 +34,15 @@ class FaceOptions(Section):
             properties=(),
         ),
     )
+    rebalance_without_poll: str = field(
+        default="idle",
+        metadata=option(
+            Choice("idle", "always", "never"),
+            "When AsyncKafkaConsumer goes through a rebalance outside of a poll: while its caller "
+            "holds no returned records, at any time as aiokafka does, or never as KafkaConsumer.",
+            properties=(),
+        ),
+    )
     exclude_internal_topics: bool = field(
         default=True, metadata=option(Flag(), "A pattern never matches Kafka's internal topics.")
     )
@@ -53,8 +62,8 @@ class FaceOptions(Section):
         default=None,
         metadata=option(
             Function("a callable (metrics)"),
-            "Given what metrics() gives every stats_interval_ms, from inside poll(); what it "
-            "raises is logged.",
+            "Given what metrics() gives every stats_interval_ms, called where listeners are; what "
+            "it raises is logged.",
             properties=(),
         ),
     )

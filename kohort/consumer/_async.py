@@ -47,6 +47,8 @@ class AsyncKafkaConsumer(AsyncLife):
 
     Listeners (plain or async methods), deserializers and assignors are called in the task that
     calls getmany(), getone(), iteration, start() or stop(). Cancelling any of these loses nothing.
+    Between these calls listeners and assignors run in a task of the consumer, if the caller holds
+    no returned records (option ``rebalance_without_poll``).
 
     Iteration, getone() and getmany() let the event loop run at least every 10 ms, also while
     records are buffered. A deserializer, or your own code without an ``await``, can take longer.
@@ -70,7 +72,9 @@ class AsyncKafkaConsumer(AsyncLife):
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getmany()"):
-            return await self._poll(timeout, count, chosen)
+            records = await self._poll(timeout, count, chosen)
+            self._engine.mailbox.in_hand |= bool(records)
+            return records
 
     async def getone(self, *partitions: TopicPartition) -> Record:
         """The next record (of these partitions only, if any are named), however long it takes."""
@@ -81,6 +85,7 @@ class AsyncKafkaConsumer(AsyncLife):
             while not self._stop_later:
                 record = await self._next(chosen)
                 if record is not None:
+                    self._engine.mailbox.in_hand = True
                     return record
         raise ConsumerClosedError("the consumer was stopped")
 
@@ -131,6 +136,7 @@ class AsyncKafkaConsumer(AsyncLife):
         try:
             async with self._polling("getmany()"):
                 await self._poll(timeout, 0, chosen, table=poll)
+                self._engine.mailbox.in_hand |= poll.table is not None
         except BaseException:
             poll.undo()
             raise
@@ -203,10 +209,11 @@ class AsyncKafkaConsumer(AsyncLife):
         mailbox = self._engine.mailbox
         self._handout.end_run()
         self._engine.subscription.bell.rung = False
-        busy = mailbox.work or mailbox.woken or self._closed or self._stopping
+        busy = mailbox.work or mailbox.woken or self._closed or self._stopping or self._unpolled
         if self._handout and not busy:
             given = self._handout.step()
             if given is not None:
+                mailbox.in_hand = True
                 if not self._pollers:
                     mailbox.left_poll()
                 self._handout.start_run(self._engine.coordinator or NO_GROUP)
@@ -221,9 +228,15 @@ class AsyncKafkaConsumer(AsyncLife):
     def subscribe(
         self, topics: Iterable[str] = (), pattern: Pattern | None = None, listener: Any = None
     ) -> None:
-        """As :meth:`KafkaConsumer.subscribe`."""
+        """As :meth:`KafkaConsumer.subscribe`; the group is joined in the background.
+
+        With ``rebalance_without_poll="never"`` the next poll joins it.
+        """
+        begins = not self._engine.subscribed
         self._subscribe(topics, pattern, listener)
         self._unsubscribing = False
+        if begins and self._root is not None:
+            self._engine.mailbox.seen()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """As :meth:`KafkaConsumer.enforce_rebalance`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -12,27 +12,25 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort.config import ConsumerConfig
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
+from kohort.consumer._async_callbacks import AsyncCallbacks
+from kohort.consumer._base import CLOSE_TIMEOUT, leaving_seconds
 from kohort.consumer._engine import Engine
 from kohort.consumer._loop_turns import TURN_SECONDS, DrainSize
-from kohort.consumer._performer import ASSIGNED, LOST, REVOKED, Performer
+from kohort.consumer._performer import Performer
 from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._work import ListenerWork
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
-    ReentrantCallError,
 )
-from kohort.listeners import CallbackName, acall_listener, call_listener, is_awaited
-from kohort.types import TopicPartition
+from kohort.listeners import acall_listener
 
 T = TypeVar("T")
 
 
-class AsyncLife(ConsumerBase):
+class AsyncLife(AsyncCallbacks):
     """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
 
     _asynchronous = True
@@ -44,15 +42,15 @@ class AsyncLife(ConsumerBase):
         self._root: Root | None = None
         self._loop: Any = None
         self._clock = anyio.current_time
-        self._performing: int | None = None
+        self._set_up_callbacks()
         self._stopping: anyio.Event | None = None
         self._stop_later = False
         self._leave_group: bool | None = None
         self._pollers = 0
         self._turn_at = self._run_until = -math.inf
-        self._unsubscribing = False
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
+        self._listen_for_work(engine)
         self._performer = self._make_performer()
         deserializes = config.deserialize_key is not None or config.deserialize_value is not None
         self._drain_size = DrainSize(self._records_at_once, measured=deserializes)
@@ -127,6 +125,7 @@ class AsyncLife(ConsumerBase):
             clock=anyio.current_time,
             subscription=old.subscription,
         )
+        self._listen_for_work(self._engine)
         self._engine.has_listener = old.has_listener
         self._engine.mailbox.woken = old.mailbox.woken
         self._performer = self._make_performer()
@@ -238,38 +237,6 @@ class AsyncLife(ConsumerBase):
             self._performing = None
             self._signal.notify()
 
-    async def _serve(
-        self,
-        function: Callable[[], Awaitable[None]],
-        perform: Callable[[], Coroutine[Any, Any, None]],
-        seconds: float,
-    ) -> None:
-        """Await ``function()``, performing what the core leaves meanwhile."""
-        done = False
-        interrupt: BaseException | None = None
-
-        async def run() -> None:
-            nonlocal done
-            await function()
-            done = True
-            self._signal.notify()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            try:
-                while not done:
-                    event = self._signal.event()
-                    await perform()
-                    if not done:
-                        await event.wait()
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as raised:  # the task group would wrap it
-                interrupt = raised
-                tasks.cancel_scope.cancel()
-        if interrupt is not None:
-            raise interrupt
-
     async def __aenter__(self) -> Self:
         await self._start(in_block=True)
         return self
@@ -301,6 +268,7 @@ class AsyncLife(ConsumerBase):
             self._pollers -= 1
             if not self._pollers:
                 self._engine.mailbox.left_poll()
+                self._perform_unpolled()
             if self._stop_later and not self._closed and self._performing is None:
                 await self._stop(autocommit=True, leave_group=self._leave_group)
 
@@ -319,100 +287,10 @@ class AsyncLife(ConsumerBase):
         self._check_started()
         self._engine.check_running()
 
-    def _check_loop(self) -> None:
-        if event_loop() is not self._loop:
-            raise IllegalStateError(
-                "this consumer was started in another event loop: its task and its connections "
-                "belong to that. Await its methods there, or make a new consumer here"
-            )
-
     def _gone(self) -> bool:
         """Its event loop has ended, and everything that it ran."""
         return event_loop() is not self._loop and not (self._root and self._root.alive)
 
-    def _check_not_inside(self, what: str) -> None:
-        if self._performing is not None and self._performing == anyio.get_current_task().id:
-            raise ReentrantCallError(
-                f"{what} was called from inside a listener, deserializer or assignor"
-            )
-
     def _check_open(self) -> None:
         if self._closed or self._stopping is not None:
             raise ConsumerClosedError("the consumer was stopped")
-
-    async def _perform(self) -> None:
-        mailbox = self._engine.mailbox
-        if self._performing is not None or not (mailbox.work or self._unsubscribing):
-            return  # another task is at it, or there is nothing to do
-        self._performing = anyio.get_current_task().id
-        try:
-            await self._performer.perform_all()
-            if self._unsubscribing:
-                await self._unsubscribe()
-        finally:
-            self._performing = None
-            self._signal.notify()
-
-    # -- unsubscribing ------------------------------------------------------------------------
-
-    def unsubscribe(self) -> None:
-        """Commit (if automatic), call the listener, leave the group, want nothing.
-
-        Committing and leaving go on in the background. A listener whose methods are coroutines is
-        called by the next getmany() or stop(), and until then the partitions are held.
-        """
-        self._check_usable()
-        if self._root is None:
-            self._engine.subscription.unsubscribe()
-            return
-        self._check_loop()
-        self._check_not_inside("unsubscribe()")
-        if self._performing is not None or self._must_await_listener():
-            self._unsubscribing = True
-            self._signal.notify()
-            return
-        self._engine.note_consumed()
-        self._performing = anyio.get_current_task().id
-        try:
-            self._call_plain_listener()
-        finally:
-            self._performing = None
-            self._engine.part()
-            self._signal.notify()
-        error = self._performer.take_listener_error()
-        if error is not None:
-            raise error
-
-    def _must_await_listener(self) -> bool:
-        owned = self._engine.subscribed and self._engine.subscription.assigned()
-        return bool(owned) and is_awaited(self._performer.listener)
-
-    def _call_plain_listener(self) -> None:
-        """Call what the group is waiting for, and then what unsubscribing asks for."""
-        engine = self._engine
-        calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
-        for work in list(engine.mailbox.work):
-            if isinstance(work, ListenerWork) and not work.finished:
-                if work.callback == ASSIGNED:
-                    calls.append((ASSIGNED, work.partitions))
-                work.finish()
-        owned = engine.subscription.assigned()
-        if owned:
-            calls.append((LOST if engine.membership_lost() else REVOKED, owned))
-        if self._performer.listener is None or not engine.subscribed or engine.coordinator is None:
-            return
-        for callback, partitions in calls:
-            error = call_listener(self._performer.listener, callback, partitions)
-            if error is not None:
-                self._performer.note(error)
-
-    async def _unsubscribe(self) -> None:
-        deadline = anyio.current_time() + CLOSE_TIMEOUT
-        try:
-            error = await self._performer.leave("the consumer unsubscribed", True, deadline)
-        finally:
-            self._unsubscribing = False
-            self._engine.subscription.unsubscribe()
-            self._engine.left()
-        if error is not None:
-            raise error

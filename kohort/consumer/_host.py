@@ -21,8 +21,9 @@ Partitions = frozenset[TopicPartition]
 class Host:
     """Carries the group's decisions to the subscription, and its questions to the caller.
 
-    Revocation always waits for the caller, listener or not: only inside ``poll()`` is it sure that
-    the records handed out before are done with, so that their positions may be committed.
+    Revocation always waits for the caller, listener or not. The records returned before are
+    processed when the caller is inside ``poll()``, or when its last ``poll()`` returned none. Only
+    then may their positions be committed.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Host:
         return result
 
     async def wait_for_poll(self) -> None:
-        """Return when the caller is inside poll()."""
+        """Return when work is performed: in poll(), or as rebalance_without_poll allows."""
         await self._mailbox.perform(PollWork(self._mailbox.core))
 
     def last_poll(self) -> float:

@@ -27,10 +27,15 @@ CORE = (
 @functools.cache
 def protect_core() -> None:
     """Protect the coroutines of the core's modules, once and for all."""
+    for function in _coroutines():
+        protect(function)
+
+
+def protect(function: Any) -> None:
+    """Have trio raise KeyboardInterrupt in the main task instead of in this coroutine function."""
     import trio  # it is there: its event loop is running
 
-    for function in _coroutines():
-        trio.lowlevel.enable_ki_protection(function)
+    trio.lowlevel.enable_ki_protection(function)
 
 
 def _coroutines() -> Iterator[Any]:

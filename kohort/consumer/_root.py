@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.lowlevel
 
-from kohort.consumer._interrupts import protect_core
+from kohort.consumer._interrupts import protect, protect_core
 from kohort.errors import IllegalStateError
 
 logger = logging.getLogger("kohort.consumer")
@@ -24,7 +24,7 @@ Run = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Root(Protocol):
-    """A task that runs the core."""
+    """A task that runs the core, and for a while another one that runs the user's code."""
 
     @property
     def alive(self) -> bool: ...
@@ -32,8 +32,14 @@ class Root(Protocol):
     async def start(self, run: Run) -> None:
         """Start the task, and wait until the core takes calls."""
 
+    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a second task, once the one before has ended. It sees the context of start()."""
+
     async def stop(self) -> None:
-        """Cancel the task and wait for its end, also in a cancelled task."""
+        """Cancel the tasks and wait for their end, except for the calling one.
+
+        This works in a cancelled task, too.
+        """
 
     async def leave_block(self) -> None:
         """The ``async with`` block ends; the task has been stopped."""
@@ -50,6 +56,7 @@ class _TaskRoot:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
+        self._second: asyncio.Task[None] | None = None
 
     @property
     def alive(self) -> bool:
@@ -66,11 +73,17 @@ class _TaskRoot:
         self._task.add_done_callback(lambda _: started.set())
         await started.wait()
 
+    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._second = asyncio.create_task(run(), name="kohort callbacks")
+
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        here = asyncio.current_task()
+        tasks = [task for task in (self._task, self._second) if task not in (None, here)]
+        for task in tasks:
+            task.cancel()
+        if tasks:
             with anyio.CancelScope(shield=True):
-                _, pending = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+                _, pending = await asyncio.wait(tasks, timeout=STOP_SECONDS)
             if pending:
                 logger.warning(
                     "the consumer's task did not end within %g s of its cancellation: a hook of "
@@ -97,6 +110,15 @@ class _TrioToken(Protocol):
     def run_sync_soon(self, action: Callable[[], object]) -> None: ...
 
 
+class _Second:
+    """A task that runs the user's code, and the means to end it."""
+
+    def __init__(self) -> None:
+        self.task: int | None = None
+        self.scope = anyio.CancelScope(shield=True)
+        self.ended = anyio.Event()
+
+
 class _BlockRoot:
     """On trio a child of the ``async with`` block that the consumer is.
 
@@ -110,6 +132,8 @@ class _BlockRoot:
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
+        self._second: _Second | None = None
+        self._failure: BaseException | None = None
 
     @property
     def alive(self) -> bool:
@@ -131,15 +155,37 @@ class _BlockRoot:
         self._group.start_soon(main)
         await started.wait()
 
+    def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._second = second = _Second()
+
+        async def main() -> None:
+            second.task = anyio.get_current_task().id
+            try:
+                with second.scope:
+                    await run()
+            except BaseException as error:  # such as SystemExit out of a listener
+                self._failure = error
+                self._group.cancel_scope.cancel()
+            finally:
+                second.ended.set()
+
+        protect(main)
+        self._group.start_soon(main)
+
     async def stop(self) -> None:
         self._scope.cancel()
-        if self._ended is not None:
-            with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):
+            if self._second is not None and self._second.task != anyio.get_current_task().id:
+                self._second.scope.cancel()
+                await self._second.ended.wait()
+            if self._ended is not None:
                 await self._ended.wait()
 
     async def leave_block(self) -> None:
         if self._ended is not None:
             await self._group.__aexit__(None, None, None)
+        if self._failure is not None:
+            raise self._failure
 
     def abandon(self) -> None:
         pass  # the block ends the task, whatever becomes of the consumer

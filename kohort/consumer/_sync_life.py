@@ -42,6 +42,7 @@ class SyncLife(ConsumerBase):
     """Everything of KafkaConsumer that is not about records, positions and offsets."""
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
+        config.check_sync()
         self._signal = ThreadSignal()
         self._turn = Turn()
         self._thread: CoreThread | None = None

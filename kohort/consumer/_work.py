@@ -84,6 +84,10 @@ class AssignorWork(Work):
         self.assign = assign
 
 
+def _nothing() -> None:
+    pass
+
+
 class CommitCallback(NamedTuple):
     """The callback of a commit that is done; nobody waits for it."""
 
@@ -123,12 +127,17 @@ class Mailbox:
         """Seconds between two polls, at most."""
         self.last_at: float | None = None
         """When the caller last came in or went out."""
+        self.in_hand = False
+        """True if the latest poll() returned records, which the caller may still process."""
+        self.on_work: Callable[[], object] = _nothing
+        """Called after work was added; for a consumer that performs it without a poll()."""
 
     def entered_poll(self) -> None:
         """The caller came into poll()."""
         self._bell.ring()
         now, last = self.clock(), self.last_poll()
         self.polling = True
+        self.in_hand = False
         self.last_at = now
         self.polls += 1
         if last is not None and now - last > self.longest_absence:
@@ -137,6 +146,10 @@ class Mailbox:
     def left_poll(self) -> None:
         """The caller went out of poll()."""
         self.polling = False
+        self.last_at = self.clock()
+
+    def seen(self) -> None:
+        """The caller called something other than poll() that shows that it goes on."""
         self.last_at = self.clock()
 
     def wake(self) -> None:
@@ -153,6 +166,7 @@ class Mailbox:
         self.work.append(work)
         self._bell.ring()
         self.notify()
+        self.on_work()
         try:
             return await work.wait()
         finally:

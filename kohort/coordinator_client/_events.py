@@ -57,9 +57,11 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True)
 class PollEntered:
-    """The caller is inside poll()."""
+    """The caller is inside poll(), or holds nothing that a poll() returned."""
 
     token: int
+    last_poll: float | None = None
+    """Time when the caller was last inside poll(); None: now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class GroupHost(Protocol):
         """Run another piece of the user's assignor on the caller's thread, inside poll()."""
 
     async def wait_for_poll(self) -> None:
-        """Return when the caller is (next) inside poll()."""
+        """Return when the caller is inside poll(), or holds nothing that a poll() returned."""
 
     def last_poll(self) -> float:
         """When the caller was last inside poll(): now, if it is in there."""

@@ -151,8 +151,8 @@ class ClassicMembership(Leaving):
 
     def _done(self, role: Role, event: Event, now: float) -> None:
         match event:
-            case PollEntered():
-                self._last_poll, self._warned = now, False
+            case PollEntered(_, last_poll):
+                self._polled(now if last_poll is None else last_poll)
                 if self.state is MemberState.RECONCILING:
                     self.reconcile(now)
                 elif self.state is MemberState.JOIN_PENDING:
@@ -279,8 +279,7 @@ class ClassicMembership(Leaving):
                 return self.in_generation
 
     def _tick(self, last_poll: float, now: float) -> None:
-        if last_poll > self._last_poll:
-            self._last_poll, self._warned = last_poll, False
+        self._polled(last_poll)
         if self._must_poll():
             self._check_poll(now - self._last_poll, now)
         self.tick_leaving(now)
@@ -291,6 +290,10 @@ class ClassicMembership(Leaving):
             self.send_join()
         if self.state is MemberState.FAILED and not self.fenced:
             self._tick_failed(now)
+
+    def _polled(self, last_poll: float) -> None:
+        if last_poll > self._last_poll:
+            self._last_poll, self._warned = last_poll, False
 
     def _check_poll(self, spent: float, now: float) -> None:
         limit = self.settings.max_poll_interval

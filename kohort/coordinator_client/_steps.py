@@ -92,7 +92,7 @@ class Steps:
                 return await self._deal(command)
             case AwaitPoll(token):
                 await host.wait_for_poll()
-                return PollEntered(token)
+                return PollEntered(token, host.last_poll())
             case CallRevoked(token, partitions):
                 await host.on_revoked(partitions)
                 return CallbackDone(token)

@@ -12,8 +12,9 @@ class ConsumerRebalanceListener:
 
     Methods run where you call ``poll()``, ``close()`` or ``unsubscribe()``, while heartbeats go on;
     ``commit``, ``position``, ``seek`` and ``pause`` work in them, ``poll`` does not. With
-    AsyncKafkaConsumer they may be coroutines. What one raises comes out of ``poll()`` as
-    RebalanceListenerError; the rebalance goes on.
+    AsyncKafkaConsumer they may be coroutines, and run in a task of the consumer while you hold no
+    records and do not poll (option ``rebalance_without_poll``). What one raises comes out of
+    ``poll()`` as RebalanceListenerError; the rebalance goes on.
     """
 
     def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> Awaitable[None] | None:

@@ -418,3 +418,10 @@ def test_of_memory_and_answers_the_one_that_is_not_named_follows(
 def test_memory_for_less_than_an_answer_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match=r"buffer_memory=999: .*fetch_max_bytes \(1000\)"):
         ConsumerConfig.from_kwargs(buffer_memory=999, fetch_max_bytes=1000)
+
+
+def test_kafka_consumer_refuses_rebalances_at_any_time() -> None:
+    for mode in ("idle", "never"):
+        ConsumerConfig.from_kwargs(rebalance_without_poll=mode).check_sync()
+    with pytest.raises(UnsupportedOptionError, match="rebalance_without_poll='always'"):
+        ConsumerConfig.from_kwargs(rebalance_without_poll="always").check_sync()

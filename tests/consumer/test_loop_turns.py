@@ -5,22 +5,17 @@ The clock is a fake one. The test moves it by hand for each record, so the loop 
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import selectors
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
-import trio
 from anyio.lowlevel import checkpoint
-from trio.testing import MockClock
 
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
-from tests.support.virtual import run_virtual
+from tests.support.virtual import pass_time, run_virtual_on
 
 LONGEST = 0.05
 """Seconds between two turns of the event loop, at most."""
@@ -28,55 +23,6 @@ STEP = 0.004
 """Seconds of processing for each record."""
 COUNT = 600
 Way = Callable[[MemoryConsumer], Awaitable[list[int]]]
-
-_loop: contextvars.ContextVar[SteppedLoop] = contextvars.ContextVar("loop")
-
-
-class _Selector(selectors.DefaultSelector):
-    """Moves the clock forward instead of waiting; nothing here waits for a socket."""
-
-    loop: SteppedLoop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        ready = super().select(0 if timeout is not None else None)
-        if not ready and timeout:
-            self.loop.now += timeout
-        return ready
-
-
-class SteppedLoop(asyncio.SelectorEventLoop):
-    """An event loop of asyncio on a virtual clock, which jumps when all tasks wait."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        selector = _Selector()
-        selector.loop = self
-        super().__init__(selector)
-
-    def time(self) -> float:
-        return self.now
-
-
-def spend(seconds: float) -> None:
-    """Block the event loop for so long, on its own clock."""
-    loop = _loop.get(None)
-    if loop is not None:
-        loop.now += seconds
-    else:
-        cast(MockClock, trio.lowlevel.current_clock()).jump(seconds)
-
-
-def run(backend: str, main: Callable[[], Awaitable[None]]) -> None:
-    if backend == "trio":
-        run_virtual(main)
-        return
-
-    async def on_asyncio() -> None:
-        _loop.set(cast(SteppedLoop, asyncio.get_running_loop()))
-        await main()
-
-    with asyncio.Runner(loop_factory=SteppedLoop) as runner:
-        runner.run(on_asyncio())
 
 
 async def by_iteration(consumer: MemoryConsumer) -> list[int]:
@@ -125,13 +71,13 @@ def test_reading_gives_the_loop_a_turn_every_50_ms(
                 tasks.start_soon(watch, turns)
                 while left:
                     found = await way(consumer)
-                    spend(STEP * len(found))
+                    pass_time(STEP * len(found))
                     left -= len(found)
                 tasks.cancel_scope.cancel()
         assert len(turns) > COUNT * STEP / LONGEST
         assert max(b - a for a, b in pairwise(turns)) <= LONGEST
 
-    run(anyio_backend, main)
+    run_virtual_on(anyio_backend, main)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -147,11 +93,11 @@ def test_a_time_out_ends_reading_in_time_and_loses_nothing(anyio_backend: str, w
                         while len(found) < COUNT:
                             offsets = await way(consumer)
                             found += offsets
-                            spend(STEP * len(offsets))
+                            pass_time(STEP * len(offsets))
                     assert anyio.current_time() - began <= 0.5 + LONGEST
         assert found == list(range(COUNT))
 
-    run(anyio_backend, main)
+    run_virtual_on(anyio_backend, main)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -176,16 +122,16 @@ def test_a_cancelled_task_stops_reading_in_time(anyio_backend: str, way: Way) ->
                             if not count:
                                 tasks.start_soon(cancel, scope)
                             count += len(offsets)
-                            spend(STEP * len(offsets))
+                            pass_time(STEP * len(offsets))
                 assert 0 < count < COUNT
                 assert anyio.current_time() - cancelled <= LONGEST
 
-    run(anyio_backend, main)
+    run_virtual_on(anyio_backend, main)
 
 
 def test_a_slow_deserializer_holds_the_loop_up_for_one_record(anyio_backend: str) -> None:
     def deserialize(value: bytes) -> bytes:
-        spend(STEP)
+        pass_time(STEP)
         return value
 
     async def main() -> None:
@@ -201,4 +147,4 @@ def test_a_slow_deserializer_holds_the_loop_up_for_one_record(anyio_backend: str
                 tasks.cancel_scope.cancel()
         assert max(b - a for a, b in pairwise(turns)) <= LONGEST
 
-    run(anyio_backend, main)
+    run_virtual_on(anyio_backend, main)

@@ -1,10 +1,13 @@
-"""trio on a clock that jumps as soon as everybody waits, the same each time."""
+"""Event loops on a clock that jumps as soon as all tasks wait; trio's is the same each time."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import random
+import selectors
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
 import trio
@@ -30,3 +33,53 @@ def run_virtual(
         patch.object(scheduler, "_r", random.Random(seed)),
     ):
         return trio.run(main, *args, clock=clock or MockClock(autojump_threshold=0))
+
+
+class _Selector(selectors.DefaultSelector):
+    """Moves the clock forward instead of waiting; nothing here waits for a socket."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0 if timeout is not None else None)
+        if not ready and timeout:
+            self.loop.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop of asyncio on a virtual clock, which jumps when all tasks wait."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        selector = _Selector()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.now
+
+
+_loop: contextvars.ContextVar[VirtualLoop] = contextvars.ContextVar("loop")
+
+
+def run_virtual_on(backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0) -> T:
+    """As :func:`run_virtual`, on "trio" or on "asyncio". ``seed`` is trio's."""
+    if backend == "trio":
+        return run_virtual(main, seed=seed)
+
+    async def on_asyncio() -> T:
+        _loop.set(cast(VirtualLoop, asyncio.get_running_loop()))
+        return await main()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(on_asyncio())
+
+
+def pass_time(seconds: float) -> None:
+    """Block the event loop of :func:`run_virtual_on` for so long, on its own clock."""
+    loop = _loop.get(None)
+    if loop is not None:
+        loop.now += seconds
+    else:
+        cast(MockClock, trio.lowlevel.current_clock()).jump(seconds)

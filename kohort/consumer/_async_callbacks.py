@@ -1,0 +1,241 @@
+"""The callbacks of the asynchronous API: in which task they run, and one at a time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import anyio
+
+from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
+from kohort.consumer._engine import Engine
+from kohort.consumer._performer import ASSIGNED, LOST, REVOKED
+from kohort.consumer._root import Root, event_loop
+from kohort.consumer._signal import TaskSignal
+from kohort.consumer._work import ListenerWork
+from kohort.errors import IllegalStateError, KafkaError, RebalanceListenerError, ReentrantCallError
+from kohort.listeners import CallbackName, call_listener, is_awaited
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.consumer")
+
+
+class AsyncCallbacks(ConsumerBase):
+    """Performs the work that the core leaves: inside a poll, or in a task of the consumer.
+
+    Only one task performs at a time: its id is in ``_performing``. A task of the consumer is
+    started when work is left, no call polls, and ``rebalance_without_poll`` allows it.
+    """
+
+    _signal: TaskSignal
+    _root: Root | None
+    _loop: Any
+    _clock: Callable[[], float]
+    _stopping: anyio.Event | None
+    _stop_later: bool
+    _leave_group: bool | None
+    _pollers: int
+
+    def _set_up_callbacks(self) -> None:
+        self._performing: int | None = None
+        self._unpolled: int | None = None
+        self._unsubscribing = False
+
+    def _listen_for_work(self, engine: Engine) -> None:
+        """Perform without a poll what this engine leaves, as long as the consumer is alive."""
+        perform = weakref.WeakMethod(self._perform_unpolled)
+
+        def on_work() -> None:
+            method = perform()
+            if method is not None:
+                method()
+
+        engine.mailbox.on_work = on_work
+
+    async def _perform(self) -> None:
+        """Perform what the core left, in a call that polls.
+
+        Wait first for callbacks that run in the consumer's task: what they change counts.
+        """
+        while self._unpolled is not None:
+            await self._signal.event().wait()
+        mailbox = self._engine.mailbox
+        if self._performing is not None or not (mailbox.work or self._unsubscribing):
+            return  # another task is at it, or there is nothing to do
+        self._performing = anyio.get_current_task().id
+        try:
+            await self._performer.perform_all()
+            if self._unsubscribing:
+                await self._unsubscribe()
+        finally:
+            self._performing = None
+            self._signal.notify()
+
+    # -- without a poll -----------------------------------------------------------------------
+
+    def _perform_unpolled(self) -> None:
+        """Start a task that performs what the core left, if that may be done without a poll."""
+        if self._root is not None and self._needs_no_poll():
+            self._root.spawn(self._run_unpolled)
+
+    def _needs_no_poll(self) -> bool:
+        """True if there is work, no task is at it, and the caller holds no returned records.
+
+        Past ``max_poll_interval_ms`` the caller counts as hung, so that work waits for it.
+        """
+        mailbox, mode = self._engine.mailbox, self._config.rebalance_without_poll
+        if not (mailbox.work or self._unsubscribing) or self._pollers:
+            return False
+        if self._performing is not None or self._stopping is not None or self._closed:
+            return False
+        if mode == "never" or (mode == "idle" and mailbox.in_hand):
+            return False
+        last = -math.inf if mailbox.last_at is None else self._clock() - mailbox.last_at
+        return last < self._config.group.max_poll_interval_ms / 1000
+
+    async def _run_unpolled(self) -> None:
+        if not self._needs_no_poll():
+            return  # a poll came first
+        mailbox = self._engine.mailbox
+        if mailbox.last_at is None:
+            mailbox.last_at = self._clock()  # max_poll_interval_ms counts from here
+        self._performing = self._unpolled = anyio.get_current_task().id
+        try:
+            if mailbox.in_hand:
+                self._engine.note_consumed()
+            await self._performer.perform_all()
+            if self._unsubscribing:
+                await self._unsubscribe()
+        except RebalanceListenerError as error:
+            self._performer.note(error)
+        finally:
+            self._performing = self._unpolled = None
+            self._signal.notify()
+        if self._stop_later and not self._closed:
+            await self._stop_after_callback()
+        else:
+            self._perform_unpolled()
+
+    async def _stop_after_callback(self) -> None:
+        try:
+            await self._stop(autocommit=True, leave_group=self._leave_group)
+        except KafkaError as error:
+            logger.error("stop() in a callback: %s", error, exc_info=error)
+
+    async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
+        raise NotImplementedError  # AsyncLife
+
+    def _check_loop(self) -> None:
+        if event_loop() is not self._loop:
+            raise IllegalStateError(
+                "this consumer was started in another event loop: its task and its connections "
+                "belong to that. Await its methods there, or make a new consumer here"
+            )
+
+    def _check_not_inside(self, what: str) -> None:
+        if self._performing is not None and self._performing == anyio.get_current_task().id:
+            raise ReentrantCallError(
+                f"{what} was called from inside a listener, deserializer or assignor"
+            )
+
+    async def _serve(
+        self,
+        function: Callable[[], Awaitable[None]],
+        perform: Callable[[], Coroutine[Any, Any, None]],
+        seconds: float,
+    ) -> None:
+        """Await ``function()``, performing what the core leaves meanwhile."""
+        done = False
+        interrupt: BaseException | None = None
+
+        async def run() -> None:
+            nonlocal done
+            await function()
+            done = True
+            self._signal.notify()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                while not done:
+                    event = self._signal.event()
+                    await perform()
+                    if not done:
+                        await event.wait()
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as raised:  # the task group would wrap it
+                interrupt = raised
+                tasks.cancel_scope.cancel()
+        if interrupt is not None:
+            raise interrupt
+
+    # -- unsubscribing ------------------------------------------------------------------------
+
+    def unsubscribe(self) -> None:
+        """Commit (if automatic), call the listener, leave the group, want nothing.
+
+        Committing and leaving go on in the background. A listener whose methods are coroutines is
+        called by the next getmany() or stop(), and until then the partitions are held.
+        """
+        self._check_usable()
+        if self._root is None:
+            self._engine.subscription.unsubscribe()
+            return
+        self._check_loop()
+        self._check_not_inside("unsubscribe()")
+        self._engine.mailbox.in_hand = False
+        self._engine.note_consumed()
+        if self._performing is not None or self._must_await_listener():
+            self._unsubscribing = True
+            self._signal.notify()
+            self._engine.mailbox.seen()
+            self._perform_unpolled()
+            return
+        self._performing = anyio.get_current_task().id
+        try:
+            self._call_plain_listener()
+        finally:
+            self._performing = None
+            self._engine.part()
+            self._signal.notify()
+        error = self._performer.take_listener_error()
+        if error is not None:
+            raise error
+
+    def _must_await_listener(self) -> bool:
+        owned = self._engine.subscribed and self._engine.subscription.assigned()
+        return bool(owned) and is_awaited(self._performer.listener)
+
+    def _call_plain_listener(self) -> None:
+        """Call what the group is waiting for, and then what unsubscribing asks for."""
+        engine = self._engine
+        calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
+        for work in list(engine.mailbox.work):
+            if isinstance(work, ListenerWork) and not work.finished:
+                if work.callback == ASSIGNED:
+                    calls.append((ASSIGNED, work.partitions))
+                work.finish()
+        owned = engine.subscription.assigned()
+        if owned:
+            calls.append((LOST if engine.membership_lost() else REVOKED, owned))
+        if self._performer.listener is None or not engine.subscribed or engine.coordinator is None:
+            return
+        for callback, partitions in calls:
+            error = call_listener(self._performer.listener, callback, partitions)
+            if error is not None:
+                self._performer.note(error)
+
+    async def _unsubscribe(self) -> None:
+        deadline = anyio.current_time() + CLOSE_TIMEOUT
+        try:
+            error = await self._performer.leave("the consumer unsubscribed", True, deadline)
+        finally:
+            self._unsubscribing = False
+            self._engine.subscription.unsubscribe()
+            self._engine.left()
+        if error is not None:
+            raise error
