@@ -49,6 +49,10 @@ class ThreadSignal:
     def clear(self) -> None:
         self._lock.acquire(blocking=False)
 
+    def take(self, timeout: float) -> bool:
+        """Wait for ``timeout`` seconds at most. True if notified; it is cleared then."""
+        return self._lock.acquire(timeout=timeout)
+
     def wait(self, timeout: float) -> None:
         """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
         for seconds in slices(timeout):

@@ -146,7 +146,7 @@ class KafkaConsumer(SyncLife):
             if self._close_later is not None:
                 return {}
             if table is not None:
-                if table.drain(None, repeat_errors=over) or over:
+                if table.drain(None, repeat_errors=over) or (over and not self._pause(timeout)):
                     return {}
                 self._signal.wait(remaining)
                 continue
@@ -155,9 +155,14 @@ class KafkaConsumer(SyncLife):
             if not held and self._handout.ready():
                 return {}
             records = buffer.drain(count, repeat_errors=over)
-            if records or over:
+            if records or (over and not self._pause(timeout)):
                 return records
             self._signal.wait(remaining)
+
+    def _pause(self, timeout: float) -> bool:
+        """Let the consumer thread run, for a poll() without a wait. True if there is news."""
+        thread = self._thread
+        return timeout <= 0 and thread is not None and self._pauses.pause(thread.is_busy)
 
     def __iter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
+from kohort.consumer._core_loop import PollPauses
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._performer import Performer, run_inline
 from kohort.consumer._signal import SLICE, ThreadSignal
@@ -44,6 +45,7 @@ class SyncLife(ConsumerBase):
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_sync()
         self._signal = ThreadSignal()
+        self._pauses = PollPauses(self._signal)
         self._turn = Turn()
         self._thread: CoreThread | None = None
         self._close_later: tuple[bool, float | None, bool | None] | None = None

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from kohort.consumer._core_loop import new_event_loop
 from kohort.consumer._work import CoreLink
 from kohort.errors import ConsumerClosedError, ThreadStartError
 
@@ -35,7 +36,7 @@ class CoreThread(CoreLink):
 
     def __init__(self, core: Core, name: str) -> None:
         self._core = core
-        self._loop = asyncio.new_event_loop()
+        self._loop, self.is_busy = new_event_loop()
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
         """Calls without a result yet. Whoever removes a future gives it its result."""

@@ -1,0 +1,91 @@
+"""The event loop of the consumer thread, and pauses that let it run."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kohort.consumer._signal import ThreadSignal
+
+PAUSE = 0.0001
+"""Seconds that a caller of poll(timeout_ms=0) waits at a time, for the consumer thread to run."""
+PAUSE_EVERY = 0.001
+"""Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
+LONGEST_PAUSE = 0.002
+"""Seconds that the caller waits while the consumer thread is at work."""
+
+
+class WatchedSelector(selectors.BaseSelector):
+    """The default selector. It tells other threads whether the event loop waits in it."""
+
+    def __init__(self) -> None:
+        self._inner = selectors.DefaultSelector()
+        self._select = self._inner.select
+        self.is_waiting = False
+        """True while the event loop has nothing to do, and until it has the interpreter again."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.is_waiting = timeout is None or timeout > 0
+        try:
+            return self._select(timeout)
+        finally:
+            self.is_waiting = False
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._inner.get_map()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
+    """Return asyncio's event loop, and a function that is True while it is at work.
+
+    The default event loop of Windows has no selector; there the function is always False.
+    """
+    if sys.platform == "win32":
+        return asyncio.new_event_loop(), lambda: False
+    selector = WatchedSelector()
+    return asyncio.SelectorEventLoop(selector), lambda: not selector.is_waiting
+
+
+class PollPauses:
+    """Short waits of a caller that calls poll(timeout_ms=0) again and again.
+
+    Such a caller keeps the interpreter's lock for 5 ms each time (``sys.getswitchinterval()``). The
+    consumer thread gives the lock away several times for one answer.
+    """
+
+    def __init__(self, signal: ThreadSignal) -> None:
+        self._signal = signal
+        self._next = 0.0
+
+    def pause(self, is_busy: Callable[[], bool]) -> bool:
+        """Wait a moment, if the last time was long enough ago. Return True if there is news."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        end = now + LONGEST_PAUSE
+        try:
+            while not self._signal.take(PAUSE):
+                if not is_busy() or time.monotonic() >= end:
+                    return False
+            return True
+        finally:
+            self._next = time.monotonic() + PAUSE_EVERY
