@@ -73,9 +73,10 @@ def test_a_change_that_is_refused_changes_nothing(
     assert own_settings(cluster) == {}
 
 
-def test_only_topics_have_settings_that_change(raw: Raw) -> None:
+def test_only_topics_and_brokers_have_settings_that_change(raw: Raw) -> None:
     assert alter(raw, {}, "none") == 3
-    assert alter(raw, {}, "1", BROKER) == 42
+    assert alter(raw, {}, "1", BROKER) == 0
+    assert alter(raw, {}, "2", BROKER) == 42
     assert alter(raw, {}, "x", 77) == 42
 
 
