@@ -16,6 +16,14 @@ if TYPE_CHECKING:
         AddPartitionsToTxnResponse,
     )
     from kohort.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from kohort.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from kohort.protocol.messages.alter_replica_log_dirs import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
+    )
     from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
     from kohort.protocol.messages.consumer_group_describe import (
         ConsumerGroupDescribeRequest,
@@ -89,6 +97,7 @@ if TYPE_CHECKING:
         DescribeTransactionsRequest,
         DescribeTransactionsResponse,
     )
+    from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
     from kohort.protocol.messages.fetch import FetchRequest, FetchResponse
     from kohort.protocol.messages.find_coordinator import (
@@ -187,6 +196,10 @@ __all__ = [
     "AddPartitionsToTxnResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
+    "AlterReplicaLogDirsRequest",
+    "AlterReplicaLogDirsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "ConsumerGroupCurrentMemberAssignmentKey",
@@ -237,6 +250,8 @@ __all__ = [
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
     "EndTxnRequest",
     "EndTxnResponse",
     "FetchRequest",
