@@ -48,6 +48,19 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--no-auto-create", action="store_true", help="do not create topics on first use"
     )
+    parser.add_argument(
+        "--config",
+        action="append",
+        type=_config,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker config by Kafka's name: group.min.session.timeout.ms=500; may be repeated",
+    )
+    parser.add_argument(
+        "--properties",
+        metavar="FILE",
+        help="broker configs from a file like Kafka's server.properties; --config goes before it",
+    )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
 
@@ -56,16 +69,17 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM; 1 if it cannot, 2 (as argparse) if the options are wrong."""
     from kohort.testing import serve  # the cluster is not loaded for other commands
 
-    topics: dict[str, int | None] = dict(options.topic)
     try:
         return serve(
             host=options.host,
             port=options.port,
             brokers=options.brokers,
-            topics={name: count or options.default_partitions for name, count in topics.items()},
+            topics=dict(options.topic),
             default_partitions=options.default_partitions,
             advertised_host=options.advertised_host,
             auto_create_topics=not options.no_auto_create,
+            configs=dict(options.config),
+            properties=options.properties,
             seed=options.seed,
             prepare=partial(_faults.apply, options),
         )
@@ -94,3 +108,10 @@ def _topic(text: str) -> tuple[str, int | None]:
     if not name:
         raise argparse.ArgumentTypeError("a topic needs a name")
     return name, _positive(count) if colon else None
+
+
+def _config(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name.strip() or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.strip(), value.strip()

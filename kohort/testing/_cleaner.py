@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import anyio
 
 from kohort.errors import IllegalStateError
-from kohort.testing._topic_settings import split_list
+from kohort.testing._config_types import split_list
 from kohort.testing._topics import Partition, Topic, Topics
 
 

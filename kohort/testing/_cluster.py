@@ -16,6 +16,7 @@ from kohort.testing._broker import Broker
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
 from kohort.testing._face import ClusterFace, timed_out
+from kohort.testing._given_configs import with_configs
 from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._thread import LoopThread
 from kohort.testing.transactions import TransactionConfig
@@ -33,22 +34,23 @@ class Cluster(ClusterFace):
     It speaks the real protocol on loopback ports to whatever client connects, in this process or
     another one, and serves from a daemon thread of its own.
 
-    ``topics``: name -> partitions. ``ports``: one for each broker, or the first one's, with the
-    others' behind it; free ones if not given. ``racks``: one for each broker; clients that say
-    where they are then read from a replica of their rack (KIP-392).
+    ``topics``: name -> partitions, None for the default number. ``ports``: one for each broker, or
+    the first one's, with the others' behind it; free ones if not given. ``racks``: one for each
+    broker; clients that say where they are then read from a replica of their rack (KIP-392).
     ``group_initial_rebalance_delay_ms`` and the names in ``group_settings`` are Kafka's without
     the ``group.``; Kafka's own delay is 3,000.
     ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
     they take over what it led; Kafka's own is 9,000. ``log_retention_check_interval_ms`` is how
     often records are deleted that ``retention.ms`` or ``retention.bytes`` of their topics do not
-    let it keep. ``transaction_version`` 2 lets producers go by KIP-890, 0 and 1 do not. ``seed``
-    decides all that is random.
+    let it keep. ``transaction_version`` 2 lets producers go by KIP-890, 0 and 1 do not.
+    ``configs``: broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms": 500}``;
+    InvalidOptionError for one that Kafka does not have. ``seed`` decides all that is random.
     """
 
     def __init__(
         self,
         brokers: int = 1,
-        topics: Mapping[str, int] | None = None,
+        topics: Mapping[str, int | None] | None = None,
         *,
         default_partitions: int = 1,
         auto_create_topics: bool = True,
@@ -63,10 +65,11 @@ class Cluster(ClusterFace):
         broker_session_timeout_ms: int = 0,
         log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
+        configs: Mapping[str, object] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self._config = ClusterConfig(
+        config = ClusterConfig(
             brokers=brokers,
             topics=dict(topics or {}),
             default_partitions=default_partitions,
@@ -83,6 +86,7 @@ class Cluster(ClusterFace):
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
         )
+        self._config = with_configs(config, configs)
         self._config.validate()
         self._core: ClusterCore | None = None
         self._thread: LoopThread | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kohort.errors import InvalidOptionError
+from kohort.testing._given_configs import static_configs
 from kohort.testing._topics import is_legal_name
 from kohort.testing.groups import GroupConfig
 from kohort.testing.transactions import TransactionConfig
@@ -23,7 +24,8 @@ class ClusterConfig:
     """``ports``: one a broker, or the first one's with the others behind it; None for free ones."""
 
     brokers: int = 1
-    topics: Mapping[str, int] = field(default_factory=dict)
+    topics: Mapping[str, int | None] = field(default_factory=dict)
+    """None for the default number of partitions."""
     default_partitions: int = 1
     auto_create_topics: bool = True
     host: str = "127.0.0.1"
@@ -35,12 +37,28 @@ class ClusterConfig:
     log_retention_check_interval_ms: int = 300_000
     racks: Sequence[str] | None = None
     seed: int = 0
+    first_node_id: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Broker configs as they were given, by Kafka's names."""
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
 
     @property
     def default_replication_factor(self) -> int:
         return self.replication_factor or min(3, self.brokers)
+
+    def replication_factor_of(self, name: str) -> int:
+        """Return the replicas that a config has an internal topic have, at most one a broker."""
+        given = self.configs.get(name)
+        return min(int(given), self.brokers) if given else self.default_replication_factor
+
+    def index_of(self, node_id: int) -> int:
+        """Return the place of a broker among all, from 0 on."""
+        return node_id - self.first_node_id
+
+    def static_configs(self) -> dict[str, str]:
+        """Return the broker configs that differ from Kafka's defaults or were given."""
+        return static_configs(self)
 
     def validate(self) -> None:
         """InvalidOptionError for what cannot be."""
@@ -68,7 +86,8 @@ class ClusterConfig:
                 raise InvalidOptionError(
                     f"topics: {name!r} is not a legal name: 1 to 249 of A-Z a-z 0-9 . _ -"
                 )
-            _check_partitions(f"topics: {name!r}", partitions)
+            if partitions is not None:
+                _check_partitions(f"topics: {name!r}", partitions)
         _check_partitions("default_partitions", self.default_partitions)
 
     def _check_ports(self) -> None:

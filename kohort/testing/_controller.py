@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kohort.testing._topics import NO_LEADER, Lag, Partition
 
@@ -61,6 +61,22 @@ class Controller:
             ]
         partition.lead(node_id)
 
+    def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
+        """Other replicas, which have all records at once; the leader stays if it is one of them."""
+        partition.replicas = list(replicas)
+        partition.lags = {
+            node_id: lag for node_id, lag in partition.lags.items() if node_id in replicas
+        }
+        live = [
+            replica
+            for replica in replicas
+            if self._is_live(replica) and not partition.lacks_records(replica)
+        ]
+        partition.isr = live or partition.replicas[:1]
+        if partition.leader not in replicas:
+            self.elect(partition)
+        partition.log.notify()
+
     def follow(self, partition: Partition, node_id: int, lag: Lag | None) -> None:
         """A follower falls behind, and leaves the ISR if it lacks records; None: it catches up."""
         if lag is not None:
@@ -77,5 +93,5 @@ class Controller:
         """Who may lead: replicas in sync, or any if the topic has it so and there is none."""
         live = [replica for replica in partition.replicas if self._is_live(replica)]
         in_sync = [replica for replica in live if replica in partition.isr]
-        unclean = partition.topic.config("unclean.leader.election.enable") == "true"
+        unclean = partition.topic.config("unclean.leader.election.enable").lower() == "true"
         return in_sync or (live if unclean else [])

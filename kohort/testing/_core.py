@@ -16,11 +16,13 @@ from anyio.abc import TaskGroup
 from kohort.errors import IllegalStateError
 from kohort.records import NewRecord, RecordBatch, encode_batch
 from kohort.testing._broker import Broker, Node
+from kohort.testing._broker_configs import BrokerConfigs
 from kohort.testing._cleaner import Cleaner
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._controller import Controller
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._faults import Faults
+from kohort.testing._given_configs import OFFSETS_FACTOR
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing._network import Network
 from kohort.testing._registry import BrokerRegistry
@@ -75,12 +77,16 @@ class ClusterCore:
         self.transacting = Transacting(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
-        self.all_nodes = [Node(index + 1, host, rack=rack) for index, rack in enumerate(racks)]
+        self.all_nodes = [
+            Node(config.first_node_id + index, host, rack=rack) for index, rack in enumerate(racks)
+        ]
         self.registry = BrokerRegistry(config.broker_session_timeout_ms)
         self.brokers: dict[int, Broker] = {}
         """Those that run."""
         ids = {node.id: node.rack for node in self.all_nodes}
-        self.topics = Topics(ids, self.rng, self._elected, self.is_live)
+        self.configs = BrokerConfigs(config)
+        defaults = self.configs.topic_defaults
+        self.topics = Topics(ids, self.rng, self._elected, self.is_live, defaults)
         self.controller = Controller(self.topics.partitions, self.is_live)
         interval_ms = config.log_retention_check_interval_ms
         self.cleaner = Cleaner(self.topics, interval_ms, self.now_ms, lambda: self.changed())
@@ -276,6 +282,11 @@ class ClusterCore:
         self.topics.add_partitions(topic, total, assignments)
         self.changed()
 
+    def settings_changed(self) -> None:
+        """Notify who goes by the settings of topics or brokers."""
+        self.cleaner.settings_changed()
+        self.changed()
+
     def delete_topic(self, topic: Topic) -> None:
         self.topics.delete(topic)
         for broker in self.brokers.values():
@@ -306,7 +317,7 @@ class ClusterCore:
                 "compression.type": "producer",
                 "segment.bytes": "104857600",
             }
-            factor = self.config.default_replication_factor
+            factor = self.config.replication_factor_of(OFFSETS_FACTOR)
             topic = self.topics.create(CONSUMER_OFFSETS, PARTITIONS, factor, configs)
         return topic
 

@@ -265,6 +265,25 @@ def _alter(response: Any, result: Any) -> Failure:
     return fail
 
 
+def _alter_replica_log_dirs(
+    _: Context, request: m.AlterReplicaLogDirsRequest, error: ErrorCode
+) -> Response:
+    cls = m.AlterReplicaLogDirsResponse
+    return cls(
+        results=[
+            cls.AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    cls.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                    for index in topic.partitions
+                ],
+            )
+            for folder in request.dirs
+            for topic in folder.topics
+        ]
+    )
+
+
 def _consumer_group_describe(
     _: Context, request: m.ConsumerGroupDescribeRequest, error: ErrorCode
 ) -> Response:
@@ -403,6 +422,7 @@ _BY_PART: dict[type[Any], Failure] = {
     m.AlterConfigsRequest: _alter(
         m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse
     ),
+    m.AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
     m.IncrementalAlterConfigsRequest: _alter(
         m.IncrementalAlterConfigsResponse,
         m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,

@@ -34,7 +34,10 @@ class LoopbackNetwork:
         node = broker.node
         if (held := self._held.pop(node.id, None)) is not None:
             held.close()
-        address = self._config.host, node.port or self._config.port_of(node.id - 1)
+        address = (
+            self._config.host,
+            node.port or self._config.port_of(self._config.index_of(node.id)),
+        )
         try:
             listener = socket.create_server(address, family=self._family, backlog=_BACKLOG)
         except OSError as error:

@@ -118,7 +118,7 @@ class MemoryNetwork:
 
     def listen(self, broker: Broker) -> None:
         node = broker.node
-        node.port = node.port or FIRST_PORT + node.id - 1
+        node.port = node.port or FIRST_PORT + self._config.index_of(node.id)
         self._listening[node.port] = broker
         self._tasks.pop(node.port, None)
 

@@ -15,6 +15,7 @@ from kohort.testing._broker import Broker
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
 from kohort.testing._face import ClusterFace, timed_out
+from kohort.testing._given_configs import with_configs
 from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
 from kohort.testing.transactions import TransactionConfig
 
@@ -36,7 +37,7 @@ class MemoryCluster(ClusterFace):
     def __init__(
         self,
         brokers: int = 1,
-        topics: Mapping[str, int] | None = None,
+        topics: Mapping[str, int | None] | None = None,
         *,
         default_partitions: int = 1,
         auto_create_topics: bool = True,
@@ -48,10 +49,11 @@ class MemoryCluster(ClusterFace):
         broker_session_timeout_ms: int = 0,
         log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
+        configs: Mapping[str, object] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self._config = ClusterConfig(
+        config = ClusterConfig(
             brokers=brokers,
             topics=dict(topics or {}),
             default_partitions=default_partitions,
@@ -66,6 +68,7 @@ class MemoryCluster(ClusterFace):
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
         )
+        self._config = with_configs(config, configs)
         self._config.validate()
         self._network = MemoryNetwork(self._config)
         self._core: ClusterCore | None = None

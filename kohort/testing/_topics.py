@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.records import RecordBatch
-from kohort.testing._topic_settings import TOPIC_SETTINGS
+from kohort.testing._topic_settings import TOPIC_DEFAULTS
 from kohort.testing.log import AppendResult, PartitionLog, accepted
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -128,8 +128,10 @@ class Topic:
         topic_id: bytes,
         configs: Mapping[str, str],
         elected: Callable[[Partition], None] = _nobody,
+        defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
         self.name = name
+        self._defaults = defaults
         self.elected = elected
         self.id = topic_id
         self.configs = dict(configs)
@@ -141,7 +143,8 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     def config(self, name: str) -> str:
-        return self.configs.get(name, TOPIC_SETTINGS[name].default)
+        value = self.configs.get(name)
+        return self._defaults[name] if value is None else value
 
 
 class Topics:
@@ -157,7 +160,10 @@ class Topics:
         rng: random.Random,
         elected: Callable[[Partition], None],
         is_live: Callable[[int], bool],
+        defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
+        self.defaults = defaults
+        """Values of what topics do not have of their own."""
         self._racks = dict(nodes)
         self._is_live = is_live
         self._rng = rng
@@ -201,7 +207,8 @@ class Topics:
         assignments: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
         """``assignments``: for each partition its replicas, the leader first."""
-        topic = Topic(name, self._rng.getrandbits(128).to_bytes(16, "big"), configs, self._elected)
+        topic_id = self._rng.getrandbits(128).to_bytes(16, "big")
+        topic = Topic(name, topic_id, configs, self._elected, self.defaults)
         self._by_name[name] = self._by_id[topic.id] = topic
         if assignments is None:
             assignments = self._place(partitions, replication_factor)

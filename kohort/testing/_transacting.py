@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kohort.errors import ErrorCode
 from kohort.protocol import Buffer
 from kohort.records import ControlType, NewRecord, RecordBatch, control_type, encode_batch
+from kohort.testing._given_configs import TRANSACTIONS_FACTOR
 from kohort.testing._hashes import coordinator_partition
 from kohort.testing._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partition, Topic
 from kohort.testing.log import AppendError, Marker, PartitionLog
@@ -57,7 +58,7 @@ class Transacting:
                 "compression.type": "uncompressed",
                 "segment.bytes": "104857600",
             }
-            factor = cluster.config.default_replication_factor
+            factor = cluster.config.replication_factor_of(TRANSACTIONS_FACTOR)
             topic = cluster.topics.create(
                 TRANSACTION_STATE, TRANSACTION_PARTITIONS, factor, configs
             )

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,12 @@ def test_it_ends_when_it_is_interrupted(brokers: list[Broker], by: signal.Signal
         (["--port", "0", "--default-partitions", "20000"], "must be 1 to 10000"),
         (["--port", "65534", "--brokers", "3"], "would need port 65536"),
         (["--port", "0", "--delay", "Fetsch=1"], "Fetsch"),
+        (["--config", "num.partitions"], "is not NAME=VALUE"),
+        (["--config", "num.partition=1"], "did you mean num.partitions?"),
+        (["--config", "num.partitions=none"], "'none' is not a whole number"),
+        (["--config", "listeners=PLAINTEXT://:1"], "set by host and ports"),
+        (["--no-auto-create", "--config", "auto.create.topics.enable=true"], "contradicts"),
+        (["--properties", "/no/such/file"], "/no/such/file cannot be read: No such file"),
     ],
 )
 def test_a_wrong_argument_is_refused_in_words(
@@ -142,3 +149,25 @@ def test_a_port_that_is_taken_is_told_in_one_line(capsys: pytest.CaptureFixture[
 def test_an_address_that_is_not_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--host", "192.0.2.1", "--port", "0"]) == 1
     assert "cannot listen on 192.0.2.1:0" in capsys.readouterr().err
+
+
+def test_its_configs_come_from_options_and_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("process.roles=broker\nnum.partitions=2\ngroup.max.size=7\nnum.io.threads=4\n")
+    command = [sys.executable, "-m", "kohort", "broker", "--port", "0", "--topic", "given"]
+    process = subprocess.Popen(
+        [*command, "--properties", str(file), "--config", "num.partitions=3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        with KafkaConsumer(bootstrap_servers=address) as consumer:
+            assert consumer.partitions_for_topic("given") == {0, 1, 2}
+    finally:
+        process.terminate()
+        _, notes = process.communicate(timeout=10)
+    assert f"left out of {file}, as the cluster sets them itself: process.roles\n" in notes
+    assert "shown by DescribeConfigs and without effect here: num.io.threads\n" in notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from kohort.testing import Cluster
+from tests.support.kafka_server import PROPERTIES
 
 MAX_GROUP_SIZE = 5
 INITIAL_DELAY_MS = 100
@@ -25,6 +26,15 @@ KAFKA_PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """Beside what the fixture sets: short times, and limits that can be reached."""
+
+OF_A_PROCESS = {
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "log.initial.task.delay.ms",
+    "process.roles",
+}
+"""What only a broker of its own has: its listeners, and what Kafka does not show."""
 
 MODULES = (
     "versions",
@@ -47,6 +57,8 @@ MODULES = (
     "idempotence",
     "topics",
     "settings",
+    "broker_settings",
+    "replicas",
     "transactional_producers",
     "transactional_data",
     "transactional_offsets",
@@ -55,14 +67,8 @@ MODULES = (
 
 def start_cluster() -> Cluster:
     """The in-process cluster with the settings of the Apache Kafka beside it; not started yet."""
-    return Cluster(
-        log_retention_check_interval_ms=RETENTION_CHECK_MS,
-        group_initial_rebalance_delay_ms=INITIAL_DELAY_MS,
-        group_settings={
-            "max_size": MAX_GROUP_SIZE,
-            "min_session_timeout_ms": MIN_SESSION_MS,
-        },
-    )
+    configs = {**PROPERTIES, **KAFKA_PROPERTIES}
+    return Cluster(configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS})
 
 
 def load_probes() -> None:

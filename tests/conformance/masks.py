@@ -35,6 +35,8 @@ _UNORDERED = {
     ("ListConfigResourcesResponse", "config_resources"),
     ("DescribeLogDirsResult", "topics"),
     ("DescribeLogDirsTopic", "partitions"),
+    ("AlterReplicaLogDirsResponse", "results"),
+    ("AlterReplicaLogDirTopicResult", "partitions"),
     ("TransactionState", "topics"),
     ("TopicData", "partitions"),
     ("ListTransactionsResponse", "transaction_states"),

@@ -144,10 +144,10 @@ class KafkaServer:
             **PROPERTIES,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(self._folder / "data"),
             **self._extra,
         }
+        values["controller.quorum.voters"] = f"{values['node.id']}@127.0.0.1:{controller}"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     def _format(self) -> None:

@@ -1,7 +1,4 @@
-"""AlterConfigs (33), versions 0-2: everything that a topic has of its own is replaced.
-
-Only topics have settings that can be changed; those of brokers are fixed.
-"""
+"""AlterConfigs (33), versions 0-2: everything that a topic or broker has of its own is replaced."""
 
 from __future__ import annotations
 
@@ -11,20 +8,17 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Topic, is_legal_name
+from kohort.testing.apis._broker_changes import (
+    ChangeRefusedError,
+    change_broker,
+    changeable_broker,
+    check_broker_values,
+)
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.apis.describe_configs import BROKER, TOPIC
 
 _Asked = AlterConfigsRequest.AlterConfigsResource
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
-
-
-class ChangeRefusedError(Exception):
-    """Why settings are not changed."""
-
-    def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 @serves(AlterConfigsRequest, (0, 2))
@@ -39,7 +33,6 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
-        topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
         configs: dict[str, str] = {}
         for entry in asked.configs:
             if entry.value is None:
@@ -47,6 +40,12 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
             if entry.name in configs:
                 raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is there twice.")
             configs[entry.name] = entry.value
+        if asked.resource_type == BROKER:
+            node_id = changeable_broker(ctx, asked.resource_name)
+            check_broker_values(node_id, configs)
+            change_broker(ctx, node_id, configs, validate_only=validate_only)
+            return result
+        topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
         change(ctx, topic, configs, validate_only=validate_only)
     except ChangeRefusedError as error:
         result.error_code, result.error_message = error.code, error.message
@@ -55,10 +54,6 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
 
 def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
     """The topic whose settings are to be changed, or ChangeRefusedError."""
-    if kind == BROKER:
-        raise ChangeRefusedError(
-            ErrorCode.INVALID_REQUEST, "The settings of these brokers cannot be changed."
-        )
     if kind != TOPIC:
         raise ChangeRefusedError(
             ErrorCode.INVALID_REQUEST, f"Nothing of type {kind} has settings here."
@@ -85,5 +80,4 @@ def change(ctx: Context, topic: Topic, configs: Mapping[str, str], *, validate_o
             raise ChangeRefusedError(ErrorCode.INVALID_CONFIG, problem)
     if not validate_only:
         topic.configs = dict(configs)
-        ctx.broker.cluster.cleaner.settings_changed()
-        ctx.broker.cluster.changed()
+        ctx.broker.cluster.settings_changed()

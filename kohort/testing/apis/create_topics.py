@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from kohort.testing._config_types import ConfigSource
 from kohort.testing._configs import MAX_PARTITIONS
-from kohort.testing._topic_settings import TOPIC_SETTINGS, ConfigSource, config_error
+from kohort.testing._topic_settings import TOPIC_SETTINGS, config_error
 from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
 
@@ -31,14 +32,13 @@ class _Refused(Exception):
 
 @serves(CreateTopicsRequest, (2, 7))
 async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    cluster = ctx.broker.cluster
     times = Counter(asked.name for asked in request.topics)
     results = []
     for asked in {asked.name: asked for asked in request.topics}.values():
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {asked.name}")
-            results.append(_create(cluster, asked, validate_only=request.validate_only))
+            results.append(_create(ctx, asked, validate_only=request.validate_only))
         except _Refused as error:
             results.append(
                 _Result(name=asked.name, error_code=error.code, error_message=str(error))
@@ -46,8 +46,8 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
     return CreateTopicsResponse(topics=results)
 
 
-def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Result:
-    name = asked.name
+def _create(ctx: Context, asked: _Asked, *, validate_only: bool) -> _Result:
+    cluster, name = ctx.broker.cluster, asked.name
     if not is_legal_name(name):
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
     if cluster.topics.get(name) is not None:
@@ -65,7 +65,8 @@ def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Res
     assignments = _assignments(cluster, asked)
     partitions, factor = _sizes(cluster, asked, assignments)
     if validate_only:
-        topic = Topic(name, cluster.rng.getrandbits(128).to_bytes(16, "big"), configs)
+        topic_id = cluster.rng.getrandbits(128).to_bytes(16, "big")
+        topic = Topic(name, topic_id, configs, defaults=cluster.configs.topic_defaults)
     else:
         topic = cluster.create_topic(name, partitions, factor, configs, assignments)
     return _Result(
@@ -78,11 +79,17 @@ def _create(cluster: ClusterCore, asked: _Asked, *, validate_only: bool) -> _Res
             CreateTopicsResponse.CreatableTopicConfigs(
                 name=setting,
                 value=topic.config(setting),
-                config_source=ConfigSource.TOPIC if setting in configs else inherited.source,
+                config_source=(ConfigSource.TOPIC if setting in configs else _source(ctx, synonym)),
             )
-            for setting, inherited in TOPIC_SETTINGS.items()
+            for setting, (_, _, _, synonym) in TOPIC_SETTINGS.items()
         ],
     )
+
+
+def _source(ctx: Context, synonym: str | None) -> ConfigSource:
+    """Who has set the value that a topic goes by without its own."""
+    origins = synonym and ctx.broker.cluster.configs.origins(synonym, ctx.broker.node)
+    return origins[0].source if origins else ConfigSource.DEFAULT
 
 
 def _sizes(

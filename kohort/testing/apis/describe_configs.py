@@ -1,14 +1,16 @@
 """DescribeConfigs (32), versions 1-4. Version 1 adds synonyms, 3 types and documentation.
 
-Topics show all their settings. Brokers have the few that the cluster itself goes by; what they
-have in common and may change while they run, which is asked for without a broker's id, is nothing.
+Topics and brokers show all their configs. Without a broker's id the answer has what requests have
+changed for all brokers.
 """
 
 from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from kohort.testing._topic_settings import TOPIC_SETTINGS, ConfigSource, ConfigType, SourcedValue
+from kohort.testing._broker_configs import setting_of
+from kohort.testing._config_types import ConfigSource, ConfigType, SourcedValue
+from kohort.testing._topic_settings import TOPIC_SETTINGS
 from kohort.testing._topics import is_legal_name
 from kohort.testing.apis._registry import Context, serves
 
@@ -64,7 +66,7 @@ def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
             ErrorCode.INVALID_REQUEST, f"Nothing of type {asked.resource_type} has settings here."
         )
     if not asked.resource_name:
-        return []
+        return _default_configs(ctx)
     if asked.resource_name != str(ctx.broker.node.id):
         raise _Refused(
             ErrorCode.INVALID_REQUEST,
@@ -76,80 +78,78 @@ def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
 def _topic_configs(ctx: Context, name: str) -> list[_Config]:
     if not is_legal_name(name):
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name.")
-    topic = ctx.broker.cluster.topics.get(name)
+    cluster, node = ctx.broker.cluster, ctx.broker.node
+    topic = cluster.topics.get(name)
     if topic is None:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return [
-        _config(
-            setting,
-            topic.config(setting),
-            kind,
-            inherited
-            if setting not in topic.configs
-            else (SourcedValue(setting, topic.configs[setting], ConfigSource.TOPIC), *inherited),
+    configs = []
+    for setting, (_, kind, _, synonym) in TOPIC_SETTINGS.items():
+        origins = cluster.configs.origins(synonym, node) if synonym else ()
+        if setting in topic.configs:
+            own = SourcedValue(setting, topic.configs[setting], ConfigSource.TOPIC)
+            origins = (own, *origins)
+        value = origins[0].value if origins else topic.config(setting)
+        configs.append(_config(setting, value, kind, origins))
+    return configs
+
+
+def _broker_configs(ctx: Context) -> list[_Config]:
+    configs, node = ctx.broker.cluster.configs, ctx.broker.node
+    described = []
+    for name in configs.names(node.id):
+        setting, origins = setting_of(name), configs.origins(name, node)
+        value = origins[0].value if origins else None
+        described.append(
+            _config(
+                name,
+                value,
+                setting.type,
+                origins,
+                fixed=not setting.is_dynamic,
+                hidden=setting.is_sensitive,
+            )
         )
-        for setting, (_, kind, _, inherited) in TOPIC_SETTINGS.items()
-    ]
+    return described
+
+
+def _default_configs(ctx: Context) -> list[_Config]:
+    """What requests have changed for all brokers."""
+    described = []
+    for name, value in ctx.broker.cluster.configs.default.items():
+        setting = setting_of(name)
+        shown = None if setting.is_sensitive else value
+        origin = SourcedValue(name, shown, ConfigSource.DEFAULT_BROKER)
+        described.append(
+            _config(
+                name,
+                shown,
+                setting.type,
+                (origin,),
+                fixed=not setting.is_dynamic,
+                hidden=setting.is_sensitive,
+            )
+        )
+    return described
 
 
 def _config(
     name: str,
-    value: str,
+    value: str | None,
     kind: ConfigType,
     origin: tuple[SourcedValue, ...],
     *,
     fixed: bool = False,
+    hidden: bool = False,
 ) -> _Config:
     """``origin``: where the value comes from, and from where it would come else."""
     return _Config(
         name=name,
         value=value,
         read_only=fixed,
+        is_sensitive=hidden,
         config_source=origin[0].source if origin else ConfigSource.DEFAULT,
         config_type=kind,
         synonyms=[
             _Synonym(name=name, value=value, source=source) for name, value, source in origin
         ],
     )
-
-
-def _broker_configs(ctx: Context) -> list[_Config]:
-    """Each with Kafka's default; what is not that was given to the cluster."""
-    config = ctx.broker.cluster.config
-    groups = config.groups
-    switch = str(config.auto_create_topics).lower()
-    configs = []
-    for name, value, default, kind in (
-        ("auto.create.topics.enable", switch, "true", ConfigType.BOOLEAN),
-        ("broker.id", ctx.broker.node.id, "-1", ConfigType.INT),
-        (
-            "group.initial.rebalance.delay.ms",
-            groups.initial_rebalance_delay_ms,
-            "3000",
-            ConfigType.INT,
-        ),
-        ("group.max.session.timeout.ms", groups.max_session_timeout_ms, "1800000", ConfigType.INT),
-        ("group.max.size", groups.max_size, "2147483647", ConfigType.INT),
-        ("group.min.session.timeout.ms", groups.min_session_timeout_ms, "6000", ConfigType.INT),
-        (
-            "log.retention.check.interval.ms",
-            config.log_retention_check_interval_ms,
-            "300000",
-            ConfigType.LONG,
-        ),
-        ("num.partitions", config.default_partitions, "1", ConfigType.INT),
-        ("offset.metadata.max.bytes", groups.offset_metadata_max_bytes, "4096", ConfigType.INT),
-        (
-            "offsets.retention.check.interval.ms",
-            groups.offsets_retention_check_interval_ms,
-            "600000",
-            ConfigType.LONG,
-        ),
-        ("offsets.retention.minutes", groups.offsets_retention_minutes, "10080", ConfigType.INT),
-        ("socket.request.max.bytes", config.max_request_bytes, "104857600", ConfigType.INT),
-    ):
-        origin: tuple[SourcedValue, ...] = (SourcedValue(name, default, ConfigSource.DEFAULT),)
-        if str(value) != default or name == "auto.create.topics.enable":
-            origin = (SourcedValue(name, str(value), ConfigSource.STATIC_BROKER), *origin)
-        configs.append(_config(name, str(value), kind, origin, fixed=True))
-    return configs

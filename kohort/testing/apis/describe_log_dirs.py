@@ -6,10 +6,9 @@ The logs are in memory, in what is told as one folder; of disks nothing is known
 from __future__ import annotations
 
 from kohort.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kohort.testing._broker_configs import LOG_FOLDER
 from kohort.testing._topics import Topic
 from kohort.testing.apis._registry import Context, serves
-
-_FOLDER = "/memory"
 
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 
@@ -28,7 +27,7 @@ async def describe_log_dirs(
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResponse.DescribeLogDirsResult(
-                log_dir=_FOLDER, topics=[topic for topic in described if topic.partitions]
+                log_dir=LOG_FOLDER, topics=[topic for topic in described if topic.partitions]
             )
         ]
     )

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0-1: single settings of topics (KIP-339).
+"""IncrementalAlterConfigs (44), versions 0-1: single configs of topics and brokers (KIP-339).
 
 Operations: 0 set, 1 delete, 2 append to a list, 3 take away from a list.
 """
@@ -6,16 +6,25 @@ Operations: 0 set, 1 delete, 2 append to a list, 3 take away from a list.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kohort.testing._topic_settings import TOPIC_SETTINGS, ConfigType, split_list
-from kohort.testing._topics import Topic
+from kohort.testing._broker_configs import setting_of
+from kohort.testing._config_types import ConfigType, split_list
+from kohort.testing._topic_settings import TOPIC_SETTINGS
+from kohort.testing.apis._broker_changes import (
+    ChangeRefusedError,
+    change_broker,
+    changeable_broker,
+    check_broker_values,
+)
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.alter_configs import ChangeRefusedError, change, changeable_topic
+from kohort.testing.apis.alter_configs import change, changeable_topic
+from kohort.testing.apis.describe_configs import BROKER
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
@@ -50,14 +59,38 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool, *, once: bool) -> _
         if not once:
             raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "It is named twice.")
         _check(asked)
+        if asked.resource_type == BROKER:
+            _alter_broker(ctx, asked, validate_only)
+            return result
         topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
         configs = dict(topic.configs)
         for entry in asked.configs:
-            _apply(configs, topic, entry)
+            setting = TOPIC_SETTINGS.get(entry.name)
+            _apply(configs, entry, setting and setting.type, topic.config)
         change(ctx, topic, configs, validate_only=validate_only)
     except ChangeRefusedError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
+
+
+def _alter_broker(ctx: Context, asked: _Asked, validate_only: bool) -> None:
+    node_id = changeable_broker(ctx, asked.resource_name)
+    changed = {
+        entry.name: entry.value or ""
+        for entry in asked.configs
+        if entry.config_operation != _DELETE
+    }
+    check_broker_values(node_id, changed)
+    known = ctx.broker.cluster.configs
+    configs = dict(known.default) if node_id is None else known.own(node_id)
+
+    def current(name: str) -> str:
+        origins = known.origins(name, ctx.broker.node)
+        return configs.get(name) or (origins[0].value if origins else "") or ""
+
+    for entry in asked.configs:
+        _apply(configs, entry, setting_of(entry.name).type, current)
+    change_broker(ctx, node_id, configs, validate_only=validate_only)
 
 
 def _check(asked: _Asked) -> None:
@@ -71,7 +104,10 @@ def _check(asked: _Asked) -> None:
             raise ChangeRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _apply(configs: dict[str, str], topic: Topic, entry: _Entry) -> None:
+def _apply(
+    configs: dict[str, str], entry: _Entry, kind: ConfigType | None, current: Callable[[str], str]
+) -> None:
+    """``kind``: None for a setting that is not known; ``current``: the value of one that is."""
     name, value = entry.name, entry.value or ""
     if entry.config_operation == _DELETE:
         configs.pop(name, None)
@@ -79,10 +115,9 @@ def _apply(configs: dict[str, str], topic: Topic, entry: _Entry) -> None:
     if entry.config_operation == _SET:
         configs[name] = value
         return
-    setting = TOPIC_SETTINGS.get(name)
-    if setting is None or setting.type is not ConfigType.LIST:
+    if kind is not ConfigType.LIST:
         raise ChangeRefusedError(ErrorCode.INVALID_CONFIG, f"{name} is not a list.")
-    items, named = split_list(topic.config(name)), split_list(value)
+    items, named = split_list(current(name)), split_list(value)
     if entry.config_operation == _APPEND:
         items += [item for item in named if item not in items]
     else:

@@ -27,7 +27,7 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def _describe(
+def describe(
     session: Session,
     name: str,
     keys: Sequence[str] | None = None,
@@ -43,7 +43,7 @@ def _describe(
     return session.ask(DescribeConfigsRequest(resources=[asked], **other), version)
 
 
-def _alter(
+def alter(
     session: Session,
     name: str,
     values: Mapping[str, str | None],
@@ -62,7 +62,7 @@ def _alter(
     return session.ask(AlterConfigsRequest(resources=[asked], validate_only=validate_only), version)
 
 
-def _change(
+def change(
     session: Session,
     name: str,
     *changes: tuple[int, str, str | None],
@@ -87,7 +87,7 @@ def _change(
 
 def _own(session: Session, name: str) -> dict[str, str | None]:
     """The settings that a topic does not have by default."""
-    configs = _describe(session, name).results[0].configs
+    configs = describe(session, name).results[0].configs
     return {config.name: config.value for config in configs if config.config_source == 1}
 
 
@@ -105,7 +105,7 @@ def settings_of_a_topic(session: Session) -> Observations:
     name = session.topic(configs={"retention.ms": "1000", "cleanup.policy": "compact"})
     for version in range(1, 5):
         for synonyms in (False, True):
-            answer = _describe(session, name, version=version, include_synonyms=synonyms)
+            answer = describe(session, name, version=version, include_synonyms=synonyms)
             yield f"version {version}, synonyms {synonyms}", answer
 
 
@@ -114,7 +114,7 @@ def some_settings_of_a_topic(session: Session) -> Observations:
     """Settings that are asked for by name, unknown ones among them, and none."""
     name = session.topic(configs={"segment.bytes": "1048576"})
     for keys in (["retention.bytes", "segment.bytes"], ["no.such.thing"], []):
-        yield f"{keys}", _describe(session, name, keys, include_synonyms=True)
+        yield f"{keys}", describe(session, name, keys, include_synonyms=True)
 
 
 @probe("3")
@@ -130,7 +130,7 @@ def settings_of_what_is_not_there(session: Session) -> Observations:
         ("kind 0", 0, "x"),
     ):
         for version in (1, 4):
-            yield f"{label} {version}", _describe(session, name, ["x"], kind, version)
+            yield f"{label} {version}", describe(session, name, ["x"], kind, version)
 
 
 @probe("3")
@@ -154,43 +154,15 @@ def settings_in_create_topics(session: Session) -> Observations:
         )
 
 
-GROUP_SETTINGS = (
-    "auto.create.topics.enable",
-    "broker.id",
-    "group.initial.rebalance.delay.ms",
-    "group.max.session.timeout.ms",
-    "group.max.size",
-    "group.min.session.timeout.ms",
-    "log.retention.check.interval.ms",
-    "num.partitions",
-    "offset.metadata.max.bytes",
-    "offsets.retention.check.interval.ms",
-    "offsets.retention.minutes",
-    "socket.request.max.bytes",
-)
-
-
-@probe("3")
-def settings_of_a_broker(session: Session) -> Observations:
-    """Those that the in-process cluster has, of the broker that is asked."""
-    for version in (1, 4):
-        for synonyms in (False, True):
-            yield (
-                f"version {version}, synonyms {synonyms}",
-                _describe(session, "1", GROUP_SETTINGS, BROKER, version, include_synonyms=synonyms),
-            )
-    yield "all brokers", _describe(session, "", GROUP_SETTINGS, BROKER)
-
-
 @probe("3")
 def alter_settings(session: Session) -> Observations:
     """AlterConfigs replaces everything that a topic has of its own."""
     name = session.topic(configs={"retention.ms": "1000", "segment.bytes": "1048576"})
     for version, value in ((0, "2000"), (1, "3000"), (2, "4000")):
-        yield f"version {version}", _alter(session, name, {"retention.ms": value}, version=version)
+        yield f"version {version}", alter(session, name, {"retention.ms": value}, version=version)
         yield f"found {version}", _wait_for(session, name, {"retention.ms": value})
-    yield "looked at only", _alter(session, name, {"retention.ms": "5"}, validate_only=True)
-    yield "nothing", _alter(session, name, {})
+    yield "looked at only", alter(session, name, {"retention.ms": "5"}, validate_only=True)
+    yield "nothing", alter(session, name, {})
     yield "left", _wait_for(session, name, {})
 
 
@@ -205,8 +177,8 @@ def alter_settings_that_cannot_be(session: Session) -> Observations:
         ("one of two", name, {"retention.ms": "5", "cleanup.policy": "burn"}),
         ("null", name, {"retention.ms": None}),
     ):
-        yield label, _alter(session, topic, values)
-    yield "kind", _alter(session, "x", {"a": "b"}, 77)
+        yield label, alter(session, topic, values)
+    yield "kind", alter(session, "x", {"a": "b"}, 77)
     yield "left", _own(session, name)
     yield "no resources", session.ask(AlterConfigsRequest(), 2)
 
@@ -239,8 +211,8 @@ def settings_of_topics_that_cannot_be(session: Session) -> Observations:
     """Names that no topic has."""
     for topic in ("", ".", "..", "bad topic!", "x" * 250):
         label = topic[:10]
-        yield f"all {label!r}", _alter(session, topic, {"flush.ms": "5"})
-        yield f"one {label!r}", _change(session, topic, (SET, "flush.ms", "5"))
+        yield f"all {label!r}", alter(session, topic, {"flush.ms": "5"})
+        yield f"one {label!r}", change(session, topic, (SET, "flush.ms", "5"))
 
 
 @probe("3")
@@ -248,20 +220,20 @@ def change_settings(session: Session) -> Observations:
     """IncrementalAlterConfigs sets, deletes, appends to lists and takes away from them."""
     name = session.topic(configs={"retention.ms": "1000"})
     for version in (0, 1):
-        answer = _change(session, name, (SET, "segment.bytes", "1048576"), version=version)
+        answer = change(session, name, (SET, "segment.bytes", "1048576"), version=version)
         yield f"set {version}", answer
-    yield "deleted", _change(session, name, (DELETE, "retention.ms", None))
+    yield "deleted", change(session, name, (DELETE, "retention.ms", None))
     wanted = {"segment.bytes": "1048576"}
     yield "found", _wait_for(session, name, wanted)
-    yield "deleted what is not set", _change(session, name, (DELETE, "flush.ms", None))
-    yield "appended", _change(session, name, (APPEND, "cleanup.policy", "compact"))
+    yield "deleted what is not set", change(session, name, (DELETE, "flush.ms", None))
+    yield "appended", change(session, name, (APPEND, "cleanup.policy", "compact"))
     wanted["cleanup.policy"] = "delete,compact"
     yield "both", _wait_for(session, name, wanted)
-    yield "appended again", _change(session, name, (APPEND, "cleanup.policy", "compact"))
-    yield "taken away", _change(session, name, (SUBTRACT, "cleanup.policy", "delete"))
+    yield "appended again", change(session, name, (APPEND, "cleanup.policy", "compact"))
+    yield "taken away", change(session, name, (SUBTRACT, "cleanup.policy", "delete"))
     wanted["cleanup.policy"] = "compact"
     yield "one", _wait_for(session, name, wanted)
-    yield "looked at only", _change(session, name, (SET, "flush.ms", "1"), validate_only=True)
+    yield "looked at only", change(session, name, (SET, "flush.ms", "1"), validate_only=True)
     yield "left", _own(session, name)
 
 
@@ -282,8 +254,8 @@ def change_settings_that_cannot_be(session: Session) -> Observations:
         ("one of two", name, [(SET, "retention.ms", "5"), (SET, "cleanup.policy", "burn")]),
         ("delete unknown", name, [(DELETE, "no.such.thing", None)]),
     ):
-        yield label, _change(session, topic, *changes)
-    yield "kind", _change(session, "x", (SET, "a", "b"), kind=77)
+        yield label, change(session, topic, *changes)
+    yield "kind", change(session, "x", (SET, "a", "b"), kind=77)
     yield "left", _own(session, name)
 
 
@@ -311,7 +283,7 @@ def changed_settings_count(session: Session) -> Observations:
     """What is changed on a living topic counts from then on."""
     name = session.topic()
     session.produce(name, batch(b"a"))
-    _change(
+    change(
         session,
         name,
         (SET, "max.message.bytes", "2000"),
@@ -329,9 +301,9 @@ def settings_of_groups(session: Session) -> Observations:
     group = session.group()
     stable(Member(session, group))
     key = "consumer.session.timeout.ms"
-    yield "described", _describe(session, group, [key], GROUP)
-    yield "changed", _change(session, group, (SET, key, "50000"), kind=GROUP)
-    yield "unknown", _change(session, group, (SET, "no.such.thing", "1"), kind=GROUP)
+    yield "described", describe(session, group, [key], GROUP)
+    yield "changed", change(session, group, (SET, key, "50000"), kind=GROUP)
+    yield "unknown", change(session, group, (SET, "no.such.thing", "1"), kind=GROUP)
 
 
 @probe("3")

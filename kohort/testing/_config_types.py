@@ -1,0 +1,77 @@
+"""Types and sources of configs, and the check of a value by its type."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class ConfigType(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Who has set a value, as DescribeConfigs numbers them."""
+
+    TOPIC = 1
+    BROKER = 2
+    """One broker, changed while it runs."""
+    DEFAULT_BROKER = 3
+    """All brokers, changed while they run."""
+    STATIC_BROKER = 4
+    """The file that a broker starts with."""
+    DEFAULT = 5
+
+
+class SourcedValue(NamedTuple):
+    """A value under the name that it has where it is set; None hides the value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+_BITS = {ConfigType.INT: 31, ConfigType.SHORT: 15, ConfigType.LONG: 63}
+
+
+def is_valid(
+    kind: ConfigType,
+    value: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: frozenset[str] | None = None,
+) -> bool:
+    """True if ``value`` is one of the type, within its bounds and among its choices."""
+    if choices is not None:
+        return choices.issuperset(split_list(value) if kind is ConfigType.LIST else [value])
+    if kind is ConfigType.BOOLEAN:
+        return value.lower() in ("true", "false")
+    number: float
+    try:
+        if kind in _BITS:
+            number = int(value)
+            if not -1 << _BITS[kind] <= number < 1 << _BITS[kind]:
+                return False
+        elif kind is ConfigType.DOUBLE:
+            number = float(value)
+        else:
+            return True
+    except ValueError:
+        return False
+    return (minimum is None or number >= minimum) and (maximum is None or number <= maximum)
+
+
+def split_list(value: str) -> list[str]:
+    """Split a value of type list into its items."""
+    return [item.strip() for item in value.split(",") if item.strip()]

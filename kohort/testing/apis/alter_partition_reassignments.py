@@ -1,0 +1,75 @@
+"""AlterPartitionReassignments (45), versions 0-1: other replicas for partitions (KIP-455).
+
+All replicas share one log here, so a move is done when the answer is sent. There is never one in
+progress that could be cancelled.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kohort.testing._topics import Partition
+from kohort.testing.apis._registry import Context, serves
+
+_Asked = AlterPartitionReassignmentsRequest.ReassignablePartition
+_Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+@serves(AlterPartitionReassignmentsRequest, (0, 1))
+async def alter_partition_reassignments(
+    ctx: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    allowed = request.allow_replication_factor_change
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=allowed,
+        error_message=None if request.topics else "",
+        responses=[
+            _Topic(
+                name=topic.name,
+                partitions=[
+                    _reassign(ctx, topic.name, asked, may_resize=allowed)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassign(ctx: Context, topic: str, asked: _Asked, *, may_resize: bool) -> _Result:
+    partition = ctx.broker.cluster.topics.partition(topic, asked.partition_index)
+    result = _Result(partition_index=asked.partition_index, error_message=None)
+    if partition is None:
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_message = f"There is no partition {topic}-{asked.partition_index}."
+    elif asked.replicas is None:
+        result.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    elif (problem := _problem(ctx, asked.replicas)) is not None:
+        result.error_code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        result.error_message = problem
+    elif not may_resize and len(asked.replicas) != len(partition.replicas):
+        result.error_code = ErrorCode.INVALID_REPLICATION_FACTOR
+        result.error_message = "The replication factor would change."
+    else:
+        _move(ctx, partition, asked.replicas)
+    return result
+
+
+def _problem(ctx: Context, replicas: list[int]) -> str | None:
+    """Return what is wrong with a list of replicas."""
+    if not replicas:
+        return "The list of replicas is empty."
+    if len(set(replicas)) < len(replicas):
+        return f"A broker is there twice: {replicas}."
+    unknown = [replica for replica in replicas if replica not in ctx.broker.cluster.registry]
+    return f"Brokers {unknown} are not registered." if unknown else None
+
+
+def _move(ctx: Context, partition: Partition, replicas: list[int]) -> None:
+    cluster = ctx.broker.cluster
+    cluster.controller.reassign(partition, replicas)
+    cluster.changed()
