@@ -345,7 +345,8 @@ class AsyncKafkaConsumer(AsyncLife):
         """When the last answer to a fetch of the partition came, ms since the epoch; or None."""
         self._check_process()
         tp = _arguments.topic_partition(partition)
-        fetched = self._engine.subscription.last_fetch_time(tp)
+        self._check_assigned([tp])
+        fetched = self._engine.fetcher.fetched_at(tp)
         if fetched is None:
             return None
         return int((time.time() - (anyio.current_time() - fetched)) * 1000)

@@ -131,6 +131,7 @@ def _partition(
 ) -> Facts:
     only = engine.config.fetch.isolation_level == "read_committed"
     leader = engine.cluster.metadata.leader(tp)
+    fetched_at = engine.fetcher.fetched_at(tp)
     return {
         "position": state.position,
         "committed": engine.activity.committed.get(tp),
@@ -140,18 +141,18 @@ def _partition(
         "being_revoked": state.leaving,
         "leader": None if leader is None else leader.node,
         "read_from": engine.fetcher.follower(tp) or (None if leader is None else leader.node),
-        "last_fetch_seconds_ago": seconds_since(engine, state.fetched_at),
-        "withheld_seconds": _withheld(state),
+        "last_fetch_seconds_ago": seconds_since(engine, fetched_at),
+        "withheld_seconds": _withheld(state, fetched_at),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }
 
 
-def _withheld(state: PartitionState) -> float | None:
+def _withheld(state: PartitionState, fetched_at: float | None) -> float | None:
     """How long answers have brought nothing of what the broker says is there."""
-    if state.withheld is None or state.fetched_at is None:
+    if state.withheld is None or fetched_at is None:
         return None
     offset, since = state.withheld
-    return state.fetched_at - since if state.fetch_offset == offset else None
+    return fetched_at - since if state.fetch_offset == offset else None
 
 
 def _name(tp: TopicPartition) -> str:

@@ -119,8 +119,8 @@ class PositionFinder:
                 subscription.set_position(
                     tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=ids[tp]
                 )
-            elif subscription.awaiting_position().get(tp) == epoch:
-                subscription.request_reset(tp, self._rule(tp), first=True)
+            else:
+                subscription.reset_if_unknown(tp, self._rule(tp), epoch=epoch)
         self._engine.fetcher.wake()
 
     def _rule(self, tp: TopicPartition) -> OffsetReset:

@@ -97,7 +97,11 @@ class FetchBuffer(FetchQueues):
         repeat_errors: bool = True,
     ) -> None:
         """As drain(), with the rows of all partitions in one table; deserializers do not run."""
-        self._most_fetches = FETCHES_PER_TABLE
+        if self._most_fetches != FETCHES_PER_TABLE:
+            with self._lock:
+                self._most_fetches = FETCHES_PER_TABLE
+                for tp in self._queues:
+                    self._subscription.touch(tp)
         how.plan.expect(self._bytes_at_hand(partitions))
         self._drain(how, how.plan.max_rows, partitions, repeat_errors)
 
@@ -186,6 +190,7 @@ class FetchBuffer(FetchQueues):
                 queue = self._queues.get(item.topic_partition)
                 if queue and item in queue:
                     queue.remove(item)
+                    self._subscription.touch(item.topic_partition)
         # The traceback of an earlier raise would grow with each poll.
         raise error.with_traceback(None)
 
@@ -330,6 +335,7 @@ class FetchBuffer(FetchQueues):
                 fetch, records = found.fetch, found.records
                 fetch.busy = False
                 tp = fetch.topic_partition
+                self._subscription.touch(tp)
                 state = self._subscription.current(tp, fetch.epoch)
                 if state is None or not state.deliverable or not how.ready(fetch):
                     wake = how.put_back(self._subscription, fetch, records) or wake
@@ -364,6 +370,7 @@ class FetchBuffer(FetchQueues):
                     found.moved.leader_epoch = found.leader_epoch
                 how.put_back(self._subscription, fetch, found.records)
                 fetch.busy = False
+                self._subscription.touch(tp)
                 state = self._subscription.current(tp, fetch.epoch)
                 if state is not None and found.records and fetch not in self._queues.get(tp, ()):
                     self._subscription.fetch_anew(state)  # it was over, and dropped by an append

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,22 +12,23 @@ from anyio.abc import TaskGroup
 from kohort.config import Deserialize, FetchConfig
 from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._intake import Intake
-from kohort.fetcher._lanes import Lane, NodeLanes
+from kohort.fetcher._lanes import Lane
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
-from kohort.fetcher._memory import FetchMemory, Grant
+from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._planning import Fetch, Planner
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
     Answer,
-    Ask,
     FetchPlan,
     fetch_request,
     partitions_of,
@@ -40,8 +39,8 @@ from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
-from kohort.subscription import NO_ID, FetchTarget, OffsetReset, SubscriptionState
-from kohort.transport import Backoff, Leader
+from kohort.subscription import OffsetReset, SubscriptionState
+from kohort.transport import Backoff
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -49,15 +48,6 @@ logger = logging.getLogger("kohort.fetcher")
 
 def _nothing() -> None:
     pass
-
-
-class _Fetch(NamedTuple):
-    """What is fetched over which lane, the seconds that a broker may keep it, how much at most."""
-
-    lane: Lane
-    asks: Sequence[Ask]
-    max_wait: float
-    granted: Grant
 
 
 class Fetcher:
@@ -119,7 +109,7 @@ class Fetcher:
             subscription,
             self.buffer,
             Retries(backoff, rng),
-            on_done=self.wake,
+            on_done=self._validated,
             on_ready=on_ready,
         )
         self._resets = Resets(
@@ -134,8 +124,6 @@ class Fetcher:
             timestamp=self.reset_timestamp,
         )
         self._recreated = RecreatedTopics(subscription, self.buffer, on_ready=on_ready)
-        self._nodes: dict[int, NodeLanes] = {}
-        self._asked: dict[tuple[TopicPartition, int], Lane] = {}
         self._counters = FetchCounters()
         self._intake = Intake(
             cluster,
@@ -146,11 +134,21 @@ class Fetcher:
             self._retries,
             self._counters,
         )
-        self._changes_seen = -1
+        self._candidates = Candidates(
+            subscription,
+            self.buffer,
+            self._leaders,
+            self._replicas,
+            self._retries,
+            self._validation,
+            self._size_of,
+        )
+        self._planner = Planner(self._candidates, self.buffer, config, self._intake.turn_of)
+        self._owned: Collection[TopicPartition] = ()
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
         self._following: Lane | None = None  # whose task looks for what to do next
-        self._follows: _Fetch | None = None  # what it has found for itself
+        self._follows: Fetch | None = None  # what it has found for itself
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -165,6 +163,10 @@ class Fetcher:
         """Look again at what can be fetched. Called in the event loop of :meth:`run`."""
         self._wakeup.set()
 
+    def _validated(self, partitions: Iterable[TopicPartition]) -> None:
+        self._candidates.touch(partitions)
+        self.wake()
+
     def close(self) -> None:
         """Drop what is buffered."""
         self.buffer.close()
@@ -175,11 +177,10 @@ class Fetcher:
         In seconds; never raises. Sent beside the lanes, which may be parked.
         """
         plans = [
-            (node, plan)
-            for node, lanes in self._nodes.items()
-            for lane in lanes.both
+            (lane.node, plan)
+            for lane in self._planner.all_lanes()
             if (plan := lane.session.end()) is not None
-            and self._node_retries.not_before(node) == 0.0
+            and self._node_retries.not_before(lane.node) == 0.0
         ]
 
         async def tell(node: int, plan: FetchPlan) -> None:
@@ -212,7 +213,20 @@ class Fetcher:
 
         May be called from any thread.
         """
-        return {tp: (lane.node, lane.sent_at) for (tp, _), lane in list(self._asked.items())}
+        return self._planner.in_flight()
+
+    def fetched_at(self, tp: TopicPartition) -> float | None:
+        """When a fetch of the partition was answered last, by the event loop's clock; or None.
+
+        May be called from any thread.
+        """
+        with self._subscription.lock:
+            state = self._subscription.partition(tp)
+        if state is None or state.fetched_at is None:
+            return None
+        lane = self._planner.lane_of(tp)
+        quiet_at = None if lane is None else lane.session.fetched_at(tp)
+        return max(state.fetched_at, quiet_at or state.fetched_at)
 
     def follower(self, tp: TopicPartition) -> int | None:
         """The follower that the partition is read from (KIP-392); None: its leader."""
@@ -222,117 +236,52 @@ class Fetcher:
         """Figures since the start, by the Java client's names where it has them."""
         return self._counters.as_metrics(self.buffer)
 
-    def _forget(self) -> None:
+    def _forget(self, owned: frozenset[TopicPartition]) -> None:
         """Drop what is remembered of partitions that are not owned any more."""
-        self._changes_seen = self._subscription.changes
-        owned = self._subscription.assigned()
+        self._owned = owned
         self._retries.keep_only(owned)
         self._leaders.keep_only(owned)
         self._replicas.keep_only(owned)
         self._validation.keep_only(owned)
         self._intake.keep_only(owned)
+        self._planner.keep_only(owned)
+
+    def _size_of(self, tp: TopicPartition) -> int:
+        return self._intake.sizes.get(tp, self._config.max_partition_fetch_bytes)
 
     # --- asking ---------------------------------------------------------------------------------
 
     def _look(self, tasks: TaskGroup) -> float:
         """Start whatever can be started; returns when to look again."""
         now = anyio.current_time()
-        if self._changes_seen != self._subscription.changes:
-            self._forget()
+        owned = self._subscription.assigned()
+        if owned is not self._owned:
+            self._forget(owned)
         try:
             self._recreated.look()
-            return min(self._resets.start(tasks, now), self._start_fetches(tasks, now))
+            return min(
+                self._candidates.refresh(now),
+                self._resets.start(tasks, self._candidates.resets.values(), now),
+                self._validation.start(tasks, self._candidates.unsure, now),
+                self._start_fetches(tasks, now),
+            )
         except Exception:
             # A bug, but a consumer that stops reading without a word would be a worse one.
             logger.exception("the fetcher failed; it goes on")
             return now + self._config.retry_backoff_max_ms / 1000
 
     def _start_fetches(self, tasks: TaskGroup, now: float) -> float:
-        look_again = float("inf")
-        leaders: dict[TopicPartition, Leader] = {}
-        targets: list[FetchTarget] = []
-        for target in self._subscription.fetchable():
-            tp, epoch = target.topic_partition, target.epoch
-            lane = self._asked.get((tp, epoch))
-            not_before = self._retries.not_before(tp, epoch)
-            leader = self._leaders.find(tp)
-            node = None if leader is None else self._replicas.find(tp, leader, now)
-            if lane is not None and node in (None, lane.node):
-                continue
-            if leader is None:
-                look_again = min(look_again, self._leaders.search(tp, now))
-            elif not_before > now:
-                look_again = min(look_again, not_before)
-            else:
-                leaders[tp] = leader
-                targets.append(target)
-        by_node: dict[int, list[Ask]] = defaultdict(list)
-        unsure: dict[FetchTarget, Leader] = {}
-        with_room = self.buffer.with_room(targets)
-        crowded = self._nodes_of(targets, with_room, leaders, now)
-        for target in with_room:
-            tp = target.topic_partition
-            leader = leaders[tp]
-            if self._validation.needed(target, leader):
-                unsure[target] = leader
-                continue
-            self._validation.good(tp, target.epoch, leader.epoch)
-            node = self._replicas.find(tp, leader, now)
-            size = self._intake.sizes.get(tp, self._config.max_partition_fetch_bytes)
-            topic_id = target.topic_id
-            if topic_id == NO_ID:
-                topic_id = self._leaders.topic_id(tp.topic)
-            by_node[node].append(Ask(tp, target.epoch, target.offset, leader.epoch, size, topic_id))
-        look_again = min(look_again, self._validation.start(tasks, unsure, now))
-        max_wait = self._config.fetch_max_wait_ms / 1000
-        sharers = len(by_node)
-        for number, (node, asks) in enumerate(by_node.items()):
-            choice = self._node(node).choose(now, max_wait, crowded=node in crowded)
-            if choice.lane is None:
-                look_again = min(look_again, choice.ask_again)
-                continue
-            # Who was served last comes last: the answer may be full before it gets there.
-            asks.sort(key=lambda ask: self._intake.turns.get(ask.topic_partition, 0))
-            # A fetch at a broker that has lost the leadership, or is dead, is not waited for.
-            self._asked.update(((ask.topic_partition, ask.epoch), choice.lane) for ask in asks)
-            choice.lane.start(now, choice.max_wait)
-            sizes = [ask.max_bytes for ask in asks]
-            granted = self.buffer.memory.grant(
-                sizes, self._config.fetch_max_bytes, sharers - number
-            )
-            fetch = _Fetch(choice.lane, asks, choice.max_wait, granted)
-            if choice.lane is self._following:
+        fetches, look_again = self._planner.due(now)
+        for fetch in fetches:
+            if fetch.lane is self._following:
                 self._follows = fetch
             else:
                 tasks.start_soon(self._fetch, tasks, fetch)
         return look_again
 
-    def _nodes_of(
-        self,
-        targets: Sequence[FetchTarget],
-        with_room: Sequence[FetchTarget],
-        leaders: Mapping[TopicPartition, Leader],
-        now: float,
-    ) -> set[int]:
-        """The brokers of those that will have room when the caller has taken something.
-
-        None where the user has asked for fetches that wait until there is much.
-        """
-        if len(with_room) == len(targets) or self._config.fetch_min_bytes > 1:
-            return set()
-        chosen = set(with_room)
-        standing = self.buffer.standing()
-        return {
-            self._replicas.find(tp, leaders[tp], now)
-            for target in targets
-            if target not in chosen
-            for tp in [target.topic_partition]
-            if tp not in standing
-        }
-
-    async def _fetch(self, tasks: TaskGroup, first: _Fetch) -> None:
+    async def _fetch(self, tasks: TaskGroup, first: Fetch) -> None:
         """Fetch over a lane, as long as one follows the other at once."""
-        fetch: _Fetch | None = first
+        fetch: Fetch | None = first
         while fetch is not None:
             ready = await self._fetch_once(fetch)
             # The next fetch is on its way before anybody begins to decode what this one brought.
@@ -345,13 +294,12 @@ class Fetcher:
             if ready:
                 self._on_ready()
 
-    async def _fetch_once(self, fetch: _Fetch) -> bool:
+    async def _fetch_once(self, fetch: Fetch) -> bool:
         """Send, wait, and put what came into the buffer; True if the caller is to be told."""
-        lane, asks, max_wait, granted = fetch
+        lane, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
         ready = False
-        plan = lane.session.plan(asks)
-        stays = any(self._replicas.stays(ask.topic_partition) for ask in asks)
+        stays = self._replicas.any_stays(lane.session.asks)
         try:
             leased = await self._cluster.request_leased(
                 fetch_request(
@@ -370,39 +318,27 @@ class Fetcher:
             lease = SharedLease(self.buffer.memory.hold(leased, size))
             had_room = 2 * size <= granted.max_bytes
             try:
-                ready = self._take(lane, asks, leased.response, lease, had_room)
+                ready = self._take(lane, leased.response, lease, had_room)
             finally:
                 lease.release()
         except KafkaError as error:
             lane.session.failed()
-            ready = self._node_failed(lane.node, error, asks)
+            ready = self._node_failed(lane, error)
         except Exception as error:
             lane.session.failed()
             logger.exception("fetching from broker %d failed", lane.node)
             failure = KafkaError(f"fetching failed: {error!r}")
-            ready = self._node_failed(lane.node, failure, asks)
+            ready = self._node_failed(lane, failure)
         finally:
             lane.finish()
             self.buffer.memory.answered(granted)
-            for ask in asks:
-                if self._asked.get((ask.topic_partition, ask.epoch)) is lane:
-                    del self._asked[ask.topic_partition, ask.epoch]
         return ready
-
-    def _node(self, node: int) -> NodeLanes:
-        lanes = self._nodes.get(node)
-        if lanes is None:
-            lanes = self._nodes[node] = NodeLanes(
-                node, sessions=self._config.enable_incremental_fetch_sessions
-            )
-        return lanes
 
     # --- taking what came -----------------------------------------------------------------------
 
     def _take(
         self,
         lane: Lane,
-        asks: Sequence[Ask],
         response: FetchResponse,
         lease: SharedLease,
         had_room: bool,
@@ -417,45 +353,50 @@ class Fetcher:
             if again:
                 logger.debug("broker %d: %s; a full fetch begins another one", lane.node, error)
                 return False
-            return self._node_failed(lane.node, error, asks)
+            return self._node_failed(lane, error)
         self._node_retries.succeeded(lane.node)
-        there = partitions_of(response, {ask.topic_partition: ask for ask in asks})
-        quiet = lane.session.answered(response.session_id, there)
+        session = lane.session
+        there = partitions_of(response, session.asks, session.names)
+        quiet = session.answered(response.session_id, there, now)
         self._leaders.learn(response, there)
-        by_partition = {
-            ask.topic_partition: ask
-            for ask in asks
-            if self._asked.get((ask.topic_partition, ask.epoch)) is lane
-        }
+        asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
         answers = read_answers(
-            there, by_partition, options=self._options, lease=lease, largest=self._largest
+            there, asks, options=self._options, lease=lease, largest=self._largest
         )
         ready = False
         for tp, answer in answers.items():
-            ask = by_partition[tp]
-            ready = self._intake.take(lane.node, ask, answer, now, had_room=had_room) or ready
-        self._intake.nothing_new(by_partition, quiet, now, had_room=had_room)
+            came = self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room)
+            ready = came or ready
+        self._candidates.touch(there)
+        notes = [
+            (tp, session.asks[tp].epoch, told)
+            for tp, told in session.settle(quiet, there, had_room=had_room).items()
+            if self._planner.lane_of(tp) is lane
+        ]
+        self._intake.nothing_new(notes, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
             # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
             # is tried again has a back-off of its own, and need not hold up the others.)
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
-        lanes = self._node(lane.node)
+        lanes = self._planner.lanes(lane.node)
         if ready:
             lanes.came()
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
 
-    def _node_failed(self, node: int, error: KafkaError, asks: Sequence[Ask]) -> bool:
+    def _node_failed(self, lane: Lane, error: KafkaError) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""
+        node, asks = lane.node, lane.session.asks.values()
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = anyio.current_time()
-        self._node(node).not_before = self._node_retries.failed(node, now)
+        self._planner.lanes(node).not_before = self._node_retries.failed(node, now)
         for ask in asks:
             self._replicas.leave(ask.topic_partition, node, now)
             self.buffer.note_error(ask.topic_partition, ask.epoch, error)
+        self._candidates.touch(lane.session.asks)
         if error.retriable:
             logger.info("fetching from broker %d failed: %s; trying again", node, error)
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from kohort.errors import ErrorCode, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
@@ -108,19 +108,21 @@ class Intake:
         self._replicas.follow(tp, follower, leader, now)
         return None
 
+    def turn_of(self, tp: TopicPartition) -> int:
+        """The higher, the later the partition brought something; 0 for never."""
+        return self.turns.get(tp, 0)
+
     def nothing_new(
         self,
-        asks: Mapping[TopicPartition, Ask],
-        quiet: Mapping[TopicPartition, Watermarks],
+        quiet: Collection[tuple[TopicPartition, int, Watermarks]],
         now: float,
         *,
         had_room: bool = False,
     ) -> None:
-        """The partitions that an answer leaves out, and what was told of them before."""
-        there = [(tp, asks[tp].epoch, told) for tp, told in quiet.items() if tp in asks]
-        for tp, _, _ in there:
+        """Partitions that an answer leaves out, their epochs, and what was told of them before."""
+        for tp, _, _ in quiet:
             self._retries.succeeded(tp)
-        self._buffer.nothing_new(there, at=now, had_room=had_room)
+        self._buffer.nothing_new(quiet, at=now, had_room=had_room)
 
     def _failed(
         self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False

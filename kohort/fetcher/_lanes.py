@@ -66,6 +66,7 @@ class NodeLanes:
     """The two lanes to one broker."""
 
     def __init__(self, node: int, *, sessions: bool = True) -> None:
+        self.node = node
         self.main = Lane(node, "fetch", FetchSession(enabled=sessions))
         self.side = Lane(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0

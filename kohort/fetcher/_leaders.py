@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Mapping
 
 from kohort.errors import ErrorCode
-from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._cluster import Cluster, Metadata
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import FetchResponse
@@ -25,6 +25,11 @@ class Leaders:
     def __init__(self, cluster: Cluster, backoff: Backoff, rng: random.Random) -> None:
         self._cluster = cluster
         self._searches: Retries[TopicPartition] = Retries(backoff, rng)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The snapshot that the others go by; another one has another identity."""
+        return self._cluster.metadata
 
     def find(self, tp: TopicPartition) -> Leader | None:
         """None: nobody leads it at the moment, or the metadata does not have it yet."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kohort.fetcher._lease import Lease
@@ -54,7 +55,11 @@ class FetchMemory:
         What is left is shared with the other brokers that are to be asked: ``sharers`` together.
         One partition may be asked for in any case.
         """
-        wanted = min(most, sum(sizes))
+        return self.grant_counted(Counter(sizes), most, sharers)
+
+    def grant_counted(self, sizes: Mapping[int, int], most: int, sharers: int) -> Grant:
+        """As grant(), where ``sizes`` tells of how many partitions each size is asked for."""
+        wanted = min(most, sum([size * count for size, count in sizes.items()]))
         left = (self._limit - self.taken - self.asked) // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))
         self.asked += size

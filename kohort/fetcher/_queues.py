@@ -7,7 +7,7 @@ data. The subscription's lock guards the queues as well as the positions.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from kohort.errors import KafkaError, TopicRecreatedError
@@ -54,7 +54,10 @@ class FetchQueues:
         self._max_bytes = max_bytes
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
-        self._fetcher_waits = False  # under the lock: with_room() left something out
+        self._fetcher_waits = False  # under the lock: something was left out for want of room
+        self._full = False  # under the lock: as much is read ahead as may be
+        self.allowed: Collection[TopicPartition] | None = None
+        """What there is memory for, as of look(); None for everything."""
         self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
         self._most_fetches = FETCHES_PER_PARTITION
         self._reported: KafkaError | None = None  # of no partition in particular
@@ -71,7 +74,10 @@ class FetchQueues:
                 self.counters.dropped_stale += 1
                 item.release()
                 return False
-            queue = self._queues.setdefault(tp, deque())
+            self._subscription.touch(tp)
+            queue = self._queues.get(tp)
+            if queue is None:
+                queue = deque()
             self._drop_done(tp, queue)
             if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
                 queue.pop()  # it was tried again since
@@ -81,6 +87,7 @@ class FetchQueues:
                         queue.remove(old)
                 state.last_error = item.error
                 queue.append(item)
+                self._queues.setdefault(tp, queue)
                 return True
             told = Watermarks(item.high_watermark, item.last_stable_offset, item.log_start_offset)
             _note(state, told, at)
@@ -93,6 +100,7 @@ class FetchQueues:
             state.fetch_leader_epoch = item.last_leader_epoch
             self.counters.bytes_appended += item.size
             queue.append(item)
+            self._queues.setdefault(tp, queue)
             return True
 
     def nothing_new(
@@ -109,6 +117,7 @@ class FetchQueues:
                     queue = self._queues.get(tp)
                     if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
                         queue.pop()
+                        self._subscription.touch(tp)
                     _note(state, told, at)
                     if had_room:
                         _note_missing(state, told, at)
@@ -143,29 +152,44 @@ class FetchQueues:
                 if item.error is not None and item.blocked and self._is_current(item)
             }
 
-    def with_room(self, targets: Iterable[FetchTarget]) -> list[FetchTarget]:
-        """Those of which more may be fetched: below their share of the buffer, and not blocked."""
-        with self._lock:
-            self.memory.queued, deliverable = self._count()
-            full = deliverable >= self._max_bytes
-            chosen = [target for target in targets if self._has_room(target, full)]
-            return self._with_memory(chosen)
-
-    def _with_memory(self, targets: list[FetchTarget]) -> list[FetchTarget]:
-        """Those that there is memory for; what is held back is let go of if there is none."""
+    def look(self) -> None:
+        """Count what is there before partitions are chosen. The caller holds the lock."""
         memory = self.memory
+        memory.queued, deliverable = self._count()
+        full = deliverable >= self._max_bytes
+        if full != self._full:
+            self._full = full
+            for tp in self._queues:
+                self._subscription.touch(tp)
         if 2 * memory.taken < memory.limit:
-            return targets
+            self.allowed = None
+            return
         deliverable = 0
         if memory.full:
             self._evict()
             memory.queued, deliverable = self._count()
-        if memory.full and deliverable:
-            chosen = []
-        else:  # whoever has nothing to take must get something
-            chosen = [each for each in targets if self._is_wanted(each.topic_partition)]
-        self._fetcher_waits = self._fetcher_waits or len(chosen) < len(targets)
-        return chosen
+        # Whoever has nothing to take must get something.
+        self.allowed = frozenset() if memory.full and deliverable else self._wanted
+        if self.allowed is not None:
+            self._fetcher_waits = True
+
+    def has_room(self, target: FetchTarget) -> bool:
+        """More of the partition may be fetched: it is below its share, and not blocked.
+
+        As of look(). The caller holds the lock; the next drain that makes room says so.
+        """
+        queue = self._queues.get(target.topic_partition)
+        mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
+        room = not mine or (
+            len(mine) < self._most_fetches and not self._full and not any(i.blocked for i in mine)
+        )
+        if not room:
+            self._fetcher_waits = True
+        return room
+
+    def note_waiting(self) -> None:
+        """Some partition still waits for room: a drain is to say so. The caller holds the lock."""
+        self._fetcher_waits = True
 
     def _evict(self) -> None:
         """Drop what is over, and what is paused or not asked for beyond half of the memory.
@@ -190,16 +214,6 @@ class FetchQueues:
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._wanted is None or tp in self._wanted
-
-    def _has_room(self, target: FetchTarget, full: bool) -> bool:
-        queue = self._queues.get(target.topic_partition)
-        mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
-        room = not mine or (
-            len(mine) < self._most_fetches and not full and not any(i.blocked for i in mine)
-        )
-        if not room:
-            self._fetcher_waits = True
-        return room
 
     def _count(self) -> tuple[int, int]:
         """Bytes that are not handed out yet, and of these those that the caller may take now.

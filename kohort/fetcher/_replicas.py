@@ -29,6 +29,7 @@ class Replicas:
     def __init__(self, max_age: float) -> None:
         self._max_age = max_age
         self._chosen: dict[TopicPartition, _Choice] = {}
+        self._staying: dict[TopicPartition, None] = {}
 
     def find(self, tp: TopicPartition, leader: Leader, now: float) -> int:
         """The broker to read from."""
@@ -37,12 +38,13 @@ class Replicas:
             return leader.node
         if chosen.leader != leader or now >= chosen.until:
             del self._chosen[tp]
+            self._staying.pop(tp, None)
             return leader.node
         return chosen.node
 
     def follow(self, tp: TopicPartition, node: int, leader: Leader, now: float) -> None:
         """The leader said where to read instead."""
-        self._chosen[tp] = _Choice(node, leader, now + self._max_age)
+        self._choose(tp, _Choice(node, leader, now + self._max_age))
 
     def leave(self, tp: TopicPartition, node: int, now: float) -> bool:
         """This broker failed: True if it was a follower, and the leader is read from now."""
@@ -54,12 +56,27 @@ class Replicas:
 
     def stay(self, tp: TopicPartition, leader: Leader, now: float) -> None:
         """Read from the leader for a while, whatever it says."""
-        self._chosen[tp] = _Choice(leader.node, leader, now + LEAVE_FOR)
+        self._choose(tp, _Choice(leader.node, leader, now + LEAVE_FOR))
+
+    def _choose(self, tp: TopicPartition, choice: _Choice) -> None:
+        self._chosen[tp] = choice
+        if choice.node == choice.leader.node:
+            self._staying[tp] = None
+        else:
+            self._staying.pop(tp, None)
 
     def stays(self, tp: TopicPartition) -> bool:
         """The leader must not send us elsewhere."""
+        return tp in self._staying
+
+    def any_stays(self, partitions: Collection[TopicPartition]) -> bool:
+        """True if one of these stays with its leader."""
+        return any(tp in partitions for tp in self._staying)
+
+    def until(self, tp: TopicPartition) -> float | None:
+        """When the choice ends that was made for the partition; None if none was."""
         chosen = self._chosen.get(tp)
-        return chosen is not None and chosen.node == chosen.leader.node
+        return None if chosen is None else chosen.until
 
     def of(self, tp: TopicPartition) -> int | None:
         """The broker that was chosen, if any was; from any thread."""
@@ -70,3 +87,4 @@ class Replicas:
         """Forget any others."""
         for tp in [tp for tp in self._chosen if tp not in partitions]:
             del self._chosen[tp]
+            self._staying.pop(tp, None)

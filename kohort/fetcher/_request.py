@@ -106,10 +106,13 @@ def _forgotten(asks: Iterable[Ask]) -> list[FetchRequest.ForgottenTopic]:
 
 
 def partitions_of(
-    response: FetchResponse, asks: Mapping[TopicPartition, Ask]
+    response: FetchResponse,
+    asks: Mapping[TopicPartition, Ask],
+    names: Mapping[bytes, str] | None = None,
 ) -> dict[TopicPartition, FetchResponse.PartitionData]:
-    """What the response has of those that were asked for, by their names."""
-    names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
+    """What the response has of those that were asked for; ``names`` of topics by their ids."""
+    if names is None:
+        names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
     found: dict[TopicPartition, FetchResponse.PartitionData] = {}
     for topic in response.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")

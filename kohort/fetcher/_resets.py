@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -59,11 +59,11 @@ class Resets:
         self._asked: set[tuple[TopicPartition, int]] = set()
         self._told: dict[TopicPartition, int] = {}
 
-    def start(self, tasks: TaskGroup, now: float) -> float:
-        """Ask for whatever is due; returns when to come again."""
+    def start(self, tasks: TaskGroup, resets: Iterable[PendingReset], now: float) -> float:
+        """Ask for whatever is due of these; returns when to come again."""
         come_again = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
-        for pending in self._subscription.pending_resets():
+        for pending in resets:
             tp, epoch, strategy = pending.topic_partition, pending.epoch, pending.strategy
             if strategy == OffsetReset.NONE:
                 self._tell(pending)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import anyio
@@ -55,7 +55,7 @@ class Validation:
         buffer: FetchBuffer,
         retries: Retries[TopicPartition],
         *,
-        on_done: Callable[[], None],
+        on_done: Callable[[Iterable[TopicPartition]], None],
         on_ready: Callable[[], None],
     ) -> None:
         self._cluster = cluster
@@ -129,7 +129,7 @@ class Validation:
         for each in checks:
             tp = each.target.topic_partition
             self._judge(each, verdicts.get(tp) or no_leader(tp), now)
-        self._on_done()
+        self._on_done([each.target.topic_partition for each in checks])
 
     async def _ask(self, node: int, checks: list[_Check]) -> Mapping[TopicPartition, Verdict]:
         partitions = [each.target.topic_partition for each in checks]

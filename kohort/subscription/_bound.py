@@ -20,6 +20,7 @@ class BoundPositions:
         self._run = NO_RUN
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._recreated: set[TopicPartition] = set()
+        self._touched: dict[TopicPartition, None] = {}
 
     def _new_epoch(self) -> int:
         raise NotImplementedError
@@ -35,6 +36,7 @@ class BoundPositions:
             found = self.history.note(ids)
             anew = {each.topic for each in found}
             for tp, state in self._partitions.items():
+                self.touch(tp)
                 if state.position is None:
                     if tp.topic in anew and state.first:
                         state.epoch, state.reset = self._new_epoch(), None
@@ -45,6 +47,20 @@ class BoundPositions:
                     known = self.history.of(tp.topic)
                     self._bind(tp, state, known if state.topic_id == NO_ID else state.topic_id)
             return found
+
+    def touch(self, tp: TopicPartition) -> None:
+        """Note that a partition may have become fetchable, or not. The caller holds the lock."""
+        self._touched[tp] = None
+
+    def touch_all(self) -> None:
+        """:meth:`touch` every assigned partition, and take the lock."""
+        with self.lock:
+            self._touched.update(dict.fromkeys(self._partitions))
+
+    def take_touched(self) -> dict[TopicPartition, None]:
+        """The touched partitions in order, and forget them. The caller holds the lock."""
+        touched, self._touched = self._touched, {}
+        return touched
 
     def _bind(self, tp: TopicPartition, state: PartitionState, topic_id: bytes) -> None:
         state.topic_id = topic_id

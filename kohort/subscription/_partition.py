@@ -54,6 +54,7 @@ OffsetReset.NONE = OffsetReset("none")
 class PartitionState:
     """One assigned partition. Every field belongs under the subscription's lock."""
 
+    topic_partition: TopicPartition
     epoch: int
     """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
     position: int | None = None
@@ -86,7 +87,7 @@ class PartitionState:
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     fetched_at: float | None = None
-    """When the latest fetch was answered, by the core's clock."""
+    """When an answer last told something of it, by the core's clock; see Fetcher.fetched_at()."""
     withheld: tuple[int, float] | None = None
     """The offset from which on answers bring nothing though the log goes on, and since when."""
     last_error: KafkaError | None = None
@@ -108,10 +109,24 @@ class PartitionState:
         return self.position is not None and self.deliverable and not self.recreated
 
     @property
+    def awaits_position(self) -> bool:
+        """True while neither a position is known nor a reset is pending."""
+        return self.position is None and self.reset is None and not self.leaving
+
+    @property
     def at_fetch_end(self) -> bool:
         """All that is wanted of it was fetched."""
         end, offset = self.fetch_end, self.fetch_offset
         return end is not None and offset is not None and offset >= end
+
+    def target(self) -> FetchTarget | None:
+        """The next offset to fetch; None while the partition must not be fetched."""
+        offset = self.fetch_offset
+        if offset is None or not self.fetchable or self.at_fetch_end:
+            return None
+        return FetchTarget(
+            self.topic_partition, self.epoch, offset, self.fetch_leader_epoch, self.topic_id
+        )
 
     def move_to(self, offset: int, leader_epoch: int) -> None:
         """Start anew at an offset, with nothing fetched beyond it."""

@@ -39,6 +39,7 @@ class SubscriptionState(BoundPositions):
         self._pattern: re.Pattern[str] | None = None
         self._assigned = _NO_PARTITIONS
         self._epochs = 0
+        self._given_out: dict[TopicPartition, PartitionState] = {}
 
     # --- what is wanted -------------------------------------------------------------------------
 
@@ -111,6 +112,7 @@ class SubscriptionState(BoundPositions):
         self._topics = topics
         for tp, state in self._partitions.items():
             state.unwanted = tp.topic not in topics
+            self.touch(tp)
 
     # --- what is owned --------------------------------------------------------------------------
 
@@ -132,6 +134,7 @@ class SubscriptionState(BoundPositions):
             for tp in wanted:
                 self._partitions[tp].pending_revocation = False
                 self._partitions[tp].unwanted = tp.topic not in self._topics
+            self._touched.update(dict.fromkeys(self._partitions))
             return added
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
@@ -148,13 +151,18 @@ class SubscriptionState(BoundPositions):
             for tp in partitions:
                 if state := self._partitions.get(tp):
                     state.pending_revocation = True
+                    self.touch(tp)
 
     def _own(self, wanted: frozenset[TopicPartition]) -> None:
         if wanted == self._assigned:
             return
         kept = {tp: state for tp, state in self._partitions.items() if tp in wanted}
+        for tp in sorted(self._assigned - wanted):
+            self.touch(tp)
+            self._given_out.pop(tp, None)
         for tp in sorted(wanted - kept.keys()):
-            kept[tp] = PartitionState(epoch=self._new_epoch())
+            kept[tp] = PartitionState(tp, self._new_epoch())
+            self.touch(tp)
         self._partitions, self._assigned = kept, wanted
         self.changes += 1
         self._stop_run()
@@ -186,17 +194,18 @@ class SubscriptionState(BoundPositions):
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The state of an assigned partition. The caller holds the lock."""
         self._run.fold()
-        return self._partitions.get(tp)
+        state = self._partitions.get(tp)
+        if state is not None:
+            self._given_out[tp] = state  # the caller may move the position
+        return state
 
     def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """The state if the partition is still at this epoch. The caller holds the lock."""
-        self._run.fold()
-        state = self._partitions.get(tp)
+        state = self.partition(tp)
         return state if state is not None and state.epoch == epoch else None
 
     def _owned(self, tp: TopicPartition) -> PartitionState:
-        self._run.fold()
-        state = self._partitions.get(tp)
+        state = self.partition(tp)
         if state is None:
             raise NotAssignedError(
                 f"{tp.topic}-{tp.partition} is not assigned to this consumer; "
@@ -225,6 +234,7 @@ class SubscriptionState(BoundPositions):
             state.move_to(offset, leader_epoch)
             state.fetch_end = until
             self._bind(tp, state, self.history.of(tp.topic))
+            self.touch(tp)
 
     def forget_fetched(self) -> None:
         """What was fetched and not handed out is gone: continue at the positions."""
@@ -237,23 +247,17 @@ class SubscriptionState(BoundPositions):
         """Drop what was fetched of a partition and not handed out. The caller holds the lock."""
         state.epoch = self._new_epoch()
         state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
+        self.touch(state.topic_partition)
 
     def skip_to(self, state: PartitionState, offset: int) -> None:
         """Pass over what is before ``offset`` without handing it out. The caller holds the lock."""
         state.position = offset
         self.fetch_anew(state)
 
-    def request_reset(
-        self, tp: TopicPartition, strategy: OffsetReset | None = None, *, first: bool = False
-    ) -> None:
-        """Continue where the rule (else the default one) says, once it has been looked up.
-
-        ``first``: it is the first position, for lack of a committed offset.
-        """
+    def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
+        """Continue where the rule (else the default one) says, once it has been looked up."""
         with self.lock:
-            state = self._owned(tp)
-            self.start_reset(state, strategy)
-            state.first = first
+            self.start_reset(self._owned(tp), strategy)
 
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """:meth:`request_reset` for code that holds the lock."""
@@ -265,6 +269,7 @@ class SubscriptionState(BoundPositions):
             state.high_watermark = state.last_stable_offset = state.log_start_offset = None
         state.topic_id, state.recreated, state.first = NO_ID, False, False
         state.reset = strategy or self.default_reset
+        self.touch(state.topic_partition)
 
     def set_position(
         self,
@@ -287,25 +292,36 @@ class SubscriptionState(BoundPositions):
             state.move_to(offset, leader_epoch)
             state.last_error = None
             self._bind(tp, state, self.history.of(tp.topic) if topic_id is None else topic_id)
+            self.touch(tp)
             return True
+
+    def reset_if_unknown(self, tp: TopicPartition, strategy: OffsetReset, *, epoch: int) -> None:
+        """Have the first position looked up, if the partition still waits at that epoch."""
+        with self.lock:
+            state = self.current(tp, epoch)
+            if state is not None and state.awaits_position:
+                self.start_reset(state, strategy)
+                state.first = True
 
     def awaiting_position(self) -> dict[TopicPartition, int]:
         """Partitions with neither a position nor a reset under way -> their epochs."""
         with self.lock:
             return {
-                tp: state.epoch
-                for tp, state in self._partitions.items()
-                if state.position is None and state.reset is None and not state.leaving
+                tp: state.epoch for tp, state in self._partitions.items() if state.awaits_position
             }
 
     def pending_resets(self) -> list[PendingReset]:
         """The partitions whose position is to be looked up by a rule."""
         with self.lock:
-            return [
-                PendingReset(tp, state.epoch, state.reset, state.first, self.history.of(tp.topic))
-                for tp, state in self._partitions.items()
-                if state.reset is not None and not state.leaving
-            ]
+            found = [self.pending_reset(state) for state in self._partitions.values()]
+            return [pending for pending in found if pending is not None]
+
+    def pending_reset(self, state: PartitionState) -> PendingReset | None:
+        """The rule to look the position up by; None without one. The caller holds the lock."""
+        if state.reset is None or state.leaving:
+            return None
+        tp = state.topic_partition
+        return PendingReset(tp, state.epoch, state.reset, state.first, self.history.of(tp.topic))
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all owned partitions that have one: what was consumed up to.
@@ -324,8 +340,10 @@ class SubscriptionState(BoundPositions):
         """The caller is done with all that it was given before: it may be committed."""
         with self.lock:
             self._stop_run()
-            for state in self._partitions.values():  # each of many, at each poll(): without a call
+            # Whatever moves a position got the state from partition() since the last call.
+            for state in self._given_out.values():
                 state.consumed, state.consumed_epoch = state.position, state.leader_epoch
+            self._given_out.clear()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
@@ -346,13 +364,8 @@ class SubscriptionState(BoundPositions):
     def fetchable(self) -> list[FetchTarget]:
         """What to ask for next of every partition that is positioned, not paused, not leaving."""
         with self.lock:
-            return [
-                FetchTarget(
-                    tp, state.epoch, state.fetch_offset, state.fetch_leader_epoch, state.topic_id
-                )
-                for tp, state in self._partitions.items()
-                if state.fetchable and state.fetch_offset is not None and not state.at_fetch_end
-            ]
+            found = [state.target() for state in self._partitions.values()]
+            return [target for target in found if target is not None]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Deliver nothing of these until :meth:`resume`; what is buffered stays buffered."""
@@ -366,6 +379,7 @@ class SubscriptionState(BoundPositions):
         with self.lock:
             for state in [self._owned(tp) for tp in partitions]:
                 state.paused = paused
+                self.touch(state.topic_partition)
             self._stop_run()
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -382,11 +396,6 @@ class SubscriptionState(BoundPositions):
         """The end of what is decided, as of the latest fetch; None before one."""
         with self.lock:
             return self._owned(tp).last_stable_offset
-
-    def last_fetch_time(self, tp: TopicPartition) -> float | None:
-        """When the latest fetch of the partition was answered (the core's clock); None before."""
-        with self.lock:
-            return self._owned(tp).fetched_at
 
     def snapshot(self) -> SubscriptionSnapshot:
         """A copy of everything."""

@@ -10,7 +10,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.types import TopicPartition
-from tests.fetcher.making import fetched, offsets, owning
+from tests.fetcher.making import fetched, offsets, owning, with_room
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
         return self.subscription.position(tp)
 
     def with_room(self) -> set[TopicPartition]:
-        targets = self.buffer.with_room(self.subscription.fetchable())
+        targets = with_room(self.buffer, self.subscription)
         return {target.topic_partition for target in targets}
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import anyio
 
@@ -75,6 +75,16 @@ class FakeLease(Generic[R]):
         self._cluster.leases -= 1
 
 
+class FakeMetadata(NamedTuple):
+    """A snapshot of who leads what."""
+
+    leaders: dict[TopicPartition, Leader]
+    topics: dict[str, TopicMetadata]
+
+    def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
+        return self.leaders.get(topic_partition)
+
+
 class FakeCluster:
     """What the fetcher asks of ClusterClient."""
 
@@ -82,6 +92,7 @@ class FakeCluster:
         self.logs: dict[TopicPartition, Log] = {}
         self.leaders: dict[TopicPartition, Leader] = {}
         self.topics: dict[str, TopicMetadata] = {}
+        self._metadata = FakeMetadata({}, {})
         self.fetches: list[tuple[int, str, FetchRequest]] = []
         self.lookups: list[tuple[int, ListOffsetsRequest]] = []
         self.validations: list[tuple[int, OffsetForLeaderEpochRequest]] = []
@@ -108,20 +119,20 @@ class FakeCluster:
     # --- ClusterClient ----------------------------------------------------------------------------
 
     @property
-    def metadata(self) -> FakeCluster:
-        return self
-
-    def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
-        return self.leaders.get(topic_partition)
+    def metadata(self) -> FakeMetadata:
+        """Another one after each change."""
+        if self._metadata != (self.leaders, self.topics):
+            self._metadata = FakeMetadata(dict(self.leaders), dict(self.topics))
+        return self._metadata
 
     def request_refresh(self) -> None:
         self.refreshes += 1
         self.on_refresh()
 
-    async def fetch_topics(self, names: Collection[str] | None, /) -> FakeCluster:
+    async def fetch_topics(self, names: Collection[str] | None, /) -> FakeMetadata:
         self.known_topics_asked.append(frozenset(names or ()))
         self.on_refresh()
-        return self
+        return self.metadata
 
     def learn_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]

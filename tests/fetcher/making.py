@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.records import (
     Compression,
@@ -14,7 +15,7 @@ from kohort.records import (
     encode_batch,
     end_marker,
 )
-from kohort.subscription import SubscriptionState
+from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -109,6 +110,16 @@ def offsets(records: Iterable[Any]) -> list[int]:
     return [record.offset for record in records]
 
 
+def with_room(buffer: FetchBuffer, subscription: SubscriptionState) -> list[FetchTarget]:
+    """Every target that there is room and memory for."""
+    targets = subscription.fetchable()
+    with subscription.lock:
+        buffer.look()
+        chosen = [target for target in targets if buffer.has_room(target)]
+    allowed = buffer.allowed
+    return [each for each in chosen if allowed is None or each.topic_partition in allowed]
+
+
 __all__ = [
     "T0",
     "T1",
@@ -123,4 +134,5 @@ __all__ = [
     "marker",
     "offsets",
     "owning",
+    "with_room",
 ]

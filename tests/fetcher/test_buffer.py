@@ -33,6 +33,7 @@ from tests.fetcher.making import (
     marker,
     offsets,
     owning,
+    with_room,
 )
 
 
@@ -421,7 +422,7 @@ class TestInterrupts:
         subscription = owning(T0)
         buffer = FetchBuffer(subscription, max_bytes=1, on_room=room)
         buffer.append(fetched(subscription, T0, 0, batch(0, 3)))
-        assert buffer.with_room(subscription.fetchable()) == []
+        assert with_room(buffer, subscription) == []
         with pytest.raises(KeyboardInterrupt):
             buffer.drain(100)
         assert subscription.position(T0) == 0

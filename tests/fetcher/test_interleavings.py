@@ -29,6 +29,7 @@ from tests.fetcher.making import (
     fetched,
     marker,
     owning,
+    with_room,
 )
 
 Drained = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
@@ -107,7 +108,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule()
     def ask(self) -> None:
-        for target in self.buffer.with_room(self.subscription.fetchable()):
+        for target in with_room(self.buffer, self.subscription):
             tp, epoch, offset = target.topic_partition, target.epoch, target.offset
             if not any(asked[:2] == (tp, epoch) for asked in self.in_flight):
                 self.in_flight.append((tp, epoch, offset))
@@ -209,7 +210,7 @@ def test_appending_and_draining_from_two_threads_loses_and_repeats_nothing() -> 
             left = set(partitions)
             while left:
                 room.clear()
-                targets = buffer.with_room(subscription.fetchable())
+                targets = with_room(buffer, subscription)
                 for tp, epoch, offset, *_ in targets:
                     if offset >= count:
                         left.discard(tp)

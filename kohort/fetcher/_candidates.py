@@ -1,0 +1,165 @@
+"""The partitions that may be fetched next, kept up to date by what happens to each of them.
+
+To look at every assigned partition before each fetch would make a fetch cost as much as there are
+partitions. So what came of the latest look at a partition is kept, and a partition is looked at
+again only after one of these events:
+
+* it is assigned, revoked, sought, reset, paused or resumed, or its position becomes known
+  (:meth:`SubscriptionState.touch`);
+* something of it enters or leaves the buffer, or the buffer as a whole becomes full, or has room
+  again (the same);
+* a fetch of it is answered, or its position is validated (:meth:`Candidates.touch`);
+* the cluster metadata is replaced, which concerns all partitions;
+* a time has come: the end of a back-off, or of what a leader said about followers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from kohort.fetcher._leaders import Leaders
+from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._replicas import Replicas
+from kohort.fetcher._request import Ask
+from kohort.fetcher._retries import Retries
+from kohort.fetcher._validation import Validation
+from kohort.subscription import NO_ID, FetchTarget, PendingReset, SubscriptionState
+from kohort.transport import Leader
+from kohort.types import TopicPartition
+
+
+class NodeCandidates:
+    """The partitions that may be fetched from one broker."""
+
+    __slots__ = ("changed", "ready", "whole")
+
+    def __init__(self) -> None:
+        self.ready: dict[TopicPartition, Ask] = {}
+        """What to ask for of each, in flight or not."""
+        self.changed: dict[TopicPartition, None] = {}
+        """Those that became another since the main lane's latest fetch, or are on the side lane."""
+        self.whole = True
+        """False: the main lane's latest fetch left out more than :attr:`changed` tells."""
+
+    def put(self, tp: TopicPartition, ask: Ask | None) -> None:
+        """Note what to ask for; None for nothing."""
+        if ask is None:
+            if self.ready.pop(tp, None) is not None:
+                self.changed[tp] = None
+        elif self.ready.get(tp) != ask:
+            self.ready[tp] = ask
+            self.changed[tp] = None
+
+
+class Candidates:
+    """Looks at the partitions that something happened to.
+
+    :attr:`nodes`, :attr:`crowded`, :attr:`unsure` and :attr:`resets` are up to date after
+    :meth:`refresh`.
+    """
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        buffer: FetchQueues,
+        leaders: Leaders,
+        replicas: Replicas,
+        retries: Retries[TopicPartition],
+        validation: Validation,
+        size_of: Callable[[TopicPartition], int],
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._leaders = leaders
+        self._replicas = replicas
+        self._retries = retries
+        self._validation = validation
+        self._size_of = size_of
+        self.nodes: dict[int, NodeCandidates] = {}
+        """By the broker that each partition is read from."""
+        self.crowded: dict[TopicPartition, int] = {}
+        """Those that the buffer has no room for, and their brokers."""
+        self.unsure: dict[FetchTarget, Leader] = {}
+        """Those whose positions are to be validated first."""
+        self.resets: dict[TopicPartition, PendingReset] = {}
+        """Those whose positions are to be looked up."""
+        self._node_of: dict[TopicPartition, int] = {}
+        self._unsure: dict[TopicPartition, FetchTarget] = {}
+        self._touched: dict[TopicPartition, None] = {}
+        self._timers: list[tuple[float, TopicPartition]] = []
+        self._metadata: object = None
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have these looked at by the next refresh()."""
+        self._touched.update(dict.fromkeys(partitions))
+
+    def refresh(self, now: float) -> float:
+        """Look at the partitions that something happened to; returns when the next one is due."""
+        if self._metadata is not (metadata := self._leaders.metadata):
+            self._metadata = metadata
+            self._subscription.touch_all()
+        while self._timers and self._timers[0][0] <= now:
+            self._touched[heappop(self._timers)[1]] = None
+        subscription = self._subscription
+        targets: list[tuple[TopicPartition, FetchTarget | None, bool]] = []
+        with subscription.lock:
+            self._buffer.look()
+            touched = self._touched | subscription.take_touched()
+            self._touched = {}
+            for tp in touched:
+                self.crowded.pop(tp, None)
+                self.resets.pop(tp, None)
+                state = subscription.partition(tp)
+                target = None if state is None else state.target()
+                targets.append((tp, target, target is None or self._buffer.has_room(target)))
+                if state is not None and (pending := subscription.pending_reset(state)):
+                    self.resets[tp] = pending
+            if self.crowded:
+                self._buffer.note_waiting()
+        for tp, target, roomy in targets:
+            self._place(tp, target, roomy, now)
+        return self._timers[0][0] if self._timers else float("inf")
+
+    def _place(
+        self, tp: TopicPartition, target: FetchTarget | None, roomy: bool, now: float
+    ) -> None:
+        if (was_unsure := self._unsure.pop(tp, None)) is not None:
+            del self.unsure[was_unsure]
+        node, ask = (None, None) if target is None else self._look(target, roomy, now)
+        before = self._node_of.get(tp)
+        if before is not None and before != node:
+            self.nodes[before].put(tp, None)
+            del self._node_of[tp]
+        if node is not None:
+            if (mine := self.nodes.get(node)) is None:
+                mine = self.nodes[node] = NodeCandidates()
+            mine.put(tp, ask)
+            self._node_of[tp] = node
+
+    def _look(self, target: FetchTarget, roomy: bool, now: float) -> tuple[int | None, Ask | None]:
+        """The broker to read from, and what to ask it for; None for nothing now."""
+        tp, epoch = target.topic_partition, target.epoch
+        leader = self._leaders.find(tp)
+        if leader is None:
+            heappush(self._timers, (self._leaders.search(tp, now), tp))
+            return None, None
+        not_before = self._retries.not_before(tp, epoch)
+        if not_before > now:
+            heappush(self._timers, (not_before, tp))
+            return None, None
+        node = self._replicas.find(tp, leader, now)
+        if (until := self._replicas.until(tp)) is not None:
+            heappush(self._timers, (until, tp))
+        if not roomy:
+            self.crowded[tp] = node
+            return node, None
+        if self._validation.needed(target, leader):
+            self.unsure[target], self._unsure[tp] = leader, target
+            return node, None
+        self._validation.good(tp, epoch, leader.epoch)
+        topic_id = target.topic_id
+        if topic_id == NO_ID:
+            topic_id = self._leaders.topic_id(tp.topic)
+        size = self._size_of(tp)
+        return node, Ask(tp, epoch, target.offset, leader.epoch, size, topic_id)

@@ -1,0 +1,178 @@
+"""The fetches to start next: of which partitions, over which lane, and how much each may bring.
+
+The main lane's session keeps its partitions from one fetch to the next, so only the changed
+candidates are looked at. All of them are looked at where memory is scarce, as the choice is another
+one each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from kohort.config import FetchConfig
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._candidates import Candidates, NodeCandidates
+from kohort.fetcher._lanes import Lane, NodeLanes
+from kohort.fetcher._memory import Grant
+from kohort.fetcher._request import Ask, FetchPlan
+from kohort.types import TopicPartition
+
+
+class Fetch(NamedTuple):
+    """A request to send over a lane, its long poll in seconds, and how much it may bring."""
+
+    lane: Lane
+    plan: FetchPlan
+    max_wait: float
+    granted: Grant
+
+
+class Planner:
+    """Gives every candidate to a lane of its broker.
+
+    ``turn_of`` orders partitions: the one that brought something last has the highest.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        buffer: FetchBuffer,
+        config: FetchConfig,
+        turn_of: Callable[[TopicPartition], int],
+    ) -> None:
+        self._candidates = candidates
+        self._buffer = buffer
+        self._config = config
+        self._turn_of = turn_of
+        self._nodes: dict[int, NodeLanes] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}  # the latest lane that asked for each
+
+    def lanes(self, node: int) -> NodeLanes:
+        """The lanes to a broker."""
+        lanes = self._nodes.get(node)
+        if lanes is None:
+            sessions = self._config.enable_incremental_fetch_sessions
+            lanes = self._nodes[node] = NodeLanes(node, sessions=sessions)
+        return lanes
+
+    def all_lanes(self) -> list[Lane]:
+        """The lanes to all brokers."""
+        return [lane for lanes in self._nodes.values() for lane in lanes.both]
+
+    def lane_of(self, tp: TopicPartition) -> Lane | None:
+        """The lane that asked for the partition last; from any thread."""
+        return self._lanes.get(tp)
+
+    def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
+        """The partitions that a fetch is under way for: at which broker, and since when.
+
+        May be called from any thread.
+        """
+        return {
+            tp: (lane.node, lane.sent_at)
+            for lane in self.all_lanes()
+            if lane.busy
+            for tp in list(lane.session.asks)
+            if self._lanes.get(tp) is lane
+        }
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget any others."""
+        for tp in [tp for tp in self._lanes if tp not in partitions]:
+            del self._lanes[tp]
+
+    def due(self, now: float) -> tuple[list[Fetch], float]:
+        """The fetches to start now, their lanes taken, and when to ask again."""
+        look_again = float("inf")
+        max_wait = self._config.fetch_max_wait_ms / 1000
+        crowded = self._crowded_nodes()
+        waiting = [
+            (self.lanes(node), mine)
+            for node, mine in self._candidates.nodes.items()
+            if self._anything(self.lanes(node), mine)
+        ]
+        fetches: list[Fetch] = []
+        for number, (lanes, mine) in enumerate(waiting):
+            choice = lanes.choose(now, max_wait, crowded=lanes.node in crowded)
+            if (lane := choice.lane) is None:
+                look_again = min(look_again, choice.ask_again)
+                continue
+            plan = self._plan_main(lanes, mine) if lane is lanes.main else self._plan(lane, mine)
+            # The one that was served last comes last: the answer may be full before it gets there.
+            asks = sorted(plan.asks, key=lambda ask: self._turn_of(ask.topic_partition))
+            granted = self._buffer.memory.grant_counted(
+                lane.session.sizes, self._config.fetch_max_bytes, len(waiting) - number
+            )
+            lane.start(now, choice.max_wait)
+            fetches.append(Fetch(lane, plan._replace(asks=asks), choice.max_wait, granted))
+        return fetches, look_again
+
+    def _anything(self, lanes: NodeLanes, mine: NodeCandidates) -> bool:
+        """Something is to be asked for that is not in flight."""
+        if self._buffer.allowed is None and not lanes.main.busy and not lanes.side.busy:
+            return bool(mine.ready)
+        return next(self._free(mine, lanes.node, new=lanes.main.busy), None) is not None
+
+    def _free(self, mine: NodeCandidates, node: int, *, new: bool) -> Iterator[Ask]:
+        """What to ask for of those not in flight; ``new``: since the main lane's latest fetch.
+
+        A fetch at a broker that has lost the leadership, or is dead, is not waited for.
+        """
+        allowed = self._buffer.allowed
+        for tp in mine.changed if new and mine.whole else mine.ready:
+            ask = mine.ready.get(tp)
+            if ask is not None and (allowed is None or tp in allowed):
+                if not self._in_flight(ask, node):
+                    yield ask
+
+    def _in_flight(self, ask: Ask, node: int) -> bool:
+        lane = self._lanes.get(ask.topic_partition)
+        if lane is None or not lane.busy or lane.node != node:
+            return False
+        known = lane.session.asks.get(ask.topic_partition)
+        return known is not None and known.epoch == ask.epoch
+
+    def _plan(self, lane: Lane, mine: NodeCandidates) -> FetchPlan:
+        """The side lane fetches what the main lane does not."""
+        asks = list(self._free(mine, lane.node, new=True))
+        self._lanes.update((ask.topic_partition, lane) for ask in asks)
+        return lane.session.plan(asks)
+
+    def _plan_main(self, lanes: NodeLanes, mine: NodeCandidates) -> FetchPlan:
+        lane = lanes.main
+        on_side: dict[TopicPartition, None] = {}
+        changes: dict[TopicPartition, Ask | None] = {}
+        whole, mine.whole = mine.whole, self._buffer.allowed is None
+        if not whole or not mine.whole:
+            wanted = {ask.topic_partition: ask for ask in self._free(mine, lane.node, new=False)}
+            changes = {tp: None for tp in lane.session.asks if tp not in wanted} | wanted
+            on_side = {tp: None for tp in lanes.side.session.asks if lanes.side.busy}
+        else:
+            for tp in mine.changed:
+                ask = mine.ready.get(tp)
+                if ask is not None and self._in_flight(ask, lane.node):
+                    on_side[tp], ask = None, None
+                changes[tp] = ask
+        mine.changed = on_side
+        self._lanes.update((tp, lane) for tp, ask in changes.items() if ask is not None)
+        return lane.session.update(changes)
+
+    def _crowded_nodes(self) -> set[int]:
+        """The brokers of those that will have room when the caller has taken something.
+
+        None where the user has asked for fetches that wait until there is much.
+        """
+        if self._config.fetch_min_bytes > 1:
+            return set()
+        found = set()
+        if self._candidates.crowded:
+            standing = self._buffer.standing()
+            found = {node for tp, node in self._candidates.crowded.items() if tp not in standing}
+        if (allowed := self._buffer.allowed) is not None:
+            found.update(
+                node
+                for node, mine in self._candidates.nodes.items()
+                if any(tp not in allowed for tp in mine.ready)
+            )
+        return found

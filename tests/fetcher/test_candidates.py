@@ -1,0 +1,412 @@
+"""The kept candidates and plans, beside a walk over all partitions, after any operations."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+import pytest
+
+from kohort.config import FetchConfig
+from kohort.errors import BrokerNotAvailableError
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._candidates import Candidates
+from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._lanes import MEET_MARGIN, PARKED_AFTER, Lane
+from kohort.fetcher._leaders import Leaders
+from kohort.fetcher._memory import FetchMemory
+from kohort.fetcher._planning import Fetch, Planner
+from kohort.fetcher._replicas import Replicas
+from kohort.fetcher._request import Ask, fetch_request, partitions_of
+from kohort.fetcher._retries import Retries
+from kohort.fetcher._validation import Validation
+from kohort.protocol import decode, encode
+from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.subscription import NO_ID, SubscriptionState
+from kohort.testing._fetch_sessions import FetchSessions
+from kohort.transport import Backoff, Leader, TopicMetadata
+from kohort.types import TopicPartition
+from tests.fetcher.fake import FakeCluster
+from tests.fetcher.making import batch, broken, fetched, with_room
+
+PARTITIONS = [TopicPartition("t", number) for number in range(6)]
+NODES = (1, 2, 3)
+SIZE = 1000
+CONFIG = FetchConfig(fetch_max_wait_ms=500, fetch_max_bytes=4 * SIZE)
+BATCH = len(batch(0, 4))
+STEPS = 400
+
+
+class Walk(NamedTuple):
+    """What a look at every partition finds."""
+
+    ready: dict[int, dict[TopicPartition, Ask]]
+    crowded: dict[TopicPartition, int]
+    unsure: set[TopicPartition]
+
+
+class Machine:
+    """A fetcher's parts without its tasks, the brokers' sessions, and a clock."""
+
+    def __init__(self, seed: int, memory: int, ahead: int) -> None:
+        rng, backoff = random.Random(seed), Backoff(0.1, 0.4)
+        self.rng = rng
+        self.now = 100.0
+        self.cluster = FakeCluster()
+        self.cluster.topics["t"] = TopicMetadata("t", b"t" * 16)
+        self.subscription = SubscriptionState()
+        self.subscription.subscribe(["t"])
+        self.buffer = FetchBuffer(self.subscription, max_bytes=ahead, memory=FetchMemory(memory))
+        self.leaders = Leaders(self.cluster, backoff, rng)
+        self.replicas = Replicas(3.0)
+        self.retries: Retries[TopicPartition] = Retries(backoff, rng)
+        self.validation = Validation(
+            self.cluster,
+            self.subscription,
+            self.buffer,
+            Retries(backoff, rng),
+            on_done=lambda partitions: None,
+            on_ready=lambda: None,
+        )
+        self.sizes: dict[TopicPartition, int] = {}
+        self.turns: dict[TopicPartition, int] = {}
+        self.candidates = Candidates(
+            self.subscription,
+            self.buffer,
+            self.leaders,
+            self.replicas,
+            self.retries,
+            self.validation,
+            lambda tp: self.sizes.get(tp, SIZE),
+        )
+        self.planner = Planner(
+            self.candidates, self.buffer, CONFIG, lambda tp: self.turns.get(tp, 0)
+        )
+        self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
+        self.asked: dict[tuple[TopicPartition, int], Lane] = {}
+        self.out: list[tuple[Fetch, Any]] = []
+        for number, tp in enumerate(PARTITIONS):
+            self.cluster.leaders[tp] = Leader(NODES[number % 4 // 3], 5)
+        self.assign(set(PARTITIONS))
+
+    def step(self) -> None:
+        """Do something, and compare."""
+        operation = self.rng.choice(OPERATIONS)
+        operation(self)
+        self.compare()
+
+    def some(self) -> TopicPartition:
+        return self.rng.choice(PARTITIONS)
+
+    def few(self) -> list[TopicPartition]:
+        return self.rng.sample(PARTITIONS, self.rng.randint(1, 3))
+
+    # --- what happens to partitions -----------------------------------------------------------
+
+    def own(self) -> None:
+        self.assign(set(PARTITIONS) if self.rng.random() < 0.5 else set(self.few()))
+
+    def assign(self, wanted: set[TopicPartition]) -> None:
+        for tp in self.subscription.assign_from_group(wanted):
+            self.subscription.seek(tp, 0)
+        owned = self.subscription.assigned()
+        self.retries.keep_only(owned)
+        self.replicas.keep_only(owned)
+        self.validation.keep_only(owned)
+        self.planner.keep_only(owned)
+
+    def owned(self, tp: TopicPartition) -> bool:
+        return tp in self.subscription.assigned()
+
+    def epoch(self, tp: TopicPartition) -> int:
+        return self.subscription.snapshot().partitions[tp].epoch
+
+    def seek(self) -> None:
+        tp, offset = self.some(), self.rng.randint(0, 3)
+        leader_epoch = self.rng.randint(-1, 6)
+        if self.owned(tp):
+            until = 2 if offset == 3 else None
+            self.subscription.seek(tp, offset, leader_epoch, until=until)
+
+    def pause(self) -> None:
+        self.subscription.pause([tp for tp in self.few() if self.owned(tp)])
+
+    def resume(self) -> None:
+        self.subscription.resume(self.subscription.paused())
+
+    def reset(self) -> None:
+        tp = self.some()
+        if self.owned(tp):
+            self.subscription.request_reset(tp)
+
+    def look_up(self) -> None:
+        for tp in sorted(self.subscription.assigned()):
+            self.subscription.set_position(tp, 1, epoch=self.epoch(tp))
+
+    def withhold(self) -> None:
+        if self.rng.random() < 0.5:
+            self.subscription.subscribe(["u"])
+        else:
+            self.subscription.mark_pending_revocation([self.some()])
+        self.compare()
+        self.subscription.subscribe(["t"])
+        self.subscription.assign_from_group(self.subscription.assigned())
+
+    def lead(self) -> None:
+        tp, node = self.some(), self.rng.choice([*NODES, None])
+        if node is None:
+            self.cluster.leaders.pop(tp, None)
+        else:
+            before = self.cluster.leaders.get(tp, Leader(0, 5))
+            self.cluster.leaders[tp] = Leader(node, before.epoch + 1)
+
+    def make_topic(self) -> None:
+        id = self.rng.choice([self.rng.randbytes(16), NO_ID])
+        self.cluster.topics["t"] = TopicMetadata("t", id)
+        if self.rng.random() < 0.5:
+            self.subscription.note_topic_ids({"t": id})
+
+    def choose_replica(self) -> None:
+        tp, node, stays = self.some(), self.rng.choice(NODES), self.rng.random() < 0.3
+        leader = self.cluster.leaders.get(tp)
+        if leader is not None and self.owned(tp):
+            if stays:
+                self.replicas.stay(tp, leader, self.now)
+            else:
+                self.replicas.follow(tp, node, leader, self.now)
+            self.candidates.touch([tp])
+
+    def resize(self) -> None:
+        tp = self.some()
+        self.sizes[tp] = self.rng.choice([SIZE, 3 * SIZE])
+        self.candidates.touch([tp])
+
+    def validate(self) -> None:
+        tp = self.some()
+        leader = self.cluster.leaders.get(tp)
+        if leader is not None and self.owned(tp):
+            self.validation.good(tp, self.epoch(tp), leader.epoch)
+            self.candidates.touch([tp])
+
+    def fail(self) -> None:
+        tp, passing = self.some(), self.rng.random() < 0.5
+        if self.owned(tp):
+            error = BrokerNotAvailableError("no")
+            self.buffer.append(FailedFetch(tp, self.epoch(tp), error, passing=passing))
+
+    def wait(self) -> None:
+        self.now += self.rng.choice([0.2, 1.0, 11.0])
+
+    # --- the caller -----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        limit, only = self.rng.choice([1, 4, 4, 9]), None
+        if self.rng.random() < 0.3:
+            only = self.few()
+        try:
+            self.buffer.drain(limit, only)
+        except Exception as error:
+            assert not isinstance(error, AssertionError)
+
+    # --- the lanes ------------------------------------------------------------------------------
+
+    def fetch_beside_what_is_parked(self) -> None:
+        self.now += 0.03
+        self.fetch()
+
+    def fetch(self) -> None:
+        self.candidates.refresh(self.now)
+        walk = self.walk()
+        free = self.free(walk)
+        fetches, _ = self.planner.due(self.now)
+        for fetch in fetches:
+            lane = fetch.lane
+            asks = dict(lane.session.asks)
+            assert asks == free[lane.node]
+            request = self.understood(fetch)
+            self.asked.update(((tp, ask.epoch), lane) for tp, ask in asks.items())
+            self.out.append((fetch, request))
+        busy = [lane for lane in self.planner.all_lanes() if lane.busy]
+        assert len(self.out) == len(busy)
+        for node in free:
+            lanes = self.planner.lanes(node)
+            took = any(fetch.lane.node == node for fetch in fetches)
+            until = lanes.main.until - 2 * MEET_MARGIN
+            is_parked = lanes.main.sent_at + PARKED_AFTER <= self.now < until
+            if not took and (not lanes.main.busy or (is_parked and not lanes.side.busy)):
+                assert not free[node], "something may be fetched, and nothing was"
+        assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}
+
+    def free(self, walk: Walk) -> dict[int, dict[TopicPartition, Ask]]:
+        """What may be asked for at each broker, and is not in flight there."""
+        found: dict[int, dict[TopicPartition, Ask]] = {}
+        allowed = self.buffer.allowed
+        for node, ready in walk.ready.items():
+            for tp, ask in ready.items():
+                lane = self.asked.get((tp, ask.epoch))
+                if (lane is None or lane.node != node) and (allowed is None or tp in allowed):
+                    found.setdefault(node, {})[tp] = ask
+        return found
+
+    def understood(self, fetch: Fetch) -> Any:
+        """The request as the broker understands it: it must be all that the lane asks for."""
+        version = min(18, fetch.plan.max_version)
+        sent = encode(fetch_request(CONFIG, fetch.plan, 500, SIZE), version)
+        broker = self.brokers[fetch.lane.node]
+        plan = broker.plan(decode(FetchRequest, version, sent), version)
+        if not plan.error:
+            assert sorted((each.key.partition, each.offset) for each in plan.partitions) == sorted(
+                (tp.partition, ask.offset) for tp, ask in fetch.lane.session.asks.items()
+            )
+        return plan
+
+    def answer_the_first(self) -> None:
+        self.answer(0, self.rng.randint(0, 2), False, "good")
+
+    def answer_the_last_and_fetch(self) -> None:
+        self.answer(-1, self.rng.randint(0, 3), False, "good")
+        self.fetch()
+
+    def answer_somehow(self) -> None:
+        outcome = self.rng.choice(["good", "lost", "error", "small"])
+        self.answer(
+            self.rng.randint(0, 9), self.rng.randint(0, 2), self.rng.random() < 0.3, outcome
+        )
+
+    def answer(self, pick: int, brings: int, spoilt: bool, outcome: str) -> None:
+        if not self.out:
+            return
+        fetch, plan = self.out.pop(pick % len(self.out))
+        lane = fetch.lane
+        session = lane.session
+        if outcome == "lost" or plan.error:
+            session.failed(plan.error)
+            self.candidates.touch(session.asks)
+        else:
+            self.take(lane, plan, brings, spoilt, outcome)
+        lane.finish()
+        self.buffer.memory.answered(fetch.granted)
+        for key in [key for key, asked_by in self.asked.items() if asked_by is lane]:
+            del self.asked[key]
+
+    def take(self, lane: Lane, plan: Any, brings: int, spoilt: bool, outcome: str) -> None:
+        session, results = lane.session, []
+        for number, wanted in enumerate(plan.partitions):
+            code = 6 if outcome == "error" and number == 0 else 0
+            data = FetchResponse.PartitionData(
+                partition_index=wanted.key.partition,
+                error_code=code,
+                high_watermark=1000 + (number < brings),
+                records=b"x" if number < brings else b"",
+            )
+            results.append((wanted, data))
+        response = FetchResponse(session_id=plan.session.id if plan.session else 0)
+        for wanted, data in self.brokers[lane.node].answered(plan, results):
+            response.responses.append(
+                FetchResponse.FetchableTopicResponse(
+                    topic=wanted.key.topic,
+                    topic_id=wanted.key.topic_id or bytes(16),
+                    partitions=[data],
+                )
+            )
+        there = partitions_of(response, session.asks, session.names)
+        quiet = session.answered(response.session_id, there, self.now)
+        assert not set(quiet) & set(there)
+        for number, (tp, data) in enumerate(there.items()):
+            ask = session.asks[tp]
+            if self.planner.lane_of(tp) is not lane:
+                continue
+            if data.error_code:
+                self.retries.failed(tp, self.now, ask.epoch)
+            elif data.records and outcome == "small":
+                self.sizes[tp] = 2 * SIZE
+            elif data.records and self.owned(tp):
+                bytes_ = batch(ask.offset, 4)
+                fetch = fetched(
+                    self.subscription,
+                    tp,
+                    ask.offset,
+                    broken(bytes_) if spoilt else bytes_,
+                    epoch=ask.epoch,
+                )
+                self.validation.read(tp, ask.epoch, ask.leader_epoch, 3)
+                self.turns[tp] = max(self.turns.values(), default=0) + number
+                self.buffer.append(fetch, at=self.now)
+        self.candidates.touch(there)
+        session.settle(quiet, there, had_room=True)
+
+    # --- the comparison -------------------------------------------------------------------------
+
+    def walk(self) -> Walk:
+        """Look at every partition."""
+        walk = Walk({}, {}, set())
+        targets = self.subscription.fetchable()
+        allowed = self.buffer.allowed
+        with self.subscription.lock:
+            roomy = [target for target in targets if self.buffer.has_room(target)]
+        for target in targets:
+            tp, epoch, offset, _, topic_id = target
+            leader = self.cluster.leaders.get(tp)
+            if leader is None or self.retries.not_before(tp, epoch) > self.now:
+                continue
+            node = self.replicas.find(tp, leader, self.now)
+            if target not in roomy:
+                walk.crowded[tp] = node
+            elif self.validation.needed(target, leader):
+                walk.unsure.add(tp)
+            else:
+                if topic_id == NO_ID:
+                    topic_id = self.cluster.topics["t"].topic_id
+                size = self.sizes.get(tp, SIZE)
+                ask = Ask(tp, epoch, offset, leader.epoch, size, topic_id)
+                walk.ready.setdefault(node, {})[tp] = ask
+        assert self.buffer.allowed is allowed
+        return walk
+
+    def compare(self) -> None:
+        due = self.candidates.refresh(self.now)
+        assert due > self.now
+        waits = self.buffer._fetcher_waits
+        walk = self.walk()
+        nodes = self.candidates.nodes
+        assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
+        assert self.candidates.crowded == walk.crowded
+        assert {target.topic_partition for target in self.candidates.unsure} == walk.unsure
+        pending = self.subscription.pending_resets()
+        assert self.candidates.resets == {each.topic_partition: each for each in pending}
+        if walk.crowded or self.buffer.allowed is not None:
+            assert waits, "a drain would not wake the fetcher"
+        roomy = {each.topic_partition for each in with_room(self.buffer, self.subscription)}
+        for mine in nodes.values():
+            assert self.buffer.allowed is not None or mine.ready.keys() <= roomy
+
+
+OPERATIONS = [
+    *[Machine.fetch_beside_what_is_parked, Machine.drain] * 4,
+    *[Machine.fetch, Machine.answer_the_first, Machine.answer_the_last_and_fetch] * 3,
+    *[Machine.answer_somehow, Machine.wait, Machine.seek, Machine.pause, Machine.resume] * 2,
+    Machine.own,
+    Machine.reset,
+    Machine.look_up,
+    Machine.withhold,
+    Machine.lead,
+    Machine.make_topic,
+    Machine.choose_replica,
+    Machine.resize,
+    Machine.validate,
+    Machine.fail,
+]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_candidates_equal_a_walk_after_any_operations(seed: int) -> None:
+    machine = Machine(seed, memory=1 << 62, ahead=2 * BATCH)
+    for _ in range(STEPS):
+        machine.step()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_candidates_equal_a_walk_when_memory_is_scarce(seed: int) -> None:
+    machine = Machine(seed, memory=3 * BATCH, ahead=1 << 20)
+    for _ in range(STEPS):
+        machine.step()
