@@ -251,8 +251,8 @@ class AsyncLife(AsyncCallbacks):
     def __del__(self) -> None:
         root = getattr(self, "_root", None)
         if root is not None and not self._closed and self._pid == os.getpid():
-            self._warn_unclosed()
             root.abandon()
+            self._warn_unclosed()  # last: with "python -W error" it raises
 
     @asynccontextmanager
     async def _polling(self, what: str) -> AsyncIterator[None]:

@@ -89,14 +89,11 @@ class Host:
         subscriptions: Mapping[str, Subscription],
     ) -> Assignments:
         """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
-        from kohort.coordinator_client.assignors import is_built_in
-
-        def run() -> Assignments:
-            return assignor.assign(cluster, subscriptions)
+        from kohort.coordinator_client.assignors import in_slices, is_built_in
 
         if is_built_in(assignor):
-            return run()
-        return await self.call_assignor(run)
+            return await in_slices(assignor.steps(cluster, subscriptions))
+        return await self.call_assignor(lambda: assignor.assign(cluster, subscriptions))
 
     async def call_assignor(self, function: Callable[[], T]) -> T:
         """Run a piece of a user's assignor on the caller's side."""

@@ -285,8 +285,8 @@ class SyncLife(ConsumerBase):
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)
         if thread is not None and not self._closed and self._pid == os.getpid():
-            self._warn_unclosed()
             thread.request_stop()
+            self._warn_unclosed()  # last: with "python -W error" it raises
 
 
 def _silent(seconds: float) -> KafkaTimeoutError:

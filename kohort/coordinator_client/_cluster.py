@@ -100,12 +100,17 @@ def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> Cl
     if not racks:
         return ClusterTopics(counts)
     rack_of = {node: broker.rack for node, broker in metadata.brokers.items()}
+    known: dict[Collection[int], frozenset[str]] = {}
+
+    def racks_of(replicas: Collection[int]) -> frozenset[str]:
+        if replicas not in known:
+            known[replicas] = frozenset(rack for node in replicas if (rack := rack_of.get(node)))
+        return known[replicas]
+
     return ClusterTopics(
         counts,
         {
-            TopicPartition(name, number): frozenset(
-                rack for node in partition.replicas if (rack := rack_of.get(node))
-            )
+            TopicPartition(name, number): racks_of(partition.replicas)
             for name, partitions in found.items()
             for number, partition in partitions.items()
         },

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from kohort.coordinator_client.assignors import Assignment, Subscription
+from kohort.coordinator_client.assignors import Assignment, Steps, Subscription
 from kohort.errors import MessageDecodeError
 from kohort.protocol import Buffer, decode_from, encode
-from kohort.protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kohort.protocol.messages import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    JoinGroupResponse,
+)
+from kohort.transport import escaped
 from kohort.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Members = Mapping[str, Subscription]
+"""Member id -> its metadata."""
 
 PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3
@@ -70,6 +81,34 @@ def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Sub
         rack=message.rack_id,
         group_instance_id=group_instance_id,
     )
+
+
+def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, Subscription]]:
+    """All members' metadata. A member whose metadata cannot be read gets no partitions."""
+    members: dict[str, Subscription] = {}
+    for member in response.members:
+        try:
+            said = read_subscription(member.metadata, member.group_instance_id)
+        except MessageDecodeError as error:
+            logger.warning(
+                "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
+                group_id,
+                escaped(member.member_id),
+                error,
+            )
+            said = Subscription(topics=(), group_instance_id=member.group_instance_id)
+        members[member.member_id] = said
+        yield
+    return members
+
+
+def write_assignments(assignments: Mapping[str, Assignment]) -> Steps[dict[str, bytes]]:
+    """The blobs of all members' assignments."""
+    blobs: dict[str, bytes] = {}
+    for member, assignment in assignments.items():
+        blobs[member] = write_assignment(assignment)
+        yield
+    return blobs
 
 
 def write_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:

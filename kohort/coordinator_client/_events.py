@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
 
 
@@ -77,6 +77,8 @@ class Answered:
 
     token: int
     response: Response
+    members: Mapping[str, Subscription] | None = None
+    """To the leader's JoinGroup: the subscriptions in the answer, if they have been read."""
 
 
 @dataclass(frozen=True, slots=True)

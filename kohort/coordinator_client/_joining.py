@@ -17,6 +17,7 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     Withhold,
 )
+from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
@@ -132,12 +133,14 @@ class Joining(Member, ABC):
         else:
             self.retry_at = now + self.backoff(self._attempts - 1)
 
-    def join_answered(self, response: JoinGroupResponse, now: float) -> None:
+    def join_answered(
+        self, response: JoinGroupResponse, members: Members | None, now: float
+    ) -> None:
         code = response.error_code
         self.obstacle = f"JoinGroup was answered {error_name(code)}" if code else None
         match action_for(ApiKey.JOIN_GROUP, code):
             case Action.PROCEED:
-                self.joined(response, now)
+                self.joined(response, members, now)
             case Action.TAKE_MEMBER_ID if response.member_id:
                 self.member_id = response.member_id
                 self.join_again(now)
@@ -154,7 +157,7 @@ class Joining(Member, ABC):
                 self.join_again(now, wait=True)
 
     @abstractmethod
-    def joined(self, response: JoinGroupResponse, now: float) -> None:
+    def joined(self, response: JoinGroupResponse, members: Members | None, now: float) -> None:
         """JoinGroup succeeded."""
 
     @abstractmethod

@@ -10,7 +10,9 @@ from kohort.coordinator_client.assignors import (
     Assignments,
     ClusterTopics,
     PartitionAssignor,
+    Steps,
     Subscription,
+    finish,
 )
 from kohort.errors import AssignorError
 from kohort.transport import escaped
@@ -30,6 +32,18 @@ def check_deal(
     *,
     cooperative: bool,
 ) -> dict[str, Assignment]:
+    """Check a deal at once; see :func:`check_in_steps`."""
+    return finish(check_in_steps(assignor, cluster, members, dealt, cooperative=cooperative))
+
+
+def check_in_steps(
+    assignor: PartitionAssignor,
+    cluster: ClusterTopics,
+    members: Mapping[str, Subscription],
+    dealt: Assignments,
+    *,
+    cooperative: bool,
+) -> Steps[dict[str, Assignment]]:
     """What the assignor dealt, with every member in it. AssignorError for what cannot be.
 
     Cooperative: a partition may not go straight from one owner to another, as the first gives it
@@ -37,7 +51,10 @@ def check_deal(
     """
     name = assignor.name
     try:
-        given = {member: _assignment(one) for member, one in dealt.items()}
+        given: dict[str, Assignment] = {}
+        for member, one in dealt.items():
+            given[member] = _assignment(one)
+            yield
     except (AttributeError, TypeError, ValueError) as error:
         raise AssignorError(
             f"assignor {name!r} returned {type(dealt).__name__}, and not a mapping from member ids "
@@ -47,9 +64,10 @@ def check_deal(
     if strangers:
         raise AssignorError(f"assignor {name!r} dealt to nobody: {sorted(map(repr, strangers))}")
     holders: dict[TopicPartition, str] = {}
-    for member, one in given.items():
+    for member, dealt_to in given.items():
+        yield
         wanted = frozenset(members[member].topics)
-        for tp in one.partitions:
+        for tp in dealt_to.partitions:
             if tp.topic not in wanted:
                 raise AssignorError(
                     f"assignor {name!r} gave {describe([tp])} to {escaped(member)}, which does not "
@@ -64,7 +82,7 @@ def check_deal(
                 )
             holders[tp] = member
     if cooperative and name not in SELF_CHECKING:
-        _check_transfers(name, members, holders)
+        yield from _check_transfers(name, members, holders)
     return {member: given.get(member, _NOTHING) for member in members}
 
 
@@ -76,9 +94,10 @@ def _assignment(one: Assignment | Sequence[TopicPartition]) -> Assignment:
 
 def _check_transfers(
     name: str, members: Mapping[str, Subscription], holders: Mapping[TopicPartition, str]
-) -> None:
+) -> Steps[None]:
     newest = max((said.generation for said in members.values()), default=-1)
     for owner, said in members.items():
+        yield
         if said.generation != newest:
             continue
         for tp in said.owned:

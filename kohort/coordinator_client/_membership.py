@@ -12,6 +12,7 @@ from kohort.coordinator_client._commands import (
     DropCoordinator,
     LeaveGroup,
 )
+from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._events import (
     Answered,
     AssignmentMade,
@@ -160,8 +161,8 @@ class ClassicMembership(Leaving):
             case CallbackDone():
                 self.owned = self.owned_after
                 self._called_back(now)
-            case Answered(_, response):
-                self._answered(role, response, now)
+            case Answered(_, response, members):
+                self._answered(role, response, members, now)
             case AssignmentMade():
                 self.assignment_made(event)
             case Failed(_, error):
@@ -177,12 +178,14 @@ class ClassicMembership(Leaving):
         elif self.state is MemberState.RECONCILING:
             self.reconciled(now)
 
-    def _answered(self, role: Role, response: Response, now: float) -> None:
+    def _answered(
+        self, role: Role, response: Response, members: Members | None, now: float
+    ) -> None:
         match response:
             case JoinGroupResponse(member_id=member_id) if self.state is MemberState.LEAVING:
                 self.late_join_answered(member_id, now)
             case JoinGroupResponse():
-                self.join_answered(response, now)
+                self.join_answered(response, members, now)
             case SyncGroupResponse():
                 self.sync_answered(response, now)
             case HeartbeatResponse():

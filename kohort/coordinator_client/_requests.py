@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client._commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from kohort.coordinator_client._consumer_protocol import (
-    PROTOCOL_TYPE,
-    write_assignment,
-    write_subscription,
-)
+from kohort.coordinator_client._consumer_protocol import PROTOCOL_TYPE, write_subscription
 from kohort.coordinator_client._link import Form
 from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
@@ -59,7 +55,10 @@ def join(
     return [Form(message)]
 
 
-def sync(config: GroupConfig, command: SyncGroup) -> Sequence[Form[SyncGroupResponse]]:
+def sync(
+    config: GroupConfig, command: SyncGroup, blobs: Mapping[str, bytes]
+) -> Sequence[Form[SyncGroupResponse]]:
+    """``blobs``: member id -> its assignment, as it goes over the wire."""
     message = SyncGroupRequest(
         group_id=config.group_id or "",
         generation_id=command.generation,
@@ -68,10 +67,8 @@ def sync(config: GroupConfig, command: SyncGroup) -> Sequence[Form[SyncGroupResp
         protocol_type=PROTOCOL_TYPE,
         protocol_name=command.protocol,
         assignments=[
-            SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=member_id, assignment=write_assignment(one)
-            )
-            for member_id, one in command.assignments.items()
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=blob)
+            for member_id, blob in blobs.items()
         ],
     )
     return [Form(message)]

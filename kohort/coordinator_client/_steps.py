@@ -22,6 +22,7 @@ from kohort.coordinator_client._commands import (
     MakeAssignment,
     SyncGroup,
 )
+from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
 from kohort.coordinator_client._events import (
     Answered,
     AssignmentMade,
@@ -30,9 +31,14 @@ from kohort.coordinator_client._events import (
     PollEntered,
 )
 from kohort.coordinator_client._host import GroupHost
-from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client._leading import check_in_steps
 from kohort.coordinator_client._link import CoordinatorLink
-from kohort.coordinator_client.assignors import Assignment, PartitionAssignor, is_built_in
+from kohort.coordinator_client.assignors import (
+    Assignment,
+    PartitionAssignor,
+    in_slices,
+    is_built_in,
+)
 from kohort.errors import AssignorError
 from kohort.protocol.messages import JoinGroupResponse
 from kohort.types import ConsumerGroupMetadata
@@ -73,9 +79,12 @@ class Steps:
         patience = config.rebalance_timeout_ms / 1000 + JOIN_SLACK
         match command:
             case JoinGroup(token):
-                return Answered(token, await self._join(command, patience))
+                joined = await self._join(command, patience)
+                members = await in_slices(read_members(joined, config.group_id or ""))
+                return Answered(token, joined, members)
             case SyncGroup(token):
-                forms = _requests.sync(config, command)
+                blobs = await in_slices(write_assignments(command.assignments))
+                forms = _requests.sync(config, command, blobs)
                 synced = await self._link.request(forms, timeout=patience, parked=True)
                 return Answered(token, synced)
             case Heartbeat(token):
@@ -128,8 +137,8 @@ class Steps:
             dealt = await self._host.assign(assignor, topics, command.members)
         except Exception as error:
             raise AssignorError(f"assignor {assignor.name!r} raised {error!r}") from error
-        checked = check_deal(
-            assignor, topics, command.members, dealt, cooperative=self._cooperative
+        checked = await in_slices(
+            check_in_steps(assignor, topics, command.members, dealt, cooperative=self._cooperative)
         )
         return AssignmentMade(command.token, checked, topics)
 

@@ -16,15 +16,16 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._consumer_protocol import (
     PROTOCOL_TYPE,
+    Members,
     read_assignment,
-    read_subscription,
+    read_members,
 )
 from kohort.coordinator_client._events import AssignmentMade
 from kohort.coordinator_client._joining import MANY_CHANGES, Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._text import describe
-from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
+from kohort.coordinator_client.assignors import Assignment, ClusterTopics, finish
 from kohort.errors import ErrorCode, InconsistentGroupProtocolError, MessageDecodeError, error_name
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
@@ -51,7 +52,7 @@ class Syncing(Joining):
 
     # --- JoinGroup succeeded --------------------------------------------------------------------
 
-    def joined(self, response: JoinGroupResponse, now: float) -> None:
+    def joined(self, response: JoinGroupResponse, members: Members | None, now: float) -> None:
         self.member_id, self.generation = response.member_id, response.generation_id
         self.heartbeats.start(now)
         self.again = None
@@ -64,7 +65,8 @@ class Syncing(Joining):
         if response.leader != response.member_id:
             self._send_sync({})
             return
-        members = self._read_members(response)
+        if members is None:
+            members = finish(read_members(response, self.settings.group_id))
         self.leading = True
         topics = frozenset(topic for said in members.values() for topic in said.topics)
         self.emit(WatchTopics(topics))
@@ -81,23 +83,6 @@ class Syncing(Joining):
             "assignor in common in partition_assignment_strategy"
         )
         self.fail(error, now, leave=True)
-
-    def _read_members(self, response: JoinGroupResponse) -> dict[str, Subscription]:
-        """A member whose metadata cannot be read gets nothing, and the others go on."""
-        members = {}
-        for member in response.members:
-            try:
-                said = read_subscription(member.metadata, member.group_instance_id)
-            except MessageDecodeError as error:
-                logger.warning(
-                    "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
-                    self.settings.group_id,
-                    escaped(member.member_id),
-                    error,
-                )
-                said = Subscription(topics=(), group_instance_id=member.group_instance_id)
-            members[member.member_id] = said
-        return members
 
     def stop_leading(self) -> None:
         if self.leading:

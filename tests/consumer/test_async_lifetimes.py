@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -236,3 +237,22 @@ def test_one_that_nobody_stops_warns_how_to_stop_it(options: dict[str, Any]) -> 
             gc.collect()
 
     asyncio.run(main())
+
+
+def test_abandoned_consumer_ends_its_task_when_warnings_are_errors(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: raised.append(told.exc_value))
+
+    async def main() -> None:
+        consumer = AsyncKafkaConsumer(**options)
+        await consumer.start()
+        (task,) = [each for each in asyncio.all_tasks() if each.get_name() == "kohort"]
+        del consumer
+        gc.collect()
+        async with asyncio.timeout(5):
+            await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert [type(each) for each in raised] == [ResourceWarning]

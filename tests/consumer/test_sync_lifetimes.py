@@ -8,6 +8,7 @@ import gc
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -256,6 +257,21 @@ def test_one_that_nobody_closes_warns_and_its_thread_ends(
         gc.collect()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_abandoned_consumer_ends_its_thread_when_warnings_are_errors(
+    topic: str, group: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: raised.append(told.exc_value))
+    consumer = KafkaConsumer(topic, group_id=group, **options)
+    poll_until(consumer, consumer.assignment)
+    (thread,) = kohort_threads()
+    del consumer
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert [type(each) for each in raised] == [ResourceWarning]
 
 
 def test_one_that_never_did_anything_needs_no_close(options: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._java import java_order
+from kohort.coordinator_client.assignors._slices import Steps, finish
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
 
@@ -113,6 +114,19 @@ class PartitionAssignor(ABC):
         return
 
 
+class BuiltInAssignor(PartitionAssignor):
+    """An assignor that comes with kohort: it runs in steps, in the event loop of the consumer."""
+
+    @abstractmethod
+    def steps(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> Steps[Deal]:
+        """Compute the assignment in steps."""
+
+    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
+        return finish(self.steps(cluster, subscriptions))
+
+
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
     """The member ids as every Kafka client orders them.
 
@@ -127,12 +141,13 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
     return sorted(subscriptions, key=key)
 
 
-def subscribers(subscriptions: Mapping[str, Subscription]) -> dict[str, list[str]]:
+def subscribers(subscriptions: Mapping[str, Subscription]) -> Steps[dict[str, list[str]]]:
     """Topic -> its members, in the order of :func:`members_in_order`."""
     result: dict[str, list[str]] = {}
     for member_id in members_in_order(subscriptions):
         for topic in dict.fromkeys(subscriptions[member_id].topics):
             result.setdefault(topic, []).append(member_id)
+        yield
     return result
 
 

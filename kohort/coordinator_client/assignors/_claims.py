@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kohort.coordinator_client.assignors._base import Subscription
+from kohort.coordinator_client.assignors._slices import Steps
 from kohort.coordinator_client.assignors._user_data import NO_GENERATION, Claim
 from kohort.types import TopicPartition
 
@@ -26,7 +27,7 @@ def settle(
     counts: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, Claim],
-) -> Ownership:
+) -> Steps[Ownership]:
     """Give each partition to the claim of the newest generation.
 
     ``counts``: the partitions of the topics to deal; a claim of any other is left out.
@@ -54,11 +55,12 @@ def settle(
                 result.contested.add(tp)
             else:
                 mine[tp] = None
-    result.earlier = _earlier_owners(claims)
+        yield
+    result.earlier = yield from _earlier_owners(claims)
     return result
 
 
-def _earlier_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
+def _earlier_owners(claims: Mapping[str, Claim]) -> Steps[dict[TopicPartition, str]]:
     newest = max((c.generation for c in claims.values() if c.generation is not None), default=-1)
     newest = max(newest, NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}
@@ -69,4 +71,5 @@ def _earlier_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
         for tp in claim.partitions:
             if tp not in found or generation > found[tp][0]:
                 found[tp] = (generation, member)
+        yield
     return {tp: member for tp, (_, member) in found.items()}

@@ -6,12 +6,13 @@ what it owned up to its share.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 
 from kohort.coordinator_client.assignors._claims import Ownership
 from kohort.coordinator_client.assignors._java import java_order
 from kohort.coordinator_client.assignors._racks import Racks
+from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
 
 
@@ -28,34 +29,44 @@ class EvenDeal:
         self._share, self._extras = divmod(len(partitions), members)
         """What everybody gets, and how many members may get one more: a number that goes down."""
         self._most = self._share + (self._extras > 0)
-        self._short: list[str] = []
+        self._short = _Waiting(racks)
         """Members below their share."""
-        self._full: list[str] = []
+        self._full = _Waiting(racks)
         """Members with just their share, who may get one of the extras."""
         self._given_up: dict[TopicPartition, str] = {}
         self.result: dict[str, list[TopicPartition]] = {member: [] for member in ownership.owned}
         self.moving: dict[TopicPartition, str] = {}
         """What goes to another member than the one that may still hold it."""
 
-    def run(self) -> None:
+    def run(self) -> Steps[None]:
+        order = {tp.topic: None for tp in self._partitions}
+        rank = {topic: number for number, topic in enumerate(order)}
         for member in self._ownership.owned:
-            self._keep(member)
-        dealt = {tp for kept in self.result.values() for tp in kept}
-        rest = [tp for tp in self._partitions if tp not in dealt]
-        self._short.sort(key=java_order)
-        self._full.sort(key=java_order)
+            self._keep(member, rank)
+            yield
+        dealt: set[TopicPartition] = set()
+        for kept in self.result.values():
+            dealt.update(kept)
+            yield
+        free: list[TopicPartition] = []
+        for some in in_steps(self._partitions):
+            free += [tp for tp in some if tp not in dealt]
+            yield
+        self._short.sort()
+        self._full.sort()
         if self._racks.matter:
-            rest = self._deal_near(self._racks.hardest_first(rest))
-        self._deal(rest)
+            hardest_first = yield from self._racks.hardest_first(free)
+            free = yield from self._deal_near(hardest_first)
+        yield from self._deal(free)
 
-    def _keep(self, member: str) -> None:
+    def _keep(self, member: str, rank: Mapping[str, int]) -> None:
         owned = []
         for tp in self._ownership.owned[member]:
             if self._racks.far(member, tp):
                 self._given_up[tp] = member
             elif tp not in self._ownership.contested:
                 owned.append(tp)
-        owned.sort(key=lambda tp: (tp.partition, java_order(tp.topic)))
+        owned.sort(key=lambda tp: (tp.partition, rank[tp.topic]))
         if len(owned) < self._share:
             kept = len(owned)
             self._short.append(member)
@@ -74,44 +85,47 @@ class EvenDeal:
         if self._extras == 0:
             self._full.clear()
 
-    def _deal_near(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def _deal_near(self, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
         """Deal within racks, as far as the shares allow; returns what is left."""
         left = []
         turn = 0
         for tp in partitions:
-            index = self._racks.next_near(tp, self._short, turn)
+            index = self._short.next_near(tp, turn)
             if index is not None:
                 turn = self._give_short(index, tp)
-            elif (index := self._racks.next_near(tp, self._full, 0)) is not None:
+            elif (index := self._full.next_near(tp, 0)) is not None:
                 self._give(self._full.pop(index), tp)
                 self._take_extra()
             else:
                 left.append(tp)
+            yield
         return left
 
     def _give_short(self, index: int, tp: TopicPartition) -> int:
         """Returns the index of the member whose turn is next."""
-        member = self._short[index]
-        if self._give(member, tp) >= self._share:
-            del self._short[index]
+        short = self._short
+        if self._give(short.members[index], tp) >= self._share:
+            member = short.pop(index)
             if self._extras > 0:
                 self._full.append(member)
         else:
             index += 1
-        return index % len(self._short) if self._short else 0
+        return index % len(short.members) if short.members else 0
 
-    def _deal(self, partitions: Sequence[TopicPartition]) -> None:
+    def _deal(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """In turn: up to the share first, then the extras."""
-        short, full = deque(self._short), deque(self._full)
-        for tp in partitions:
-            if not short:
-                self._give(full.popleft(), tp)
-                continue
-            member = short.popleft()
-            if self._give(member, tp) == self._share:
-                full.append(member)
-            else:
-                short.append(member)
+        short, full = deque(self._short.members), deque(self._full.members)
+        for some in in_steps(partitions):
+            for tp in some:
+                if not short:
+                    self._give(full.popleft(), tp)
+                    continue
+                member = short.popleft()
+                if self._give(member, tp) == self._share:
+                    full.append(member)
+                else:
+                    short.append(member)
+            yield
 
     def _give(self, member: str, tp: TopicPartition) -> int:
         """Returns how many the member has now."""
@@ -120,3 +134,39 @@ class EvenDeal:
         if self._given_up.get(tp, member) != member or tp in self._ownership.contested:
             self.moving[tp] = member
         return len(given)
+
+
+class _Waiting:
+    """Members that may get more, in order, with a count of them in each rack."""
+
+    def __init__(self, racks: Racks) -> None:
+        self.members: list[str] = []
+        self._racks = racks
+        self._in_rack: Counter[str | None] = Counter()
+
+    def append(self, member: str) -> None:
+        self.members.append(member)
+        self._in_rack[self._racks.of_member(member)] += 1
+
+    def pop(self, index: int) -> str:
+        member = self.members.pop(index)
+        self._in_rack[self._racks.of_member(member)] -= 1
+        return member
+
+    def clear(self) -> None:
+        self.members.clear()
+        self._in_rack.clear()
+
+    def sort(self) -> None:
+        self.members.sort(key=java_order)
+
+    def next_near(self, tp: TopicPartition, start: int) -> int | None:
+        """Index of the first member from ``start`` on, around the end, with a rack of ``tp``'s."""
+        racks = self._racks.of_replicas(tp)
+        if not any(self._in_rack[rack] for rack in racks):
+            return None
+        for step in range(len(self.members)):
+            index = (start + step) % len(self.members)
+            if self._racks.of_member(self.members[index]) in racks:
+                return index
+        return None

@@ -3,50 +3,72 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kohort.coordinator_client.assignors._base import ClusterTopics, Subscription
+from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
 
 
 class Racks:
     """Which members are near which partitions. Without an effect where that makes no difference."""
 
-    def __init__(
-        self,
+    def __init__(self) -> None:
+        self.matter = False
+        self._members: dict[str, str] = {}
+        self._replicas: dict[TopicPartition, frozenset[str]] = {}
+        self._near: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def of(
+        cls,
         cluster: ClusterTopics,
         subscriptions: Mapping[str, Subscription],
-        partitions: Iterable[TopicPartition],
-    ) -> None:
+        partitions: Sequence[TopicPartition],
+    ) -> Steps[Racks]:
+        """The racks of a group."""
+        racks = cls()
         members = {member: said.rack for member, said in subscriptions.items() if said.rack}
-        replicas = {tp: cluster.replica_racks(tp) for tp in partitions} if members else {}
-        everywhere: frozenset[str] = frozenset().union(*replicas.values())
-        self.matter = not everywhere.isdisjoint(members.values()) and any(
-            found != everywhere for found in replicas.values()
-        )
-        self._members = members if self.matter else {}
-        self._replicas = replicas if self.matter else {}
-        in_rack = Counter(members.values())
-        self._near = {
-            tp: sum(in_rack[rack] for rack in found) for tp, found in self._replicas.items()
-        }
+        if not members or not cluster.racks:
+            return racks
+        replicas: dict[TopicPartition, frozenset[str]] = {}
+        for some in in_steps(partitions):
+            replicas.update((tp, cluster.replica_racks(tp)) for tp in some)
+            yield
+        kinds = frozenset(replicas.values())
+        everywhere: frozenset[str] = frozenset().union(*kinds)
+        racks.matter = not everywhere.isdisjoint(members.values()) and kinds != {everywhere}
+        if racks.matter:
+            in_rack = Counter(members.values())
+            near = {found: sum(in_rack[rack] for rack in found) for found in kinds}
+            racks._members, racks._replicas = members, replicas
+            for some in in_steps(partitions):
+                racks._near.update((tp, near[replicas[tp]]) for tp in some)
+                yield
+        return racks
+
+    def of_member(self, member: str) -> str | None:
+        """The member's rack, if it matters."""
+        return self._members.get(member)
+
+    def of_replicas(self, tp: TopicPartition) -> frozenset[str]:
+        """The racks of the partition's replicas, if they matter."""
+        return self._replicas.get(tp, frozenset())
 
     def far(self, member: str, tp: TopicPartition) -> bool:
         """The member has a rack, and no replica is in it."""
         rack = self._members.get(member)
         return rack is not None and rack not in self._replicas[tp]
 
-    def hardest_first(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def hardest_first(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Steps[Sequence[TopicPartition]]:
         """Those with the fewest members in their racks first."""
         if not self.matter:
-            return list(partitions)
-        return sorted(partitions, key=self._near.__getitem__)
-
-    def next_near(self, tp: TopicPartition, members: Sequence[str], start: int) -> int | None:
-        """Index of the first member from ``start`` on, around the end, with a rack of ``tp``'s."""
-        racks = self._replicas[tp]
-        for step in range(len(members)):
-            index = (start + step) % len(members)
-            if self._members.get(members[index]) in racks:
-                return index
-        return None
+            return partitions
+        by_count: dict[int, list[TopicPartition]] = {}
+        for some in in_steps(partitions):
+            for tp in some:
+                by_count.setdefault(self._near[tp], []).append(tp)
+            yield
+        return [tp for _, found in sorted(by_count.items()) for tp in found]

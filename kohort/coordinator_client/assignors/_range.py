@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, repeat
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._base import (
+    BuiltInAssignor,
     ClusterTopics,
     Deal,
-    PartitionAssignor,
     Subscription,
     subscribers,
 )
 from kohort.coordinator_client.assignors._java import java_order
+from kohort.coordinator_client.assignors._slices import Steps
 from kohort.types import TopicPartition
 
+_Result = dict[str, list[TopicPartition]]
 
-class RangeAssignor(PartitionAssignor):
+
+class RangeAssignor(BuiltInAssignor):
     """Each topic's partitions in consecutive runs, one run a member, the first runs the longer.
 
     Partitions of the same number go to the same member where topics have the same number of
@@ -26,27 +31,48 @@ class RangeAssignor(PartitionAssignor):
 
     name: ClassVar[str] = "range"
 
-    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
+    def steps(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> Steps[Deal]:
+        found = yield from subscribers(subscriptions)
+        wanted = {topic: who for topic, who in found.items() if cluster.partitions.get(topic, 0)}
+        result: _Result = {member: [] for member in subscriptions}
         racks = {member: s.rack for member, s in subscriptions.items() if s.rack}
-        topics = [
-            _Topic(topic, members, cluster, racks)
-            for topic, members in subscribers(subscriptions).items()
-            if cluster.partitions.get(topic, 0) > 0
-        ]
-        result: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
-        rack_aware = any(topic.racks_matter for topic in topics)
-        if rack_aware:
-            _deal_by_rack(topics, result)
-        for topic in topics:
-            topic.deal_runs(result, lambda _member, _number: True)
-        if rack_aware:
-            for partitions in result.values():
-                partitions.sort(key=lambda tp: (java_order(tp.topic), tp.partition))
+        topics: list[_Topic] = []
+        if racks and cluster.racks:
+            for topic, members in wanted.items():
+                topics.append(_Topic(topic, members, cluster, racks))
+                yield
+        if not any(topic.racks_matter for topic in topics):
+            for topic, members in wanted.items():
+                _deal_runs(topic, members, cluster.partitions[topic], result)
+                yield
+            return result
+        yield from _deal_by_rack(topics, result)
+        for each in topics:
+            yield from each.deal_runs(result)
+        order = {topic: rank for rank, topic in enumerate(sorted(wanted, key=java_order))}
+        for partitions in result.values():
+            partitions.sort(key=lambda tp: (order[tp.topic], tp.partition))
+            yield
         return result
 
 
+def _deal_runs(topic: str, members: Sequence[str], count: int, result: _Result) -> None:
+    """Deal a topic without regard to racks."""
+    share, extras = divmod(count, len(members))
+    start = 0
+    for member in members:
+        end = start + share + (extras > 0)
+        extras -= 1
+        if start == end:
+            break  # more members than partitions
+        result[member].extend(map(TopicPartition, repeat(topic), range(start, end)))
+        start = end
+
+
 class _Topic:
-    """How far the dealing of one topic has got."""
+    """The state of dealing one topic where racks matter."""
 
     def __init__(
         self, name: str, members: Sequence[str], cluster: ClusterTopics, racks: Mapping[str, str]
@@ -57,27 +83,25 @@ class _Topic:
         self._left = dict.fromkeys(range(self.count))
         self._dealt = dict.fromkeys(members, 0)
         self._share, self._extras = divmod(self.count, len(members))
-        self._member_racks = {member: racks[member] for member in members if member in racks}
-        self._replica_racks = {
-            number: cluster.replica_racks(TopicPartition(name, number)) for number in self._left
-        }
-        everywhere = frozenset().union(*self._replica_racks.values())
-        self.racks_matter = not everywhere.isdisjoint(self._member_racks.values()) and any(
-            found != everywhere for found in self._replica_racks.values()
+        self.member_racks = {member: racks[member] for member in members if member in racks}
+        self.replica_racks = [
+            cluster.replica_racks(TopicPartition(name, number)) for number in self._left
+        ]
+        everywhere = frozenset().union(*self.replica_racks)
+        self.racks_matter = not everywhere.isdisjoint(self.member_racks.values()) and any(
+            found != everywhere for found in self.replica_racks
         )
 
     def room(self, member: str) -> int:
-        """How many more partitions the member may get."""
+        """How many more partitions the member may get. It never grows."""
         return max(0, self._share + (self._extras > 0) - self._dealt[member])
 
-    def near(self, member: str, number: int) -> bool:
-        """A replica is in the member's rack, or the member did not name one."""
-        rack = self._member_racks.get(member)
-        return rack is None or rack in self._replica_racks[number]
+    def near(self, member: str) -> Callable[[int], bool]:
+        """True for partitions with a replica in the member's rack, or if it did not name one."""
+        rack = self.member_racks.get(member)
+        return lambda number: rack is None or rack in self.replica_racks[number]
 
-    def deal(
-        self, member: str, numbers: Sequence[int], result: dict[str, list[TopicPartition]]
-    ) -> None:
+    def deal(self, member: str, numbers: Sequence[int], result: _Result) -> None:
         result[member].extend(TopicPartition(self.name, number) for number in numbers)
         self._dealt[member] += len(numbers)
         if self._dealt[member] > self._share:
@@ -85,35 +109,50 @@ class _Topic:
         for number in numbers:
             del self._left[number]
 
-    def deal_runs(
-        self, result: dict[str, list[TopicPartition]], may: Callable[[str, int], bool]
-    ) -> None:
+    def deal_runs(self, result: _Result, *, near: bool = False) -> Steps[None]:
+        """Deal what is left, or of that what is near, in runs."""
         for member in self.members:
-            run = [number for number in self._left if may(member, number)][: self.room(member)]
-            if run:
-                self.deal(member, run, result)
+            room = self.room(member)
+            if room:
+                left = filter(self.near(member), self._left) if near else iter(self._left)
+                if run := list(islice(left, room)):
+                    self.deal(member, run, result)
+            yield
 
 
-def _deal_by_rack(topics: Sequence[_Topic], result: dict[str, list[TopicPartition]]) -> None:
+def _deal_by_rack(topics: Sequence[_Topic], result: _Result) -> Steps[None]:
     """Deal what can be dealt within racks; topics that look alike are dealt in step."""
     alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
     for topic in topics:
         alike.setdefault((tuple(topic.members), topic.count), []).append(topic)
+        yield
     for group in alike.values():
         if len(group) > 1:
-            _deal_in_step(group, result)
+            yield from _deal_in_step(group, result)
         elif group[0].racks_matter:
-            group[0].deal_runs(result, group[0].near)
+            yield from group[0].deal_runs(result, near=True)
 
 
-def _deal_in_step(topics: Sequence[_Topic], result: dict[str, list[TopicPartition]]) -> None:
+def _deal_in_step(topics: Sequence[_Topic], result: _Result) -> Steps[None]:
     """Give partition n of all the topics to the first member that is near every one of them."""
-    open_members = list(topics[0].members)
-    for number in range(topics[0].count):
-        for member in open_members:
-            if all(topic.near(member, number) and topic.room(member) > 0 for topic in topics):
-                for topic in topics:
-                    topic.deal(member, [number], result)
-                if not any(topic.room(member) > 0 for topic in topics):
-                    open_members.remove(member)
-                break
+    first = topics[0]
+    queues: dict[str | None, deque[tuple[int, str]]] = {}
+    """Rack -> the members in it that have room, with their places in the order of members."""
+    nobody: deque[tuple[int, str]] = deque()
+    for place, member in enumerate(first.members):
+        queues.setdefault(first.member_racks.get(member), deque()).append((place, member))
+    yield
+    for number in range(first.count):
+        near = frozenset.intersection(*(topic.replica_racks[number] for topic in topics))
+        heads = []
+        for rack in (None, *near):
+            queue = queues.get(rack, nobody)
+            while queue and not all(topic.room(queue[0][1]) > 0 for topic in topics):
+                queue.popleft()
+            if queue:
+                heads.append(queue[0])
+        if heads:
+            member = min(heads)[1]
+            for topic in topics:
+                topic.deal(member, [number], result)
+        yield

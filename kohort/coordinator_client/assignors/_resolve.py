@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TypeGuard
 
-from kohort.coordinator_client.assignors._base import PartitionAssignor, common_protocol
+from kohort.coordinator_client.assignors._base import (
+    BuiltInAssignor,
+    PartitionAssignor,
+    common_protocol,
+)
 from kohort.coordinator_client.assignors._range import RangeAssignor
 from kohort.coordinator_client.assignors._roundrobin import RoundRobinAssignor
 from kohort.coordinator_client.assignors._sticky import CooperativeStickyAssignor, StickyAssignor
@@ -13,7 +18,7 @@ from kohort.errors import InvalidOptionError
 
 _OPTION = "partition_assignment_strategy"
 
-BUILT_IN: tuple[type[PartitionAssignor], ...] = (
+BUILT_IN: tuple[type[BuiltInAssignor], ...] = (
     RangeAssignor,
     CooperativeStickyAssignor,
     StickyAssignor,
@@ -37,8 +42,8 @@ _BY_NAME: dict[str, type[PartitionAssignor]] = {
 """Kafka's own names, and the class names of the Java client, kafka-python and aiokafka."""
 
 
-def is_built_in(assignor: PartitionAssignor) -> bool:
-    """The assignor is kohort's own, not a subclass of it either."""
+def is_built_in(assignor: PartitionAssignor) -> TypeGuard[BuiltInAssignor]:
+    """True if the assignor is kohort's own, and not a subclass of it either."""
     return type(assignor) in BUILT_IN
 
 

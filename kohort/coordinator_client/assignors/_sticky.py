@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
+from itertools import repeat
 from typing import ClassVar
 
 from kohort.coordinator_client.assignors._base import (
     Assignment,
+    BuiltInAssignor,
     ClusterTopics,
     Deal,
-    PartitionAssignor,
     RebalanceProtocol,
     Subscription,
 )
@@ -18,6 +19,7 @@ from kohort.coordinator_client.assignors._claims import settle
 from kohort.coordinator_client.assignors._even import EvenDeal
 from kohort.coordinator_client.assignors._java import hash_order, java_order
 from kohort.coordinator_client.assignors._racks import Racks
+from kohort.coordinator_client.assignors._slices import Steps
 from kohort.coordinator_client.assignors._uneven import UnevenDeal
 from kohort.coordinator_client.assignors._user_data import (
     NO_GENERATION,
@@ -29,8 +31,10 @@ from kohort.coordinator_client.assignors._user_data import (
 )
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
+_Result = dict[str, list[TopicPartition]]
 
-class _Sticky(PartitionAssignor):
+
+class _Sticky(BuiltInAssignor):
     """What the two have in common; they differ in where a member's claim stands."""
 
     @abstractmethod
@@ -39,24 +43,32 @@ class _Sticky(PartitionAssignor):
 
     def _deal(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
+    ) -> Steps[tuple[_Result, dict[TopicPartition, str] | None]]:
         """The deal, and what in it goes from one owner to another; None: to be found out."""
         members = {member: subscriptions[member] for member in hash_order(subscriptions)}
-        wanted = {frozenset(said.topics) for said in members.values()}
+        wanted: set[frozenset[str]] = set()
+        for said in members.values():
+            wanted.add(frozenset(said.topics))
+            yield
         topics = sorted(frozenset().union(*wanted), key=java_order)
         counts = {topic: cluster.partitions.get(topic, 0) for topic in topics}
-        partitions = [
-            TopicPartition(topic, number) for topic in topics for number in range(counts[topic])
-        ]
+        partitions: list[TopicPartition] = []
+        for topic in topics:
+            partitions += map(TopicPartition, repeat(topic), range(counts[topic]))
+            yield
         if not partitions:
             return {member: [] for member in members}, {}
-        claims = {member: self._claim(said) for member, said in members.items()}
-        ownership = settle(counts, members, claims)
-        racks = Racks(cluster, members, partitions)
+        claims: dict[str, Claim] = {}
+        for member, said in members.items():
+            claims[member] = self._claim(said)
+            yield
+        ownership = yield from settle(counts, members, claims)
+        racks = yield from Racks.of(cluster, members, partitions)
         if len(wanted) > 1:
-            return UnevenDeal(members, ownership, partitions, racks).run(), None
+            result = yield from UnevenDeal(members, ownership, partitions, racks).run()
+            return result, None
         even = EvenDeal(ownership, partitions, racks)
-        even.run()
+        yield from even.run()
         return even.result, even.moving
 
 
@@ -74,8 +86,11 @@ class StickyAssignor(_Sticky):
         self._assigned: tuple[TopicPartition, ...] | None = None
         self._generation = NO_GENERATION
 
-    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
-        return self._deal(cluster, subscriptions)[0]
+    def steps(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> Steps[Deal]:
+        deal, _ = yield from self._deal(cluster, subscriptions)
+        return deal
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
         if self._assigned is None:
@@ -104,12 +119,15 @@ class CooperativeStickyAssignor(_Sticky):
     def __init__(self) -> None:
         self._generation = NO_GENERATION
 
-    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
-        deal, moving = self._deal(cluster, subscriptions)
+    def steps(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> Steps[Deal]:
+        deal, moving = yield from self._deal(cluster, subscriptions)
         if moving is None:
-            moving = _find_moving(deal, subscriptions)
+            moving = yield from _find_moving(deal, subscriptions)
         for tp, member in moving.items():
             deal[member].remove(tp)
+            yield
         return deal
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
@@ -126,7 +144,7 @@ class CooperativeStickyAssignor(_Sticky):
 
 def _find_moving(
     deal: Deal, subscriptions: Mapping[str, Subscription]
-) -> dict[TopicPartition, str]:
+) -> Steps[dict[TopicPartition, str]]:
     """What one member gets new that another one loses."""
     added: dict[TopicPartition, str] = {}
     lost: set[TopicPartition] = set()
@@ -135,4 +153,5 @@ def _find_moving(
         given = frozenset(dealt)
         added.update(dict.fromkeys(given - owned, member))
         lost |= owned - given
+        yield
     return {tp: member for tp, member in added.items() if tp in lost}

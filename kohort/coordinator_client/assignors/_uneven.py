@@ -14,6 +14,7 @@ from kohort.coordinator_client.assignors._claims import Ownership
 from kohort.coordinator_client.assignors._java import java_order
 from kohort.coordinator_client.assignors._movements import Movements
 from kohort.coordinator_client.assignors._racks import Racks
+from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
 
 _MOVES_PER_PARTITION = 20
@@ -50,46 +51,50 @@ class _Loads:
                     return name
         return min(among, key=self._keys.__getitem__)
 
-    def first_near(self, tp: TopicPartition, among: frozenset[str], racks: Racks) -> str | None:
-        """The first of these that is not far from the partition."""
-        for key in self._sorted:
-            name = self._names[key % len(self._names)]
-            if name in among and not racks.far(name, tp):
-                return name
-        return None
-
 
 class UnevenDeal:
-    """One such deal. ``partitions``: all of them."""
+    """One such deal. ``partitions``: all of them, by topic in Java's order and number."""
 
     def __init__(
         self,
         subscriptions: Mapping[str, Subscription],
         ownership: Ownership,
-        partitions: Iterable[TopicPartition],
+        partitions: Sequence[TopicPartition],
         racks: Racks,
     ) -> None:
-        wants: dict[str, set[str]] = {tp.topic: set() for tp in partitions}
-        for member, said in subscriptions.items():
-            for topic in said.topics:
-                if topic in wants:
-                    wants[topic].add(member)
-        self._wants = {topic: frozenset(members) for topic, members in wants.items()}
-        """Topic -> the members that want it, at least one."""
-        self._racks = racks
+        self._subscriptions = subscriptions
+        self._ownership = ownership
         self._earlier = ownership.earlier
-        self._partitions = sorted(
-            partitions,
-            key=lambda tp: (len(self._wants[tp.topic]), java_order(tp.topic), tp.partition),
-        )
+        self._racks = racks
+        self._partitions = partitions
+        self._wants: dict[str, frozenset[str]] = {}
+        """Topic -> the members that want it, at least one."""
         self._holders: dict[TopicPartition, str] = {}
         self._revoking = False
         """Somebody loses partitions in any case, so there is no sense in sparing the others."""
-        self._moves_left = _MOVES_PER_PARTITION * len(self._partitions)
+        self._moves_left = _MOVES_PER_PARTITION * len(partitions)
         self._movements = Movements()
         self._deal: _Deal = {}
-        for member, owned in ownership.owned.items():
+
+    def _set_up(self) -> Steps[None]:
+        wants: dict[str, set[str]] = {}
+        for member, said in self._subscriptions.items():
+            for topic in said.topics:
+                wants.setdefault(topic, set()).add(member)
+            yield
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for some in in_steps(self._partitions):
+            for tp in some:
+                by_topic.setdefault(tp.topic, []).append(tp)
+            yield
+        self._wants = {topic: frozenset(wants[topic]) for topic in by_topic}
+        yield
+        fewest_first = sorted(by_topic, key=lambda topic: len(self._wants[topic]))
+        self._partitions = [tp for topic in fewest_first for tp in by_topic[topic]]
+        yield
+        for member, owned in self._ownership.owned.items():
             self._deal[member] = self._keep(member, owned)
+            yield
         self._loads = _Loads(self._deal)
 
     def _keep(self, member: str, owned: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
@@ -102,33 +107,44 @@ class UnevenDeal:
                 self._revoking = True
         return kept
 
-    def run(self) -> dict[str, list[TopicPartition]]:
+    def run(self) -> Steps[dict[str, list[TopicPartition]]]:
+        yield from self._set_up()
         fresh = not any(self._deal.values())
         free = [tp for tp in self._partitions if tp not in self._holders]
-        self._hand_out(free)
+        yield
+        yield from self._hand_out(free)
         sharing = frozenset().union(*(who for who in self._wants.values() if len(who) > 1))
+        yield
         before = {member: dict(dealt) for member, dealt in self._deal.items()}
+        yield
         if not self._revoking:  # what moves anyway can balance it, perhaps
-            self._balance(free)
-        moved = self._balance(self._partitions)
+            yield from self._balance(free)
+        moved = yield from self._balance(self._partitions)
         if not fresh and moved:
             after = _imbalance(len(self._deal[member]) for member in sharing)
             if after >= _imbalance(len(before[member]) for member in sharing):
                 self._deal = before
         return {member: list(dealt) for member, dealt in self._deal.items()}
 
-    def _hand_out(self, free: Iterable[TopicPartition]) -> None:
+    def _hand_out(self, free: Sequence[TopicPartition]) -> Steps[None]:
+        far: Sequence[TopicPartition] = free
         if self._racks.matter:
             far = []
+            near: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
+            """Topic and racks of replicas -> those of its members that are not far."""
             for tp in free:
-                member = self._loads.first_near(tp, self._wants[tp.topic], self._racks)
-                if member is None:
-                    far.append(tp)
+                kind = tp.topic, self._racks.of_replicas(tp)
+                if kind not in near:
+                    wants = self._wants[tp.topic]
+                    near[kind] = frozenset(m for m in wants if not self._racks.far(m, tp))
+                if near[kind]:
+                    self._give(tp, self._loads.least(near[kind]))
                 else:
-                    self._give(tp, member)
-            free = far
-        for tp in free:
+                    far.append(tp)
+                yield
+        for tp in far:
             self._give(tp, self._loads.least(self._wants[tp.topic]))
+            yield
 
     def _give(self, tp: TopicPartition, member: str) -> None:
         self._deal[member][tp] = None
@@ -137,8 +153,8 @@ class UnevenDeal:
 
     # --- moving ---------------------------------------------------------------------------------
 
-    def _balance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move until no move helps; whether there was any."""
+    def _balance(self, partitions: Sequence[TopicPartition]) -> Steps[bool]:
+        """Move until no move helps; True if there was any."""
         movable = [tp for tp in partitions if len(self._wants[tp.topic]) > 1]
         any_moved, moved = False, True
         while moved and self._moves_left > 0:
@@ -148,6 +164,7 @@ class UnevenDeal:
                 if target is not None:
                     self._move(tp, target)
                     moved = any_moved = True
+                yield
         return any_moved
 
     def _better_holder(self, tp: TopicPartition) -> str | None:

@@ -1,0 +1,335 @@
+"""Time of each assignor, and the longest time that the event loop waits meanwhile.
+
+    python -m benchmarks.assignors [--short] [--output FILE]
+
+The leader of a group reads the members' subscriptions, assigns, checks the result and writes the
+members' assignments. "CPU s" is the assignor alone. "leader ms" is the longest time between two
+turns of another task of the event loop while the leader does all of it. The members own what they
+got from the assignment before, and every tenth of them is new. "racks" have each member in one of
+three racks and two replicas of each partition. "mixed" have each member leave out one topic. Peers
+run in processes of their own, and are ended after 10 s. The runtime of each is the best of three
+runs, or of one if that takes more than 5 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks._machine import hardware, versions
+from kohort.coordinator_client._consumer_protocol import (
+    read_members,
+    write_assignments,
+    write_subscription,
+)
+from kohort.coordinator_client._leading import check_in_steps
+from kohort.coordinator_client.assignors import (
+    BUILT_IN,
+    BuiltInAssignor,
+    ClusterTopics,
+    Subscription,
+    in_slices,
+)
+from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
+from kohort.protocol import decode, encode
+from kohort.protocol.messages import JoinGroupResponse
+from kohort.types import TopicPartition
+
+LIMIT_S = 10.0
+TICK_S = 0.001
+GOAL_MS, LIMIT_MS = 100, 250
+JOIN_VERSION = 9
+RACKS = ("a", "b", "c")
+
+
+class Size(NamedTuple):
+    """A group: its members, their topics, the partitions of each topic, and its kind."""
+
+    members: int
+    topics: int
+    partitions: int
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.members:,} x {self.topics} x {self.partitions:,} {self.kind}".strip()
+
+
+SMALL = (Size(100, 10, 100), Size(1_000, 10, 1_000))
+LARGE = Size(2_000, 100, 1_000)
+SIZES = (*SMALL, LARGE, Size(2_000, 100, 1_000, "racks"), Size(2_000, 100, 1_000, "mixed"))
+
+Members = dict[str, Subscription]
+
+
+def cluster_of(size: Size) -> ClusterTopics:
+    """The topics of a group."""
+    counts = {f"topic-{number:03}": size.partitions for number in range(size.topics)}
+    if size.kind != "racks":
+        return ClusterTopics(counts)
+    pairs = [frozenset(RACKS[:2]), frozenset(RACKS[1:]), frozenset(RACKS[::2])]
+    racks = {
+        TopicPartition(topic, number): pairs[number % 3]
+        for topic, count in counts.items()
+        for number in range(count)
+    }
+    return ClusterTopics(counts, racks)
+
+
+def members_of(size: Size, assignor: type[BuiltInAssignor], cluster: ClusterTopics) -> Members:
+    """The members of a group that has had one assignment, every tenth of them new."""
+    rng, topics = random.Random(1), sorted(cluster.partitions)
+    fresh: Members = {}
+    for number in range(size.members):
+        wanted = set(topics)
+        if size.kind == "mixed":
+            wanted.remove(rng.choice(topics))
+        rack = RACKS[number % 3] if size.kind == "racks" else None
+        name = f"consumer-{rng.getrandbits(64):016x}"
+        fresh[name] = Subscription(tuple(sorted(wanted)), rack=rack)
+    old = {name: said for number, (name, said) in enumerate(fresh.items()) if number % 10}
+    owned = assignor().assign(cluster, old)
+    for name, said in old.items():
+        mine = tuple(sorted(owned[name]))
+        if assignor.name == "sticky":
+            fresh[name] = replace(said, user_data=write_claim(mine, 1))
+        elif assignor.name == "cooperative-sticky":
+            user_data = write_generation(1)
+            fresh[name] = replace(said, owned=mine, generation=1, user_data=user_data)
+    return fresh
+
+
+def best(run: Callable[[], object]) -> float:
+    """CPU seconds of a run."""
+    found: list[float] = []
+    while len(found) < 3 and sum(found) < 5:
+        gc.collect()
+        begun = time.thread_time()
+        run()
+        found.append(time.thread_time() - begun)
+    return min(found)
+
+
+async def longest_wait(work: Callable[[], Any]) -> float:
+    """Seconds between two turns of another task, at most."""
+    longest, over = 0.0, False
+
+    async def tick() -> None:
+        nonlocal longest
+        last = time.perf_counter()
+        while not over:
+            await asyncio.sleep(TICK_S)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(10 * TICK_S)
+    longest = 0.0
+    await work()
+    await asyncio.sleep(10 * TICK_S)
+    over = True
+    await ticking
+    return longest
+
+
+async def lead(assignor: BuiltInAssignor, cluster: ClusterTopics, frame: bytes) -> None:
+    """The leader's duties, from the answer to JoinGroup to the request SyncGroup."""
+    response = decode(JoinGroupResponse, JOIN_VERSION, frame)
+    members = await in_slices(read_members(response, "g"))
+    dealt = await in_slices(assignor.steps(cluster, members))
+    checked = await in_slices(
+        check_in_steps(assignor, cluster, members, dealt, cooperative=assignor.name[0] == "c")
+    )
+    await in_slices(write_assignments(checked))
+
+
+def join_answer(members: Members) -> bytes:
+    """The coordinator's answer to the leader."""
+    kind = JoinGroupResponse.JoinGroupResponseMember
+    return encode(
+        JoinGroupResponse(
+            members=[
+                kind(member_id=name, metadata=write_subscription(said))
+                for name, said in members.items()
+            ]
+        ),
+        JOIN_VERSION,
+    )
+
+
+# -- peers ------------------------------------------------------------------------------------
+
+
+class PeerCluster:
+    """The cluster as the assignors of aiokafka and kafka-python ask for it."""
+
+    def __init__(self, cluster: ClusterTopics) -> None:
+        self._sets = {topic: set(range(n)) for topic, n in cluster.partitions.items()}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return self._sets.get(topic)
+
+    def topics(self, *_: object) -> set[str]:
+        return set(self._sets)
+
+
+def aiokafka_assign(name: str, cluster: ClusterTopics, members: Members) -> Callable[[], object]:
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+    kind = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }[name]
+    told = {
+        member: ConsumerProtocolMemberMetadata(0, list(said.topics), said.user_data or b"")
+        for member, said in members.items()
+    }
+    return lambda: kind.assign(PeerCluster(cluster), told)
+
+
+def kafka_python_assign(
+    name: str, cluster: ClusterTopics, members: Members
+) -> Callable[[], object]:
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+    kind: Any = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }[name]
+
+    class Told(NamedTuple):
+        member_id: str
+        group_instance_id: str | None
+        metadata: Any
+
+    told = []
+    for member, said in members.items():
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in said.owned:
+            by_topic.setdefault(topic, []).append(number)
+        owned = [
+            ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic.items()
+        ]
+        metadata = ConsumerProtocolSubscription(
+            topics=list(said.topics),
+            user_data=said.user_data,
+            owned_partitions=owned,
+            generation_id=said.generation,
+            version=2,
+        )
+        told.append(Told(member, None, metadata))
+    assignor = kind() if "sticky" in name else kind
+    return lambda: assignor.assign(PeerCluster(cluster), told)
+
+
+PEERS = {"aiokafka": aiokafka_assign, "kafka-python": kafka_python_assign}
+
+
+def _measure_peer(
+    peer: str, name: str, cluster: ClusterTopics, members: Members, answer: Any
+) -> None:
+    try:
+        answer.send(best(PEERS[peer](name, cluster, members)))
+    except Exception as error:
+        answer.send(f"{type(error).__name__}")
+
+
+def peer_time(peer: str, name: str, cluster: ClusterTopics, members: Members) -> str:
+    """CPU seconds, in a process that can be ended; "-" for an assignor that the peer lacks."""
+    if peer == "aiokafka" and name == "cooperative-sticky":
+        return "-"
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    arguments = (peer, name, cluster, members, there)
+    process = context.Process(target=_measure_peer, args=arguments, daemon=True)
+    process.start()
+    try:
+        if not here.poll(LIMIT_S):
+            return f"> {LIMIT_S:.0f}"
+        found = here.recv()
+        return found if isinstance(found, str) else f"{found:.3f}"
+    finally:
+        process.kill()
+        process.join()
+
+
+# -- the table --------------------------------------------------------------------------------
+
+
+@contextmanager
+def collected() -> Iterator[None]:
+    """Nothing but the work of this block is for the garbage collector."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def rows(sizes: tuple[Size, ...], *, peers: bool) -> Iterator[str]:
+    """The table, as Markdown, line by line."""
+    yield (
+        "| members x topics x partitions | assignor | CPU s | leader ms | "
+        + " | ".join(f"{peer} CPU s" for peer in PEERS)
+        + " |"
+    )
+    yield "|---|---|---|---|" + "---|" * len(PEERS)
+    for size in sizes:
+        cluster = cluster_of(size)
+        for assignor in BUILT_IN:
+            members = members_of(size, assignor, cluster)
+            with collected():
+                took = best(lambda: assignor().assign(cluster, members))  # noqa: B023
+                frame = join_answer(members)
+                gap = asyncio.run(longest_wait(lambda: lead(assignor(), cluster, frame)))  # noqa: B023
+            theirs = [
+                peer_time(peer, assignor.name, cluster, members) if peers and not size.kind else ""
+                for peer in PEERS
+            ]
+            cells = [str(size), assignor.name, f"{took:.3f}", f"{1000 * gap:.0f}", *theirs]
+            yield "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true", help="without peers and large groups")
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    lines = []
+    for line in rows(SMALL if args.short else SIZES, peers=not args.short):
+        print(line, flush=True)
+        lines.append(line)
+    if args.output is not None:
+        about = "\n".join(
+            f"- {line}" for line in [hardware(), *versions("aiokafka", "kafka-python")]
+        )
+        text = __doc__.split("\n\n", 2)[2].strip()
+        goal = f"Goal: at most {GOAL_MS} ms between two turns, in no case more than {LIMIT_MS}."
+        table = "\n".join(lines)
+        args.output.write_text(f"# Assignors\n\n{text}\n\n{goal}\n\n{table}\n\n{about}\n")
+
+
+if __name__ == "__main__":
+    main()
