@@ -9,12 +9,14 @@ offset asked for; the last one may be cut off.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import anyio
 
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID, Buffer
 from kohort.protocol.messages import FetchRequest, FetchResponse
-from kohort.testing._fetch_sessions import FetchPlan, Wanted
+from kohort.testing._fetch_sessions import FetchKey, FetchPlan, Wanted
 from kohort.testing._topics import Replica
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.log import PartitionLog
@@ -38,9 +40,10 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
+    here = {wanted.key for wanted in plan.partitions if isinstance(_locate(ctx, wanted), Replica)}
     if request.max_wait_ms > 0 and any(_is_there(ctx, wanted) for wanted in plan.partitions):
-        await _wait_for_data(ctx, request, plan)
-    results = sessions.answered(plan, _read(ctx, request, plan))
+        await _wait_for_data(ctx, request, plan, here)
+    results = sessions.answered(plan, _read(ctx, request, plan, here))
     response = FetchResponse(session_id=plan.session.id if plan.session else 0)
     _fill(ctx, response, results)
     return response
@@ -70,10 +73,15 @@ def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:
     return response
 
 
-async def _wait_for_data(ctx: Context, request: FetchRequest, plan: FetchPlan) -> None:
-    """Return when there is enough to read, something to complain of, or no time left."""
+async def _wait_for_data(
+    ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]
+) -> None:
+    """Return when there is enough to read, something to complain of, or no time left.
+
+    A partition of ``here`` that was deleted meanwhile is something to complain of.
+    """
     with anyio.move_on_after(request.max_wait_ms / 1000):
-        while not _enough(ctx, request, plan):
+        while not _enough(ctx, request, plan, here):
             event = anyio.Event()
             logs = [
                 replica.partition.log
@@ -89,12 +97,12 @@ async def _wait_for_data(ctx: Context, request: FetchRequest, plan: FetchPlan) -
                     log.watchers.discard(event.set)
 
 
-def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan) -> bool:
+def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]) -> bool:
     total = 0
     for wanted in plan.partitions:
         replica = _locate(ctx, wanted)
         if isinstance(replica, ErrorCode):
-            if replica in _NOT_THERE:
+            if replica in _NOT_THERE and wanted.key not in here:
                 continue  # Kafka does not hurry for a partition that is not there
             return True
         if _check(replica, wanted) is not ErrorCode.NONE or _diverged(replica, wanted):
@@ -166,8 +174,12 @@ def _diverged(replica: Replica, wanted: Wanted) -> FetchResponse.EpochEndOffset 
     return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
-    """What there is of each partition; those that are not there come last."""
+def _read(ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]) -> _Results:
+    """Read each partition; those that are not there come last.
+
+    A partition of ``here`` that was deleted while the fetch waited is an unknown partition, also
+    in a fetch by topic id.
+    """
     left = request.max_bytes
     nothing_yet = True
     committed = request.isolation_level == _READ_COMMITTED
@@ -175,6 +187,11 @@ def _read(ctx: Context, request: FetchRequest, plan: FetchPlan) -> _Results:
     missing: _Results = []
     for wanted in plan.partitions:
         replica = _locate(ctx, wanted)
+        if replica in _NOT_THERE and wanted.key in here:
+            gone = _failed(ctx, wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            gone.aborted_transactions = None
+            results.append((wanted, gone))
+            continue
         error = replica if isinstance(replica, ErrorCode) else _check(replica, wanted)
         if isinstance(replica, ErrorCode) or error is not ErrorCode.NONE:
             failed = missing if error in _NOT_THERE else results

@@ -379,6 +379,23 @@ def fetches_of_a_deleted_topic(session: Session) -> Observations:
     yield "by name", fetch(session, topic, version=12)
 
 
+@probe("2.11e")
+def fetches_that_wait_when_the_topic_is_deleted(session: Session) -> Observations:
+    """They end long before max_wait_ms, which is half a minute."""
+    for version in (12, 13):
+        topic = session.topic(f"version-{version}")
+        name = session.topic_id(topic) if version == 13 else topic
+        session.produce(topic, batch(b"x"))
+        waiting = session.connect()
+        request = fetch_request([(name, [partition(0, 1)])], max_wait_ms=30_000)
+        waiting.send(request, version)
+        yield f"version {version} waits", waiting.is_parked()
+        begin = time.monotonic()
+        session.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+        yield f"version {version}", waiting.receive()
+        yield f"version {version} in time", time.monotonic() - begin < 10
+
+
 @probe("2.13a")
 def compressed_batches_are_fetched_as_they_are(session: Session) -> Observations:
     """Each codec comes back byte for byte, as long as the topic has none of its own."""
