@@ -8,7 +8,7 @@ from typing import Any
 from kohort.config._client import RequestOptions
 from kohort.config._kinds import INT32_MAX, Choice, ChoiceOr, Flag, Whole
 from kohort.config._option import invalid, option
-from kohort.config._reset import Reset
+from kohort.config._reset import NewPartitionsReset, Reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,15 @@ class FetchConfig(RequestOptions):
             Reset(),
             "Where to start without a committed offset, or when it is out of range; none raises. "
             "by_duration: at what is not older.",
+        ),
+    )
+    auto_offset_reset_new_partitions: str | None = field(
+        default=None,
+        metadata=option(
+            NewPartitionsReset(),
+            "The same for topics and partitions that appear after the subscription began "
+            "(KIP-1327). auto_offset_reset: no difference, which is Kafka's default.",
+            shown_default='"earliest"; "none" with auto_offset_reset="none"',
         ),
     )
     isolation_level: str = field(

@@ -7,6 +7,8 @@ from typing import Any
 
 from kohort.config._kinds import Choice
 
+AS_THE_OTHERS = "auto_offset_reset"
+"""The rule for new partitions that makes none of them: Kafka's default."""
 _BY_DURATION = "by_duration:"
 _ISO = re.compile(
     r"([+-]?)P(?:([+-]?\d{1,9})D)?"
@@ -39,6 +41,21 @@ class Reset(Choice):
             text = value[len(_BY_DURATION) :].upper()
             _milliseconds(text)
             return _BY_DURATION + text
+        return super().check(value)
+
+
+class NewPartitionsReset(Reset):
+    """A rule for new partitions: as Reset, the name of the general option, or None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected += ', or "auto_offset_reset", or None'
+
+    def check(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, str) and value.lower().replace(".", "_") == AS_THE_OTHERS:
+            return AS_THE_OTHERS
         return super().check(value)
 
 

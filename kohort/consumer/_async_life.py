@@ -19,6 +19,7 @@ from kohort.consumer._loop_turns import TURN_SECONDS, DrainSize
 from kohort.consumer._performer import Performer
 from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
+from kohort.consumer._starting import Starting
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -66,6 +67,8 @@ class AsyncLife(AsyncCallbacks):
     async def start(self) -> None:
         """Reach the cluster and, if subscribed in a group, wait for the first assignment.
 
+        Also wait for positions, so that nothing that is produced later is missed; for this, and for
+        topics that are just being created, ``request_timeout_ms`` at most.
         NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``.
         After an error, and when it was cancelled, it may be called again. On trio use
         ``async with``: there a task belongs to the block that started it.
@@ -142,17 +145,19 @@ class AsyncLife(AsyncCallbacks):
             raise
         # Somebody who polls should not hear of an outage that is over.
         engine.mailbox.forget(NoBrokersAvailable)
-        if not engine.subscribed:
+        if not engine.subscribed and not engine.subscription.assigned():
             return
+        starting = Starting(engine)
         async with self._polling("start()"):
             while True:
                 event = self._signal.event()
                 await self._perform()
                 self._check_open()
                 engine.check_running()
-                if engine.settled or engine.mailbox.errors or self._stop_later:
+                if starting.done() or engine.mailbox.errors or self._stop_later:
                     return
-                await event.wait()
+                with anyio.move_on_after(starting.seconds):
+                    await event.wait()
 
     def wakeup(self) -> None:
         """End getmany(), getone() or iteration with WakeupError; if none waits, the next of them.

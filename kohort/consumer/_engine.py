@@ -20,6 +20,7 @@ from kohort.consumer._activity import Activity
 from kohort.consumer._autocommit import AutoCommits
 from kohort.consumer._host import Host
 from kohort.consumer._positions import PositionFinder
+from kohort.consumer._starts import StartRules
 from kohort.consumer._stats import report_stats
 from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
@@ -62,6 +63,7 @@ class Engine:
         )
         self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
         self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
+        self.starts = StartRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,
@@ -75,6 +77,7 @@ class Engine:
             rack=config.group.client_rack,
             metadata_max_age_ms=config.client.metadata_max_age_ms,
             rng=rng,
+            first_reset=self.starts.of,
         )
         self.host = Host(
             self.mailbox,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
-from kohort.subscription import NO_ID, OffsetReset
+from kohort.subscription import OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ class _Found(NamedTuple):
     position: int | None
     epoch: int
     reset: OffsetReset | None
+    first: bool
     leaving: bool
     error: KafkaError | None
 
@@ -73,7 +73,8 @@ class PositionFinder:
             if found.reset is None:
                 await self._look_up({tp: found.epoch})
                 continue
-            if found.reset == OffsetReset.NONE:
+            rule = self._engine.starts.of(tp) if found.first else found.reset
+            if rule == OffsetReset.NONE:
                 raise _nowhere(tp)
             if found.error is not None and not found.error.retriable:
                 raise found.error
@@ -88,7 +89,14 @@ class PositionFinder:
             state = subscription.partition(tp)
             if state is None:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
-            return _Found(state.position, state.epoch, state.reset, state.leaving, state.last_error)
+            return _Found(
+                state.position,
+                state.epoch,
+                state.reset,
+                state.first,
+                state.leaving,
+                state.last_error,
+            )
 
     async def _of_leaving(self, tp: TopicPartition, reset: OffsetReset | None) -> int:
         """Where a partition would have started that is being revoked before it ever did."""
@@ -96,7 +104,8 @@ class PositionFinder:
         at = committed.get(tp)
         if at is not None and reset is None:
             return at.offset
-        strategy = reset or self._engine.subscription.default_reset
+        default = self._engine.subscription.default_reset
+        strategy = reset or self._engine.starts.of(tp) or default
         if strategy == OffsetReset.NONE:
             raise _nowhere(tp)
         return await self._engine.start_of(tp, strategy)
@@ -120,27 +129,9 @@ class PositionFinder:
                     tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=ids[tp]
                 )
             else:
-                subscription.reset_if_unknown(tp, self._rule(tp), epoch=epoch)
+                subscription.reset_if_unknown(tp, epoch=epoch)
         self._engine.fetcher.wake()
-
-    def _rule(self, tp: TopicPartition) -> OffsetReset:
-        """The rule of ``auto_offset_reset`` for a partition that nothing is committed for.
-
-        A consumer that has read a topic reads it from its beginning when it was recreated.
-        """
-        subscription = self._engine.subscription
-        history, rule = subscription.history, subscription.default_reset
-        old, new = history.last_read(tp), history.of(tp.topic)
-        if NO_ID in (old, new) or old == new or not rule.reads_recreated:
-            return rule
-        logger.warning(
-            "%s-%d is read from its beginning: the topic was deleted and created again since this "
-            "consumer read it, its id was %s and is now %s",
-            *tp,
-            UUID(bytes=old),
-            UUID(bytes=new),
-        )
-        return OffsetReset.EARLIEST
+        self._engine.mailbox.notify()  # start() may be waiting for it
 
 
 def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:

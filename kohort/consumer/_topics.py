@@ -93,8 +93,10 @@ class TopicWatch:
             engine.cluster.want_topics(None)
             if not await self._match():
                 return
+            self._observe()
         else:
             self._pattern = None
+            self._observe()
             # The leader assigns, and so watches, the topics of all members.
             of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
             owned = {tp.topic for tp in subscription.assigned()}
@@ -144,12 +146,15 @@ class TopicWatch:
     def _on_metadata(self) -> None:
         engine = self._engine
         self._note_ids()
+        if engine.subscription.mode is not SubscriptionMode.PATTERN:
+            self._observe()  # else when the topics are matched
         if engine.coordinator is not None:
             engine.coordinator.metadata_changed(engine.cluster.metadata)
         self._check_topics()
         self._check_assigned()
         self.wake()
         engine.fetcher.wake()
+        engine.mailbox.notify()  # start() may be waiting for it
 
     def _note_ids(self) -> None:
         """Tell the subscription which topics were recreated, before anything else is done."""
@@ -162,6 +167,15 @@ class TopicWatch:
             engine.activity.forget_topic(each.topic)
         if recreated:
             engine.positions_wanted()
+
+    def _observe(self) -> None:
+        """Note what is there of the topics that are wanted, for the sake of what is not yet."""
+        engine = self._engine
+        subscription = engine.subscription
+        engine.starts.baseline.observe(
+            engine.cluster.metadata, subscription.topics(), self._pattern
+        )
+        engine.fetcher.wake()
 
     def _check_topics(self) -> None:
         """Tell the caller of topics that are not there, once each."""

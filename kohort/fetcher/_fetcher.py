@@ -75,6 +75,7 @@ class Fetcher:
         rack: str | None = None,
         metadata_max_age_ms: int = 300_000,
         rng: random.Random | None = None,
+        first_reset: Callable[[TopicPartition], OffsetReset | None] | None = None,
     ) -> None:
         rng = rng or random.Random()
         self._cluster = cluster
@@ -122,6 +123,7 @@ class Fetcher:
             on_position=self._validation.good,
             on_ready=on_ready,
             timestamp=self.reset_timestamp,
+            first_reset=first_reset or (lambda tp: subscription.default_reset),
         )
         self._recreated = RecreatedTopics(subscription, self.buffer, on_ready=on_ready)
         self._counters = FetchCounters()

@@ -48,7 +48,8 @@ class RecreatedTopics:
         for each in found:
             tp, epoch = each.topic_partition, each.epoch
             self._appended[tp] = epoch, each.new_id
-            self._buffer.append(FailedFetch(tp, epoch, _error(each), passing=False))
+            error = recreated_error(tp, each.position, each.old_id, each.new_id)
+            self._buffer.append(FailedFetch(tp, epoch, error, passing=False))
         by_topic: defaultdict[tuple[str, bytes], list[RecreatedPartition]] = defaultdict(list)
         for each in found:
             by_topic[each.topic_partition.topic, each.new_id].append(each)
@@ -74,15 +75,18 @@ class RecreatedTopics:
         )
 
 
-def _error(each: RecreatedPartition) -> TopicRecreatedError:
-    tp, old, new = each.topic_partition, UUID(bytes=each.old_id), UUID(bytes=each.new_id)
+def recreated_error(
+    tp: TopicPartition, position: int | None, old_id: bytes, new_id: bytes
+) -> TopicRecreatedError:
+    """The error for a partition of a topic that has another id than when it was read."""
+    old, new = UUID(bytes=old_id), UUID(bytes=new_id)
+    void = "" if position is None else f" Position {position} belongs to the old topic."
     return TopicRecreatedError(
         f"{tp.topic}-{tp.partition}: the topic was deleted and created again: its id was {old} "
-        f"and is now {new}. Position {each.position} belongs to the old topic, and the other "
-        f"partitions go on. seek({tp}, 0) reads the new topic from its beginning, as "
-        'auto_offset_reset "earliest" and "latest" do',
+        f"and is now {new}.{void} The other partitions go on. seek({tp}, 0) reads the new topic "
+        'from its beginning, as auto_offset_reset "earliest" and "latest" do',
         topic_partition=tp,
-        offset=each.position,
+        offset=position,
         old_topic_id=old,
         new_topic_id=new,
     )

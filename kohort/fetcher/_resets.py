@@ -15,8 +15,9 @@ from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
+from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._retries import Retries
-from kohort.subscription import OffsetReset, PendingReset, SubscriptionState
+from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -46,6 +47,7 @@ class Resets:
         on_position: Callable[[TopicPartition, int, int], None],
         on_ready: Callable[[], None],
         timestamp: Callable[[OffsetReset], int],
+        first_reset: Callable[[TopicPartition], OffsetReset | None],
     ) -> None:
         self._leaders = leaders
         self._subscription = subscription
@@ -56,6 +58,7 @@ class Resets:
         self._on_position = on_position
         self._on_ready = on_ready
         self._timestamp = timestamp
+        self._first_reset = first_reset
         self._asked: set[tuple[TopicPartition, int]] = set()
         self._told: dict[TopicPartition, int] = {}
 
@@ -64,17 +67,18 @@ class Resets:
         come_again = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in resets:
-            tp, epoch, strategy = pending.topic_partition, pending.epoch, pending.strategy
+            tp, epoch = pending.topic_partition, pending.epoch
+            strategy = self._first_reset(tp) if pending.first else pending.strategy
             if strategy == OffsetReset.NONE:
                 self._tell(pending)
             elif (tp, epoch) not in self._asked:
                 not_before = self._retries.not_before(tp, epoch)
-                if (leader := self._leaders.find(tp)) is None:
+                if strategy is None or (leader := self._leaders.find(tp)) is None:
                     come_again = min(come_again, self._leaders.search(tp, now))
                 elif not_before > now:
                     come_again = min(come_again, not_before)
                 else:
-                    by_node[leader.node][tp] = pending
+                    by_node[leader.node][tp] = pending._replace(strategy=strategy)
         for node, asked in by_node.items():
             self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
             epochs = {tp: leader.epoch for tp in asked if (leader := self._leaders.find(tp))}
@@ -119,6 +123,7 @@ class Resets:
         ):
             self._on_position(tp, epoch, under)
             logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, pending.strategy.value)
+            self._on_ready()  # start() may be waiting for it
 
     def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
@@ -133,11 +138,15 @@ class Resets:
         if self._told.get(tp) == epoch:
             return
         self._told[tp] = epoch
-        error = NoOffsetForPartitionError(
+        history = self._subscription.history
+        old, now = history.last_read(tp), history.of(tp.topic)
+        error: KafkaError = NoOffsetForPartitionError(
             f"{tp.topic}-{tp.partition} has no committed offset to start at, and "
             f'auto_offset_reset is "none": seek({tp}, ...), seek_to_beginning({tp}) or '
             "seek_to_end(...), or commit an offset first",
             topic_partition=tp,
         )
+        if NO_ID not in (old, now) and old != now:
+            error = recreated_error(tp, None, old, now)
         if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
             self._on_ready()

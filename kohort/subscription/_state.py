@@ -295,12 +295,12 @@ class SubscriptionState(BoundPositions):
             self.touch(tp)
             return True
 
-    def reset_if_unknown(self, tp: TopicPartition, strategy: OffsetReset, *, epoch: int) -> None:
+    def reset_if_unknown(self, tp: TopicPartition, *, epoch: int) -> None:
         """Have the first position looked up, if the partition still waits at that epoch."""
         with self.lock:
             state = self.current(tp, epoch)
             if state is not None and state.awaits_position:
-                self.start_reset(state, strategy)
+                self.start_reset(state)
                 state.first = True
 
     def awaiting_position(self) -> dict[TopicPartition, int]:

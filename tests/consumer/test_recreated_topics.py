@@ -216,7 +216,7 @@ async def poll_for_error(consumer: MemoryConsumer) -> list[Any]:
     return errors
 
 
-@pytest.mark.parametrize("partitions", [1])
+@pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_topic_may_be_recreated_with_another_number_of_partitions(
     partitions: int, group_id: str | None

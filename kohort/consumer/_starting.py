@@ -1,0 +1,76 @@
+"""What start() waits for: topics that are being created, and positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.errors import ErrorCode
+from kohort.transport import TopicMetadata
+
+if TYPE_CHECKING:
+    from kohort.consumer._engine import Engine
+
+
+LOOK_AGAIN = 0.05
+"""Seconds; what is waited for is mostly announced."""
+
+
+class Starting:
+    """Tells when start() may return, so that nothing that is produced later is missed.
+
+    It waits for the first assignment, and ``request_timeout_ms`` at most for what follows.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        timeout = engine.config.client.request_timeout_ms / 1000
+        self._until = engine.mailbox.clock() + timeout
+
+    @property
+    def seconds(self) -> float | None:
+        """How long to wait until the next look; None: until something happens."""
+        return min(self._left, LOOK_AGAIN) if self._joined() else None
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._until - self._engine.mailbox.clock())
+
+    def done(self) -> bool:
+        """True if there is nothing left to wait for, or the time is up."""
+        return self._joined() and (self._complete() or not self._left)
+
+    def _joined(self) -> bool:
+        engine = self._engine
+        return engine.coordinator is None or not engine.subscribed or engine.settled
+
+    def _complete(self) -> bool:
+        engine = self._engine
+        metadata = engine.cluster.metadata
+        creates = engine.config.client.allow_auto_create_topics
+        for topic in engine.subscription.topics():
+            if _is_being_created(metadata.topics.get(topic), creates):
+                return False
+        group = engine.coordinator
+        if engine.subscribed and not engine.settled:
+            return False
+        if engine.subscribed and group is not None:
+            # A leader that sees new partitions gives them out in another rebalance.
+            if group.rebalance_flagged or not group.generation().is_stable:
+                return False
+        standing = engine.fetcher.buffer.standing()
+        partitions = engine.subscription.snapshot().partitions
+        return all(
+            state.position is not None
+            or state.leaving
+            or tp in standing
+            or (state.last_error is not None and not state.last_error.retriable)
+            for tp, state in partitions.items()
+        )
+
+
+def _is_being_created(topic: TopicMetadata | None, creates: bool) -> bool:
+    if topic is None or topic.error == ErrorCode.LEADER_NOT_AVAILABLE:
+        return True
+    if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not topic.partitions:
+        return creates  # by being asked for; where no broker does that, poll() raises
+    return any(partition.leader < 0 for partition in topic.partitions.values())

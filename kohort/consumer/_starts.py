@@ -1,0 +1,142 @@
+"""First positions, where nothing is committed: what is new is read from its beginning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from kohort.config import FetchConfig
+from kohort.errors import ErrorCode
+from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
+from kohort.transport import ClusterMetadata, TopicMetadata
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.consumer")
+
+SURE_AFTER = 3
+"""Answers that leave a partition out before it counts as new whatever its leader epoch. A broker
+that has just started may not know all partitions. A new one has had one leader, in epoch 0."""
+ABSENT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+"""What is answered for a topic without partitions that does not exist, or is being created."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A topic as it was when the consumer began to want it."""
+
+    topic_id: bytes
+    partitions: set[int]
+    answers: int = 0
+
+
+class TopicBaseline:
+    """The topics and partitions that were there when the subscription began.
+
+    A topic that is no longer wanted is forgotten. A pattern wants all topics from its beginning on,
+    so one that it matches later was not there.
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Seen] = {}
+        self._pattern: object = None
+        self._answers = 0
+        self._latest: ClusterMetadata | None = None
+
+    def observe(
+        self, metadata: ClusterMetadata, wanted: Collection[str], pattern: object = None
+    ) -> None:
+        """Take what the metadata shows of the wanted topics; ``pattern``: what has matched them."""
+        if pattern is not self._pattern:
+            self._pattern, self._answers = pattern, 0
+            self._topics.clear()
+        if pattern is None:
+            for topic in [topic for topic in self._topics if topic not in wanted]:
+                del self._topics[topic]
+        later = pattern is not None and self._answers > 0
+        answered = metadata is not self._latest
+        self._answers += answered or not later
+        self._latest = metadata
+        for topic in wanted:
+            known = metadata.topics.get(topic)
+            if known is None or (known.error not in ABSENT and not known.partitions):
+                continue
+            seen = self._topics.get(topic)
+            if seen is None:
+                seen = self._topics[topic] = _Seen(NO_ID, set(), self._answers if later else 0)
+                if not later:
+                    seen.partitions.update(known.partitions)
+            if seen.answers < SURE_AFTER:
+                seen.partitions.update(_not_new(known, seen))
+            if known.partitions and seen.topic_id == NO_ID:
+                seen.topic_id = known.topic_id
+            seen.answers += answered
+
+    def is_new(self, tp: TopicPartition, topic_id: bytes) -> bool | None:
+        """True if the partition was not there; None while that is not known."""
+        seen = self._topics.get(tp.topic)
+        if seen is None:
+            return None
+        other = NO_ID not in (topic_id, seen.topic_id) and topic_id != seen.topic_id
+        return other or tp.partition not in seen.partitions
+
+
+def _not_new(known: TopicMetadata, seen: _Seen) -> Collection[int]:
+    """The partitions that have shown up late, if one of them has had several leaders already."""
+    if seen.topic_id not in (NO_ID, known.topic_id):
+        return ()
+    late: Mapping[int, int] = {
+        number: partition.leader_epoch
+        for number, partition in known.partitions.items()
+        if number not in seen.partitions
+    }
+    return late if any(epoch > 0 for epoch in late.values()) else ()
+
+
+class StartRules:
+    """The rule that gives the first position of each partition."""
+
+    def __init__(self, subscription: SubscriptionState, config: FetchConfig) -> None:
+        self.baseline = TopicBaseline()
+        self._subscription = subscription
+        self._of_new = _of_new_partitions(config)
+        self._logged: dict[str, bytes] = {}
+
+    def of(self, tp: TopicPartition) -> OffsetReset | None:
+        """The rule for a partition without a committed offset; None while it cannot be told."""
+        subscription = self._subscription
+        history, rule = subscription.history, subscription.default_reset
+        old, now = history.last_read(tp), history.of(tp.topic)
+        if NO_ID not in (old, now) and old != now:
+            return self._of_recreated(tp.topic, old, now)
+        if rule == self._of_new:
+            return rule
+        new = self.baseline.is_new(tp, now)
+        if new is None:
+            return None
+        return self._of_new if new else rule
+
+    def _of_recreated(self, topic: str, old: bytes, now: bytes) -> OffsetReset:
+        """This consumer has read the topic that was there before: see :class:`RecreatedTopics`."""
+        if not self._subscription.default_reset.reads_recreated:
+            return OffsetReset.NONE
+        if self._logged.get(topic) != now:
+            self._logged[topic] = now
+            logger.warning(
+                "topic %s was deleted and created again since this consumer read it: its id was %s "
+                "and is now %s. The new topic is read from its beginning",
+                topic,
+                UUID(bytes=old),
+                UUID(bytes=now),
+            )
+        return OffsetReset.EARLIEST
+
+
+def _of_new_partitions(config: FetchConfig) -> OffsetReset:
+    chosen = config.auto_offset_reset_new_partitions
+    if chosen is None:
+        chosen = "none" if config.auto_offset_reset == "none" else "earliest"
+    elif chosen == "auto_offset_reset":
+        chosen = config.auto_offset_reset
+    return OffsetReset.of(chosen)

@@ -1,0 +1,66 @@
+"""Topics and partitions that appear under a consumer with "latest", on Apache Kafka and on ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.errors import UnknownTopicOrPartitionError
+from tests.interop.brokers import Broker
+from tests.interop.reading import consumer
+from tests.interop.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+Unique = Callable[[str], str]
+OPTIONS: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 500}
+
+
+def read_on(one: KafkaConsumer, count: int) -> list[bytes | None]:
+    """The values that come; a topic that is missing is an error that passes."""
+    values: list[bytes | None] = []
+
+    def poll() -> None:
+        with suppress(UnknownTopicOrPartitionError):
+            for some in one.poll(timeout_ms=200).values():
+                values.extend(record.value for record in some)
+
+    wait_until(lambda: len(values) >= count, poll, explain=lambda: values)
+    return values
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_what_appears_later_is_read_from_its_beginning(
+    broker: Broker, unique: Unique, grouped: bool
+) -> None:
+    topic, group = unique("later"), unique("later") if grouped else None
+    with consumer(broker.bootstrap_servers, topic, group_id=group, **OPTIONS) as one:
+        with suppress(UnknownTopicOrPartitionError):
+            for _ in range(5):
+                assert one.poll(timeout_ms=200) == {}
+        broker.create_topic(topic)
+        broker.write(topic, b"first")
+        assert read_on(one, 1) == [b"first"]
+        if grouped:
+            one.commit()
+        broker.add_partitions(topic, 2)
+        later = Broker(broker.bootstrap_servers)  # a producer that looks for the partitions
+        wait_until(lambda: len(later.admin.list_topics(topic).topics[topic].partitions) == 2)
+        later.write(topic, b"second", partition=1)
+        assert read_on(one, 1) == [b"second"]
+
+
+@pytest.mark.anyio
+async def test_nothing_is_missed_after_start(broker: Broker, unique: Unique) -> None:
+    topic = broker.create_topic(unique("start"), 3)
+    broker.write(topic, b"before")
+    options = {**OPTIONS, "group_id": unique("start"), "auto_offset_reset": "latest"}
+    async with AsyncKafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap_servers, **options
+    ) as one:
+        broker.write(topic, b"after")
+        records = await one.getmany(timeout_ms=20_000)
+        assert [r.value for r in records[TopicPartition(topic, 0)]] == [b"after"]
