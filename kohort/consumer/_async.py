@@ -163,7 +163,7 @@ class AsyncKafkaConsumer(AsyncLife):
             event = self._signal.event()
             await self._perform()
             self._check_open()
-            remaining = deadline - anyio.current_time()
+            remaining = deadline - self._clock()
             over = remaining <= 0
             self._performer.raise_errors(over=over)
             if self._stop_later:
@@ -171,8 +171,7 @@ class AsyncKafkaConsumer(AsyncLife):
             if table is not None:
                 if table.drain(chosen, repeat_errors=over) or over:
                     return {}
-                with anyio.move_on_after(remaining):
-                    await event.wait()
+                await event.wait(remaining)
                 continue
             if held and self._handout and (records := self._handout.take(count, chosen)):
                 return records
@@ -184,8 +183,7 @@ class AsyncKafkaConsumer(AsyncLife):
                 self._drain_size.took(sum(map(len, records.values())), self._clock() - began)
             if records or over:
                 return records
-            with anyio.move_on_after(remaining):
-                await event.wait()
+            await event.wait(remaining)
 
     def __aiter__(self) -> Self:
         if self._closed:

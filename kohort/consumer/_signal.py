@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import anyio
+import anyio.lowlevel
 
 SLICE = 0.1
 """Seconds that the main thread waits at first. A signal that comes in the moment before the thread
@@ -60,6 +62,66 @@ class ThreadSignal:
                 return
 
 
+class Notice:
+    """One notification of a :class:`TaskSignal`, for any number of tasks.
+
+    On asyncio its waits are bare futures and its time-outs timers: a time-out of anyio's cancels
+    the task, which takes several turns of the event loop.
+    """
+
+    __slots__ = ("_event", "_futures", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._futures: list[asyncio.Future[None]] = []
+        self._event: anyio.Event | None = None
+
+    def set(self) -> None:
+        """Wake the tasks that wait."""
+        self._is_set = True
+        for future in self._futures:
+            _finish(future)
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Return when it was given, or after ``timeout`` seconds."""
+        if self._is_set:
+            await anyio.lowlevel.checkpoint()
+        elif (loop := _asyncio_loop()) is not None:
+            await self._wait_on(loop, timeout)
+        else:
+            if self._event is None:
+                self._event = anyio.Event()
+            with anyio.move_on_after(timeout):
+                await self._event.wait()
+
+    async def _wait_on(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
+        future = loop.create_future()
+        self._futures.append(future)
+        timer = None if timeout is None else loop.call_later(timeout, _finish, future)
+        try:
+            await future
+        finally:
+            self._futures.remove(future)
+            if timer is not None:
+                timer.cancel()
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    """Return asyncio's event loop if the caller runs in one of its tasks; None on trio."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return None if task is None else task.get_loop()
+
+
 class TaskSignal:
     """For callers in the same event loop, any number of them.
 
@@ -68,15 +130,15 @@ class TaskSignal:
     """
 
     def __init__(self) -> None:
-        self._event: anyio.Event | None = None
+        self._event: Notice | None = None
 
     def notify(self) -> None:
         event, self._event = self._event, None
         if event is not None:
             event.set()
 
-    def event(self) -> anyio.Event:
+    def event(self) -> Notice:
         """The event of the next notification."""
         if self._event is None:
-            self._event = anyio.Event()
+            self._event = Notice()
         return self._event

@@ -17,6 +17,7 @@ class BrokerVersions:
         self._ranges = {
             each.api_key: VersionRange(each.min_version, each.max_version) for each in apis
         }
+        self._chosen: dict[tuple[type[Message], int | None, int | None], int] = {}
 
     def served(self, api_key: int) -> VersionRange | None:
         """The versions that the broker serves; None if it does not know the API."""
@@ -29,6 +30,15 @@ class BrokerVersions:
         max_version: int | None = None,
     ) -> int:
         """The highest version that both sides know; raises UnsupportedVersionError."""
+        asked = message, min_version, max_version
+        version = self._chosen.get(asked)
+        if version is None:
+            version = self._chosen[asked] = self._choose(*asked)
+        return version
+
+    def _choose(
+        self, message: type[Message], min_version: int | None, max_version: int | None
+    ) -> int:
         first, last = message.versions
         first = first if min_version is None else max(first, min_version)
         last = last if max_version is None else min(last, max_version)
