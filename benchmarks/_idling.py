@@ -1,0 +1,118 @@
+"""Consumers of one client that have nothing to read, in this process.
+
+    python -m benchmarks._idling CLIENT BOOTSTRAP_SERVERS TOPIC GROUP CONSUMERS SECONDS
+
+Each consumer is in a group of its own and waits in calls of one second: a synchronous one in a
+thread of its own, an asynchronous one in a task. The topic has one record. When all consumers have
+had that, CPU and context switches are counted for SECONDS. Prints a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import resource
+import sys
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._consumers import ASYNC, SYNC, Ask, module_of
+
+WAIT_MS = 1000
+SETTLE_S = 2.0
+"""The second fetch of each consumer and the first commit are not counted."""
+
+
+class Idling(NamedTuple):
+    """CPU in percent of a core, context switches a second, resident MB of each consumer."""
+
+    cpu_percent: float
+    switches_per_s: float
+    mb_each: float
+
+
+class Meter:
+    """Waits until so many consumers are ready."""
+
+    def __init__(self, consumers: int, seconds: float) -> None:
+        self._left = consumers
+        self._consumers = consumers
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._before_mb = resident_mb()
+        self.all_ready = threading.Event()
+
+    def ready(self) -> None:
+        """One more consumer has had the first record."""
+        with self._lock:
+            self._left -= 1
+            if not self._left:
+                self.all_ready.set()
+
+    def measure(self) -> None:
+        """Count while nothing comes, print the result and end the process."""
+        self.all_ready.wait()
+        time.sleep(SETTLE_S)
+        before, begun = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+        time.sleep(self._seconds)
+        after, seconds = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - begun
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        switches = after.ru_nvcsw - before.ru_nvcsw
+        mb = (resident_mb() - self._before_mb) / self._consumers
+        print(json.dumps(Idling(cpu / seconds * 100, switches / seconds, mb)._asdict()), flush=True)
+        os._exit(0)
+
+
+def resident_mb() -> float:
+    """Resident memory of this process in MB."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1000
+
+
+def idle(client: str, ask: Ask, meter: Meter) -> None:
+    """Wait with a synchronous consumer, for ever."""
+    consumer = SYNC[client](ask)
+    ready = False
+    while True:
+        if consumer.poll(WAIT_MS) and not ready:
+            ready = True
+            meter.ready()
+
+
+async def idle_async(client: str, ask: Ask, meter: Meter) -> None:
+    """Wait with an asynchronous consumer, for ever."""
+    consumer = ASYNC[client](ask)
+    await consumer.start()
+    ready = False
+    while True:
+        if await consumer.poll(WAIT_MS) and not ready:
+            ready = True
+            meter.ready()
+
+
+async def all_async(client: str, asks: list[Ask], meter: Meter) -> None:
+    await asyncio.gather(*(idle_async(client, ask, meter) for ask in asks))
+
+
+def main() -> None:
+    client, bootstrap_servers, topic, group, consumers, seconds = sys.argv[1:]
+    import_module(module_of(client))
+    asks = [Ask(bootstrap_servers, topic, f"{group}-{n}") for n in range(int(consumers))]
+    meter = Meter(len(asks), float(seconds))
+    threading.Thread(target=meter.measure, daemon=True).start()
+    if client in ASYNC:
+        asyncio.run(all_async(client, asks, meter))
+    for ask in asks:
+        threading.Thread(target=idle, args=(client, ask, meter), daemon=True).start()
+    meter.all_ready.wait()
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main()

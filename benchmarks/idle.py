@@ -1,0 +1,207 @@
+"""What consumers take that have nothing to read, and what the first record takes.
+
+    python -m benchmarks.idle [--rounds 5] [--short] [--output FILE]
+
+Each measurement is a process of its own on Apache Kafka, and the clients take turns within each
+round. "CPU" is that of the process while 1 or 50 consumers, each in a group of its own, wait for
+records in calls of one second. "MB each" is the resident memory of each of the 50. "import" is the
+time of importing the library. "first record" is the time from the constructor to the first record
+in a new group, without the import; the group's initial rebalance delay is 0. "kept" is the resident
+memory after reading 480 MB, less that before the consumer was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks._clients import COMPILED_ONCE
+from benchmarks._consumers import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, KOHORT, KOHORT_ASYNC
+from benchmarks._goals import verdict
+from benchmarks._kafka import kafka
+from benchmarks._machine import hardware, versions
+from benchmarks._plot import Bar, svg
+from benchmarks._rounds import spread, turns
+from benchmarks._topics import LARGE, SHAPES, Filled, fill
+from benchmarks.latency import new_topic
+from tests.support.jars import KAFKA_VERSION, missing_kafka
+
+CLIENTS = (KOHORT, KOHORT_ASYNC, CONFLUENT, AIOKAFKA, KAFKA_PYTHON)
+OURS = (KOHORT, KOHORT_ASYNC)
+MANY = 50
+SECONDS, SHORT_SECONDS = 15, 5
+READ_MB = 480
+LIMIT_S = 300.0
+
+ONE_CPU, MANY_CPU = "CPU of 1 consumer, %", "CPU of 50 consumers, %"
+SWITCHES, EACH_MB = "context switches of 50 a second", "MB each of 50"
+IMPORT, FIRST, KEPT = "import, ms", "first record, ms", "kept after 480 MB, MB"
+MEASURES = (ONE_CPU, MANY_CPU, SWITCHES, EACH_MB, IMPORT, FIRST, KEPT)
+Figures = dict[tuple[str, str], list[float]]
+"""(client, measure) -> a figure a round."""
+
+
+class Goal(NamedTuple):
+    """A figure of a client, or its ratio to that of another one; less is better."""
+
+    measure: str
+    client: str
+    over: str | None
+    goal: float
+    floor: float
+
+
+GOALS = (
+    Goal(MANY_CPU, KOHORT, None, 2.5, 4.0),
+    Goal(MANY_CPU, KOHORT_ASYNC, None, 2.5, 4.0),
+    Goal(EACH_MB, KOHORT_ASYNC, None, 0.2, 0.35),
+    Goal(IMPORT, KOHORT, AIOKAFKA, 0.8, 1.1),
+    Goal(FIRST, KOHORT, None, 60.0, 100.0),
+    Goal(KEPT, KOHORT, None, 20.0, 30.0),
+)
+
+
+def run(module: str, *words: object) -> dict[str, Any]:
+    """Run a module of this package; returns the JSON of its last line."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", *map(str, words)],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **COMPILED_ONCE},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module} {words}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure(
+    client: str, servers: str, topic: str, filled: Filled | None, seconds: int
+) -> dict[str, float]:
+    """All figures of a client, once."""
+    one = run("_idling", client, servers, topic, group(), 1, seconds)
+    many = run("_idling", client, servers, topic, group(), MANY, seconds)
+    first = run("_first", client, servers, topic, group())
+    figures = {
+        ONE_CPU: one["cpu_percent"],
+        MANY_CPU: many["cpu_percent"],
+        SWITCHES: many["switches_per_s"],
+        EACH_MB: many["mb_each"],
+        IMPORT: first["import_ms"],
+        FIRST: first["record_ms"],
+    }
+    if filled is not None:
+        kept = run("_keeping", client, servers, filled.topic, group(), filled.records)
+        figures[KEPT] = kept["mb"]
+    return figures
+
+
+def group() -> str:
+    """A new group's name."""
+    return f"g-{uuid.uuid4().hex[:8]}"
+
+
+def table(figures: Figures, clients: Sequence[str]) -> str:
+    """The medians, with the least and the most of a round, as Markdown."""
+    lines = [
+        f"| | {' | '.join(clients)} |",
+        f"|---|{'---:|' * len(clients)}",
+    ]
+    for name in MEASURES:
+        cells = [spread(figures.get((client, name), [])) for client in clients]
+        lines.append(f"| {' | '.join([name, *cells])} |")
+    return "\n".join(lines)
+
+
+def goals(figures: Figures) -> str:
+    """The goals and what was reached, as Markdown."""
+    lines = ["| measure | figure | goal | never above | |", "|---|---:|---:|---:|---|"]
+    for name, client, over, goal, floor in GOALS:
+        ours, theirs = figures.get((client, name)), figures.get((over or "", name))
+        if not ours or (over is not None and not theirs):
+            continue
+        value = statistics.median(ours) / (statistics.median(theirs) if theirs else 1.0)
+        text = f"{client}, {name}" if over is None else f"{client} / {over}, {name}"
+        reached = verdict(value, goal, floor)
+        lines.append(f"| {text} | {value:.3g} | {goal:g} | {floor:g} | {reached} |")
+    return "\n".join(lines)
+
+
+def plot(figures: Figures, clients: Sequence[str]) -> str:
+    """A panel for each measure, as SVG; CPU and memory in hundredths."""
+    panels: dict[str, list[Bar]] = {}
+    for name in MEASURES:
+        scale = 100.0 if name in (ONE_CPU, MANY_CPU, EACH_MB) else 1.0
+        for client in clients:
+            if done := [value * scale for value in figures.get((client, name), [])]:
+                bar = Bar(client, statistics.median(done), min(done), max(done), client in OURS)
+                panels.setdefault(name, []).append(bar)
+    return svg(panels, "or hundredths of it")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--short", action="store_true", help="2 rounds of 5 s, without 480 MB")
+    parser.add_argument("--servers", help="measure on these instead of an Apache Kafka of its own")
+    parser.add_argument("--clients", help="names separated by commas", default=",".join(CLIENTS))
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args()
+
+
+def measure_all(servers: str, args: argparse.Namespace) -> Figures:
+    """Every client once a round."""
+    figures: Figures = defaultdict(list)
+    topic = new_topic(servers)
+    shape = SHAPES[LARGE]
+    filled = None if args.short else fill(servers, shape, READ_MB * 1000 / shape.records)
+    rounds = args.rounds or (2 if args.short else 5)
+    seconds = SHORT_SECONDS if args.short else SECONDS
+    for number, client in turns(rounds, args.clients.split(","), warm_up=False):
+        for name, value in measure(client, servers, topic, filled, seconds).items():
+            figures[client, name].append(value)
+        cpu = figures[client, MANY_CPU][-1]
+        print(f"round {number} of {rounds}: {client}: {cpu:.1f} % for {MANY}", flush=True)
+    return figures
+
+
+def main() -> None:
+    args = arguments()
+    if args.servers is not None:
+        figures = measure_all(args.servers, args)
+    elif (reason := missing_kafka()) is not None:
+        raise SystemExit(f"not measured: {reason}")
+    else:
+        with kafka() as server:
+            server.start()
+            figures = measure_all(server.bootstrap_servers, args)
+    clients = args.clients.split(",")
+    packages = "anyio", "confluent-kafka", "aiokafka", "kafka-python"
+    setting = "; ".join([hardware(), *versions(*packages, java=True)])
+    text = (
+        f"{setting}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
+        f"{table(figures, clients)}\n\n{goals(figures)}\n"
+    )
+    print(f"\n{text}")
+    if args.output is not None:
+        picture = args.output.with_suffix(".svg")
+        about = __doc__.split("\n\n")[2]
+        args.output.write_text(f"# Idle consumers\n\n{about}\n\n![]({picture.name})\n\n{text}")
+        picture.write_text(plot(figures, clients))
+
+
+if __name__ == "__main__":
+    main()
