@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -93,8 +92,9 @@ class AsyncCallbacks(ConsumerBase):
             return False
         if mode == "never" or (mode == "idle" and mailbox.in_hand):
             return False
-        last = -math.inf if mailbox.last_at is None else self._clock() - mailbox.last_at
-        return last < self._config.group.max_poll_interval_ms / 1000
+        # Compared as the membership compares it: at the very moment it leaves, too.
+        limit = self._config.group.max_poll_interval_ms / 1000
+        return mailbox.last_at is None or self._clock() < mailbox.last_at + limit
 
     async def _run_unpolled(self) -> None:
         if not self._needs_no_poll():
@@ -234,8 +234,9 @@ class AsyncCallbacks(ConsumerBase):
         try:
             error = await self._performer.leave("the consumer unsubscribed", True, deadline)
         finally:
-            self._unsubscribing = False
-            self._engine.subscription.unsubscribe()
+            if self._unsubscribing:  # else subscribe() was called meanwhile, which counts
+                self._unsubscribing = False
+                self._engine.subscription.unsubscribe()
             self._engine.left()
         if error is not None:
             raise error

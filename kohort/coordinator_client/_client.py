@@ -147,7 +147,7 @@ class CoordinatorClient:
                 for command in early:
                     self._execute(command)
                 while True:
-                    changed = self._changed = anyio.Event()
+                    changed = self._changed
                     deadline = self._machine.next_deadline()
                     with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
                         await changed.wait()
@@ -283,7 +283,9 @@ class CoordinatorClient:
             self._break(error)
         finally:
             self._feeding = False
-            self._changed.set()
+            # A new event each time: leave() may look again before run() does.
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()
 
     def _confirm(self) -> None:
         before, self.confirmed_until = self.confirmed_until, self._machine.confirmed_until

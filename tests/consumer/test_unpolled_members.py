@@ -251,6 +251,24 @@ def test_unsubscribe_awaits_the_listener_without_a_poll() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.001, 1.0])
+def test_subscribe_after_unsubscribe_is_kept_without_a_poll(pause: float) -> None:
+    async def scene(it: Scene) -> None:
+        async def slow(partitions: Partitions) -> None:
+            await anyio.sleep(0.5)
+
+        listener = Notes(revoked=slow)
+        first = await it.start(listener)
+        first.unsubscribe()
+        await anyio.sleep(pause)
+        first.subscribe(["t"], listener=listener)
+        await anyio.sleep(2 * SOON)
+        assert first.assignment() == BOTH
+        assert listener.calls[-1] == ("assigned", BOTH)
+
+    play(scene)
+
+
 # --- max_poll_interval_ms -----------------------------------------------------------------------
 
 

@@ -81,6 +81,16 @@ class Lost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackBegan(Event):
+    """A method of the listener was called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackEnded(Event):
+    """It returned, or was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered(Event):
     """A poll returned these records of one partition."""
 
@@ -190,6 +200,13 @@ class Operation(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled(Event):
     """The clock went on by so much while nobody could do anything."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorePaused(Event):
+    """The tasks of a member's core are not run for so long, or until all is healed."""
 
     seconds: float
 

@@ -12,7 +12,10 @@ from kohort.types import TopicPartition
 from tests.simulation.events import (
     Assigned,
     Broke,
+    CallbackBegan,
+    CallbackEnded,
     CommitAccepted,
+    CorePaused,
     Crashed,
     Delivered,
     Event,
@@ -31,6 +34,7 @@ from tests.simulation.events import (
     Revoking,
     Settled,
     Stalled,
+    Started,
     Steady,
     Stopped,
     Stopping,
@@ -45,6 +49,8 @@ COMMIT_LIMIT = 9.0
 """Seconds; request_timeout_ms is eight."""
 SLOW_FOR = 30.0
 """Seconds for which a fault may hold up answers, and what waits behind them."""
+JOIN_LIMIT = 12.0
+"""Seconds from a start to the first assignment; a member rests for up to 18."""
 ERRORS = {
     "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
     "getmany": {"UnknownTopicOrPartitionError"},
@@ -272,19 +278,44 @@ def _too_long(log: EventLog, begins: type[Event], ends: type[Event], limit: floa
     """What a living member began and did not end within the limit, standstills left out."""
     found: list[str] = []
     since: dict[str, float] = {}
+    paused: dict[str, float] = {}
     for event in log:
-        if isinstance(event, Stalled):
+        if isinstance(event, CorePaused):
+            paused[event.who] = max(paused.get(event.who, 0.0), event.at + event.seconds)
+        elif isinstance(event, Stalled):
             since = {who: began + event.seconds for who, began in since.items()}
         elif isinstance(event, Crashed):
             since.pop(event.who, None)
         elif isinstance(event, begins):
             since[event.who] = event.at
         elif isinstance(event, ends | Stopped):  # stopping cuts everything else short
-            took = event.at - since.pop(event.who, event.at)
+            took = event.at - max(since.pop(event.who, event.at), paused.get(event.who, 0.0))
             if took > limit:
                 found.append(f"{event}: after {took:.1f} s")
     never = (f"{who}: no {ends.__name__} after {begins.__name__}" for who in sorted(since))
     return [*found, *never]
+
+
+def callbacks_run_alone(log: EventLog) -> list[str]:
+    """I19: a member's callback runs beside no other, and no poll returns records meanwhile."""
+    found: list[str] = []
+    inside: set[str] = set()
+    for event in log:
+        match event:
+            case CallbackBegan(who=who):
+                if who in inside:
+                    found.append(f"{event}: another one runs")
+                inside.add(who)
+            case CallbackEnded(who=who) | Crashed(who=who) | Stopped(who=who):
+                inside.discard(who)
+            case Delivered(who=who) if who in inside:
+                found.append(f"{event}: while a callback runs")
+    return found
+
+
+def idle_members_hold_nobody_up(log: EventLog) -> list[str]:
+    """I20: a member that starts has its share soon, whether the others poll or rest."""
+    return _too_long(log, Started, Assigned, JOIN_LIMIT)
 
 
 def errors_are_the_ones_told_of(log: EventLog) -> list[str]:
@@ -318,13 +349,15 @@ ALWAYS: tuple[Check, ...] = (
     stopping_takes_its_time_at_most,
     records_are_what_was_produced,
     revocation_does_not_hang,
+    callbacks_run_alone,
     errors_are_the_ones_told_of,
     all_is_well_in_the_end,
     nothing_breaks,
 )
 """What holds of every seed."""
 IN_PROFILE: dict[str, tuple[Check, ...]] = {
-    "calm": (nothing_comes_twice,),
+    "calm": (nothing_comes_twice, idle_members_hold_nobody_up),
+    "unpolled": (nothing_comes_twice, idle_members_hold_nobody_up),
     "bounce": (steady_groups_stay,),
     "static": (steady_groups_stay,),
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from kohort.types import TopicPartition
 from tests.simulation.events import (
     Assigned,
     Broke,
+    CallbackBegan,
+    CallbackEnded,
     Committed,
     Crashed,
     Delivered,
@@ -36,6 +39,8 @@ from tests.simulation.events import (
 from tests.simulation.network import MemberNetwork
 
 GROUP = "g"
+SLOTS = ("a", "b", "c", "d")
+"""The names of members without the number of their life."""
 SESSION = 10.0
 MAX_POLL_INTERVAL = 20.0
 
@@ -51,6 +56,8 @@ class Habits:
     """Records a poll."""
     work: float = 0.2
     """Seconds it works on a batch, at most."""
+    listen: float = 0.0
+    """Seconds that a callback takes after what it does, at most."""
     wait_ms: int = 4000
     """Of a poll."""
     instance_id: str | None = None
@@ -62,16 +69,19 @@ class _Listener(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: Partitions) -> None:
         member = self._member
-        member.note(Revoking(partitions=revoked))
-        if member.habits.commit_in_listener:
-            await member.commit()
-        member.note(Revoked(partitions=revoked))
+        async with member.callback():
+            member.note(Revoking(partitions=revoked))
+            if member.habits.commit_in_listener:
+                await member.commit()
+            member.note(Revoked(partitions=revoked))
 
     async def on_partitions_assigned(self, assigned: Partitions) -> None:
-        self._member.note(Assigned(partitions=assigned))
+        async with self._member.callback():
+            self._member.note(Assigned(partitions=assigned))
 
     async def on_partitions_lost(self, lost: Partitions) -> None:
-        self._member.note(Lost(partitions=lost))
+        async with self._member.callback():
+            self._member.note(Lost(partitions=lost))
 
 
 class Member:
@@ -94,6 +104,11 @@ class Member:
         self.ended = anyio.Event()
         self.block_for = 0.0
         """How long it blocks before its next poll."""
+        self.rests = anyio.Event()
+        """Set when the next rest has begun."""
+        self._rest = 0.0
+        self._resting: anyio.CancelScope | None = None
+        self._unsubscribes = False
         self._log = log
         self._rng = rng
         self._stop = False
@@ -160,17 +175,26 @@ class Member:
     def resubscribe(self, topics: frozenset[str]) -> None:
         """Have it want other topics, before its next poll."""
         self.topics = self._next_topics = topics
+        if self._resting is not None and not self._unsubscribes:
+            self._subscribe()
+
+    def rest(self, seconds: float, *, unsubscribe: bool) -> None:
+        """Have it not poll for so long, after a poll that returns nothing."""
+        self._rest, self._unsubscribes = seconds, unsubscribe
+        self.rests = anyio.Event()
 
     def interrupt(self) -> None:
         """Cancel a poll that is under way; it goes on with the next."""
         if self._polling is not None:
             self._polling.cancel()
+        if self._resting is not None and self._stop:
+            self._resting.cancel()
 
     def relieve(self) -> None:
         """End everything that is wrong with it."""
         self.network.thaw()
         self.network.latency = 0.0
-        self.block_for = 0.0
+        self.block_for = self._rest = 0.0
 
     # --- its life -------------------------------------------------------------------------------
 
@@ -202,9 +226,7 @@ class Member:
 
     async def _poll_and_process(self) -> None:
         if self._next_topics is not None:
-            self.note(Subscribed(topics=self._next_topics))
-            self.consumer.subscribe(sorted(self._next_topics), listener=_Listener(self))
-            self._next_topics = None
+            self._subscribe()
         if self.block_for:
             seconds, self.block_for = self.block_for, 0.0
             await anyio.sleep(seconds)
@@ -221,6 +243,38 @@ class Member:
             self.note(Processed(partition=tp, offsets=tuple(record.offset for record in records)))
         if found and not self.habits.autocommit:
             await self.commit()
+        if self._rest and not found:
+            await self._take_rest()
+
+    def _subscribe(self) -> None:
+        topics, self._next_topics = self._next_topics or self.topics, None
+        self.note(Subscribed(topics=topics))
+        self.consumer.subscribe(sorted(topics), listener=_Listener(self))
+
+    async def _take_rest(self) -> None:
+        """Do not poll for a while; maybe unsubscribe at its beginning and subscribe again soon."""
+        seconds, self._rest = self._rest, 0.0
+        self.rests.set()
+        with anyio.CancelScope() as self._resting:
+            if self._unsubscribes:
+                self.consumer.unsubscribe()
+                await anyio.sleep(self._rng.choice((0.0, 0.01, 1.0)))
+                self._next_topics = self._next_topics or self.topics
+                self._unsubscribes = False
+                self._subscribe()
+            await anyio.sleep(seconds)
+        self._resting = None
+
+    @asynccontextmanager
+    async def callback(self) -> AsyncIterator[None]:
+        """Note where a callback begins and ends; it takes a while."""
+        self.note(CallbackBegan())
+        try:
+            yield
+            if self.habits.listen:
+                await anyio.sleep(self._rng.uniform(0, self.habits.listen))
+        finally:
+            self.note(CallbackEnded())
 
     async def _poll(self) -> dict[TopicPartition, list[Any]]:
         with anyio.CancelScope() as self._polling:

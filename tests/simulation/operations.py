@@ -15,10 +15,10 @@ from kohort.errors import ErrorCode as E
 from kohort.protocol import Response
 from kohort.testing import Call
 from tests.simulation.events import Stalled, now
-from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
+from tests.simulation.idling import pause_core, rest, start_beside_rest
+from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, SLOTS, Habits, Member
 from tests.simulation.world import BROKERS, TOPICS, World
 
-SLOTS = ("a", "b", "c", "d")
 Operate = Callable[[World, random.Random, Habits], Awaitable[None]]
 
 PASSING = {
@@ -274,6 +274,7 @@ class Profile:
 
 _MEMBERS: dict[Operate, float] = {produce: 6, start: 3, stop: 2, resubscribe: 1, interrupt: 1}
 _CRASHES: dict[Operate, float] = {crash: 1, freeze: 1, block: 1, stall: 0.3}
+_IDLE: dict[Operate, float] = {rest: 2, pause_core: 1}
 _NETWORK: dict[Operate, float] = {break_connection: 2, slow_down: 1, fragment: 0.5}
 _CLUSTER: dict[Operate, float] = {
     kill_broker: 1,
@@ -287,11 +288,12 @@ _CLUSTER: dict[Operate, float] = {
     carry_out_twice: 1,
 }
 CALM = Profile("calm", _MEMBERS)
-CRASHES = Profile("crashes", _MEMBERS | _CRASHES)
+UNPOLLED = Profile("unpolled", _MEMBERS | {rest: 3, start_beside_rest: 3, stop: 4})
+CRASHES = Profile("crashes", _MEMBERS | _CRASHES | _IDLE)
 FAULTS = Profile("faults", _MEMBERS | _NETWORK | _CLUSTER)
-STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER)
+STORM = Profile("storm", _MEMBERS | _CRASHES | _IDLE | _NETWORK | _CLUSTER)
 BOUNCE = Profile(
     "bounce", {produce: 4, bounce_broker: 2, move_leader: 1, move_coordinator: 1}, steady=True
 )
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
-PROFILES = (CALM, CRASHES, FAULTS, STORM, STORM, STORM, BOUNCE, STATIC)
+PROFILES = (CALM, UNPOLLED, CRASHES, FAULTS, STORM, STORM, STORM, BOUNCE, STATIC)

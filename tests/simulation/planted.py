@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kohort import AsyncKafkaConsumer
+from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import Member as GroupMember
 from kohort.subscription import SubscriptionState
@@ -68,8 +69,30 @@ def heartbeat_with_an_old_generation() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rebalance_in_polls_only() -> Iterator[None]:
+    """A member that is not polled does nothing for its group, as if it held records."""
+    with patch.object(AsyncCallbacks, "_needs_no_poll", lambda consumer: False):
+        yield
+
+
+@contextmanager
+def rebalance_while_records_are_held() -> Iterator[None]:
+    """Returned records do not keep a member from giving up their partitions."""
+    check: Callable[..., bool] = AsyncCallbacks._needs_no_poll
+
+    def forget_first(consumer: AsyncCallbacks) -> bool:
+        consumer._engine.mailbox.in_hand = False
+        return check(consumer)
+
+    with patch.object(AsyncCallbacks, "_needs_no_poll", forget_first):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
     "heartbeat with an old generation": heartbeat_with_an_old_generation,
+    "rebalance in polls only": rebalance_in_polls_only,
+    "rebalance while records are held": rebalance_while_records_are_held,
 }

@@ -23,8 +23,9 @@ from tests.simulation.events import (
     now,
 )
 from tests.simulation.invariants import violations
-from tests.simulation.member import Habits
-from tests.simulation.operations import PROFILES, SLOTS, Profile, habits_of
+from tests.simulation.member import SLOTS, Habits
+from tests.simulation.operations import PROFILES, Profile, habits_of
+from tests.simulation.pausing import pausable
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
 from tests.support.virtual import run_virtual
@@ -105,15 +106,18 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
     rng = random.Random(f"schedule {seed}")
     profile = rng.choice(PROFILES)
     autocommit = rng.random() < 0.5
+    most = rng.choice((5, 50))
     habits = Habits(
         autocommit=autocommit,
         strategy=rng.choice(STRATEGIES),
         commit_in_listener=not autocommit and rng.random() < 0.5,
-        most=rng.choice((5, 50)),
+        most=most,
+        work=1.0 if most > 5 and rng.random() < 0.3 else 0.2,
+        listen=rng.choice((0.0, 0.5)),
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
     )
     clock = cast(MockClock, trio.lowlevel.current_clock())
-    with anyio.CancelScope() as scope, watching(log):
+    with anyio.CancelScope() as scope, watching(log), pausable():
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(brokers=3, topics=TOPICS, seed=seed) as cluster:
             world = World(cluster, log, rng)

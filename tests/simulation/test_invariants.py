@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,11 @@ from tests.simulation import invariants
 from tests.simulation.events import (
     Assigned,
     Broke,
+    CallbackBegan,
+    CallbackEnded,
     CommitAccepted,
     Committed,
+    CorePaused,
     Crashed,
     Delivered,
     Event,
@@ -82,8 +86,10 @@ GOOD: list[Event] = [
     *accepted("a", 1, 3),
     Committed(who="a", seconds=0.0),
     Healed(),
+    CallbackBegan(who="a"),
     Revoking(who="a", partitions=ONE),
     Revoked(who="a", partitions=ONE),
+    CallbackEnded(who="a"),
     generation(2, a=OTHER, b=ONE),
     Assigned(who="a", partitions=frozenset()),
     Assigned(who="b", partitions=ONE),
@@ -94,7 +100,8 @@ GOOD: list[Event] = [
     OffsetStored(at=9.5, partition=T0, offset=1),
     Stopping(who="a", at=10.0),
     Stalled(at=11.0, seconds=3.0),
-    Stopped(who="a", at=17.0),
+    CorePaused(who="a", at=12.0, seconds=2.0),
+    Stopped(who="a", at=19.0),
     Crashed(who="b"),
 ]
 
@@ -192,6 +199,22 @@ BAD: dict[str, tuple[Check, list[Event]]] = {
     "on_revoked hangs": (
         invariants.revocation_does_not_hang,
         [Revoking(who="a", partitions=ONE, at=1.0), Revoked(who="a", partitions=ONE, at=31.0)],
+    ),
+    "a callback beside another": (
+        invariants.callbacks_run_alone,
+        [CallbackBegan(who="a"), CallbackBegan(who="b"), CallbackBegan(who="a")],
+    ),
+    "a poll returns while a callback runs": (
+        invariants.callbacks_run_alone,
+        [*owned, CallbackBegan(who="a"), delivered("a", 0, 1), CallbackEnded(who="a")],
+    ),
+    "a start waits for a member that rests": (
+        invariants.idle_members_hold_nobody_up,
+        [Started(who="b", topics=frozenset("t"), settings=""), replace(assigned_b, at=13.0)],
+    ),
+    "a start without an end": (
+        invariants.idle_members_hold_nobody_up,
+        [Started(who="b", topics=frozenset("t"), settings="")],
     ),
     "an error out of place": (
         invariants.errors_are_the_ones_told_of,

@@ -7,8 +7,8 @@ import pytest
 from tests.simulation.planted import BUGS
 from tests.simulation.simulate import simulate
 
-SEEDS = range(3, 23)
-"""The first finds all of them; where members or cluster change, another may come first."""
+SEEDS = (*range(2, 23), 42)
+"""The first two find most of them; where members or cluster change, another may come first."""
 
 
 @pytest.mark.timeout(300)

@@ -96,8 +96,10 @@ class World:
         """Have something end after so long, and when all is healed at the latest."""
 
         async def wait() -> None:
-            await anyio.sleep(seconds)
-            end()
+            try:
+                await anyio.sleep(seconds)
+            finally:
+                end()  # a core that stands still would keep the world from ending
 
         assert self.tasks is not None
         self._ends.append(end)
