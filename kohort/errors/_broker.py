@@ -125,10 +125,12 @@ class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE
         code: int | None = None,
         topic_partition: TopicPartition | None = None,
         offset: int | None = None,
+        next_offset: int | None = None,
+        reason: str = "",
     ) -> None:
         super().__init__(message, code=code)
         self.topic_partition, self.offset = topic_partition, offset
-        self.reason = str(self)
+        self.next_offset, self.reason = next_offset, reason or str(self)
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):

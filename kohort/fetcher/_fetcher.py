@@ -24,6 +24,7 @@ from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
+from kohort.fetcher._oversized import Found, OversizedFetch, find_batch
 from kohort.fetcher._planning import Fetch, Planner
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
@@ -40,7 +41,7 @@ from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import Backoff
+from kohort.transport import Backoff, OversizedFrameError
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -323,6 +324,9 @@ class Fetcher:
                 ready = self._take(lane, leased.response, lease, had_room)
             finally:
                 lease.release()
+        except OversizedFrameError as error:
+            lane.session.failed()
+            ready = self._too_large(lane, error)
         except KafkaError as error:
             lane.session.failed()
             ready = self._node_failed(lane, error)
@@ -387,6 +391,29 @@ class Fetcher:
             lanes.came()
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return ready
+
+    def _too_large(self, lane: Lane, error: OversizedFrameError) -> bool:
+        """Find the batch that made a response too large; True if there is an error to raise.
+
+        What may fit by itself, and what the response does not tell of, is fetched alone.
+        """
+        self._counters.fetch_errors += 1
+        lanes, asks = self._planner.lanes(lane.node), lane.session.asks
+        lanes.not_before = anyio.current_time() + self._config.retry_backoff_ms / 1000
+        found = find_batch(error.head, error.version, lane.session.names)
+        if found is not None and found.topic_partition not in asks:
+            found = None
+        may_fit = found is None or found.size is None or found.size < error.limit
+        if may_fit and (len(asks) > 1 or next(iter(asks.values())).max_bytes > 1):
+            logger.info("broker %d: %s; fetching one partition at a time", lane.node, error)
+            self._planner.fetch_alone(lane.node, asks if found is None else [found.topic_partition])
+            return False
+        if found is None:
+            found = Found(next(iter(asks)))
+        tp = found.topic_partition
+        self._counters.partition_errors += 1
+        self._candidates.touch([tp])
+        return self.buffer.append(OversizedFetch(asks[tp], found, error.limit))
 
     def _node_failed(self, lane: Lane, error: KafkaError) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""

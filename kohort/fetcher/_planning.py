@@ -7,7 +7,7 @@ one each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kohort.config import FetchConfig
@@ -47,6 +47,7 @@ class Planner:
         self._turn_of = turn_of
         self._nodes: dict[int, NodeLanes] = {}
         self._lanes: dict[TopicPartition, Lane] = {}  # the latest lane that asked for each
+        self._alone: dict[int, dict[TopicPartition, None]] = {}
 
     def lanes(self, node: int) -> NodeLanes:
         """The lanes to a broker."""
@@ -82,6 +83,10 @@ class Planner:
         for tp in [tp for tp in self._lanes if tp not in partitions]:
             del self._lanes[tp]
 
+    def fetch_alone(self, node: int, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these one at a time, one batch of each, before anything else of the broker."""
+        self._alone.setdefault(node, {}).update(dict.fromkeys(partitions))
+
     def due(self, now: float) -> tuple[list[Fetch], float]:
         """The fetches to start now, their lanes taken, and when to ask again."""
         look_again = float("inf")
@@ -94,6 +99,15 @@ class Planner:
         ]
         fetches: list[Fetch] = []
         for number, (lanes, mine) in enumerate(waiting):
+            if self._alone.get(lanes.node):
+                if (fetch := self._lone_fetch(lanes, mine, now)) is not None:
+                    fetches.append(fetch)
+                    continue
+                if lanes.not_before > now:
+                    look_again = min(look_again, lanes.not_before)
+                    continue
+                if lanes.main.busy or lanes.side.busy:
+                    continue
             choice = lanes.choose(now, max_wait, crowded=lanes.node in crowded)
             if (lane := choice.lane) is None:
                 look_again = min(look_again, choice.ask_again)
@@ -107,6 +121,25 @@ class Planner:
             lane.start(now, choice.max_wait)
             fetches.append(Fetch(lane, plan._replace(asks=asks), choice.max_wait, granted))
         return fetches, look_again
+
+    def _lone_fetch(self, lanes: NodeLanes, mine: NodeCandidates, now: float) -> Fetch | None:
+        """A fetch of the next of the partitions to be fetched alone, when both lanes are free."""
+        lane, allowed = lanes.main, self._buffer.allowed
+        if lane.busy or lanes.side.busy or lanes.not_before > now:
+            return None
+        alone = self._alone[lanes.node]
+        while alone:
+            tp = next(iter(alone))
+            del alone[tp]
+            ask = mine.ready.get(tp)
+            if ask is not None and (allowed is None or tp in allowed):
+                mine.whole = False
+                self._lanes[tp] = lane
+                plan = lane.session.plan([ask._replace(max_bytes=1)])
+                granted = self._buffer.memory.grant([ask.max_bytes], 1, 1)
+                lane.start(now, 0.0)
+                return Fetch(lane, plan, 0.0, granted)
+        return None
 
     def _anything(self, lanes: NodeLanes, mine: NodeCandidates) -> bool:
         """Something is to be asked for that is not in flight."""

@@ -24,6 +24,7 @@ from kohort.errors import (
     UnsupportedCodecError,
 )
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._oversized import OversizedFetch
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
@@ -121,6 +122,10 @@ class ErrorPolicy:
         match self._decide(item, error, repeat):
             case Action.SKIP if isinstance(item, CompletedFetch):
                 self._skip(item, error)
+            case Action.SKIP if isinstance(item, OversizedFetch) and error.next_offset is not None:
+                self._skip_unread(item, error, error.next_offset)
+            case Action.SKIP if isinstance(item, OversizedFetch):
+                self._pause(item, error)
             case Action.PAUSE:
                 self._pause(item, error)
             case _:  # what did not come cannot be skipped
@@ -193,6 +198,27 @@ class ErrorPolicy:
                 self.counters.bytes_skipped += len(error.raw or b"")
             self._subscription.skip_to(state, behind)
         self._log_skip(error, behind)
+        self._on_room()
+
+    def _skip_unread(self, item: OversizedFetch, error: DataError, behind: int) -> None:
+        """Pass over a batch of which only the header came."""
+        with self._subscription.lock:
+            state = self._current(item)
+            if state is None or state.position is None:
+                return
+            # The high watermark is older than the header, so it tells nothing of the end.
+            behind = max(behind, state.position + 1)
+            self.counters.batches_skipped += 1
+            self.counters.bytes_skipped += item.size_in_bytes or 0
+            self._subscription.skip_to(state, behind)
+        logger.warning(
+            "%s-%d: skipped the batch of %s bytes at offset %s, going on at %d: %s",
+            *item.topic_partition,
+            item.size_in_bytes,
+            error.offset,
+            behind,
+            error.reason,
+        )
         self._on_room()
 
     def _pause(self, item: Item, error: DataError) -> None:

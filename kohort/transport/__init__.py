@@ -10,6 +10,7 @@ from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection, Leased
+from kohort.transport._frames import OversizedFrameError
 from kohort.transport._metadata import (
     Broker,
     ClusterMetadata,
@@ -37,6 +38,7 @@ __all__ = [
     "Lease",
     "Leased",
     "MetadataCallback",
+    "OversizedFrameError",
     "PartitionMetadata",
     "StreamConnection",
     "TcpConnection",

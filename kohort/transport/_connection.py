@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 
 from kohort.errors import (
+    FrameTooLargeError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -23,7 +24,7 @@ from kohort.errors import (
 )
 from kohort.protocol import Buffer, Message, Request, Response, decode_response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
-from kohort.transport._frames import Frame, FrameSource
+from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import check_correlation_id, shake_hands
 from kohort.transport._loop import OneShot, callback_loop, clock_of
@@ -45,6 +46,8 @@ NONSENSE = (
     "That is not the Kafka protocol: the connection is closed and made anew. If it comes again, "
     "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
 )
+LOOKS_LIKE = "it looks like"
+RAISE = ". If the broker sends responses of this size, raise receive_message_max_bytes"
 
 
 class Leased(Generic[R]):
@@ -172,6 +175,7 @@ class BrokerConnection:
                 source = connection._source
                 connection.versions = await shake_hands(link, source, peer, client_id)
                 source.max_size = max_frame
+                source.keeps_head = connection._expects_large
                 shaken = True
         except Exception as error:
             raise connection._explained(error) from error
@@ -223,8 +227,11 @@ class BrokerConnection:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> Leased[R]:
-        """As request(), for large answers: their buffer is used again when it is released."""
-        return Leased(*await self._exchange(message, timeout, min_version, max_version))
+        """As request(), for large answers: their buffer is used again when it is released.
+
+        Raises OversizedFrameError for an answer over the bound.
+        """
+        return Leased(*await self._exchange(message, timeout, min_version, max_version, large=True))
 
     async def _exchange(
         self,
@@ -232,19 +239,23 @@ class BrokerConnection:
         timeout: float,
         min_version: int | None,
         max_version: int | None,
+        *,
+        large: bool = False,
     ) -> tuple[R, Frame]:
         if self.failure is not None:
             raise KafkaConnectionError(
                 f"the connection to {self.peer} is closed: {self.failure}"
             ) from self.failure
         chosen = self.version_for(type(message), min_version, max_version)
-        pending = self._post(message, chosen, timeout)
+        pending = self._post(message, chosen, timeout, large=large)
         try:
             await pending.done.wait()
         except BaseException:
             self._abandon(pending)
             raise
         if pending.error is not None:
+            if isinstance(pending.error, OversizedFrameError):
+                pending.error.version = chosen
             raise pending.error
         frame = pending.frame or Frame(b"")
         kind = cast(type[R], type(message).response)
@@ -255,13 +266,20 @@ class BrokerConnection:
         _bound_throttle(response)
         return response, frame
 
-    def _post(self, message: Request[R], version: int, timeout: float) -> Pending:
+    def _expects_large(self) -> bool:
+        """The next answer belongs to a request_leased()."""
+        return bool(self._pipeline.sent) and self._pipeline.sent[0].large
+
+    def _post(
+        self, message: Request[R], version: int, timeout: float, *, large: bool = False
+    ) -> Pending:
         """Send a request, or queue it; its time begins now."""
         correlation_id = self._take_id()
         buffers = encode_request(message, version, correlation_id, self._client_id)
         now = self.last_used = self._clock()
         name = type(message).__name__
         pending = Pending(name, correlation_id, buffers, timeout, now, OneShot(self._loop))
+        pending.large = large
         self._pipeline.waiting.append(pending)
         self._begin_sending()
         if pending.deadline < self._look_at:
@@ -315,9 +333,23 @@ class BrokerConnection:
             self._broken(error)
 
     def _broken(self, error: Exception) -> None:
+        if isinstance(error, OversizedFrameError):
+            error = self._judged(error)
         # What makes no sense was sent in place of the next answer.
         wrong = isinstance(error, ProtocolError) and self._pipeline.sent
         self._fail(error, self._pipeline.sent[0] if wrong else None)
+
+    def _judged(self, error: OversizedFrameError) -> Exception:
+        """The error of the next answer if the frame is that, else one of the connection."""
+        pending = self._pipeline.sent[0]
+        try:
+            check_correlation_id(error.head, pending.correlation_id)
+        except ProtocolError:
+            return FrameTooLargeError(str(error))
+        return error.with_text(
+            f"the response to {pending.name} has {error.size} bytes, more than "
+            f"receive_message_max_bytes={error.limit}"
+        )
 
     async def _watch(self) -> None:
         """Fail the requests whose time is up, one timer for all of them."""
@@ -404,6 +436,8 @@ class BrokerConnection:
         text = reason(error)
         if not text.startswith(self.peer):
             text = f"{self.peer}: {text}"
+        if isinstance(error, OversizedFrameError):
+            return error.with_text(text)
         if isinstance(error, KafkaTimeoutError | ProtocolError):
             return type(error)(text)
         if isinstance(error, KafkaError) and not isinstance(error, KafkaConnectionError):
@@ -415,12 +449,15 @@ class BrokerConnection:
     def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
         """Close for a reason; everything in flight fails with it. Returns it as a typed error."""
         explained = self._explained(error)
-        if isinstance(explained, ProtocolError):
-            explained = type(explained)(f"{explained}. {NONSENSE}")
+        oversized = isinstance(explained, OversizedFrameError)
+        if isinstance(explained, ProtocolError) and not oversized:
+            large = isinstance(explained, FrameTooLargeError) and LOOKS_LIKE not in str(explained)
+            explained = type(explained)(f"{explained}. {NONSENSE}{RAISE if large else ''}")
         explained.__cause__ = error.__cause__
         if self.failure is not None:
             return explained
         self.failure = explained
+        self.closed_by_us = self.closed_by_us or oversized  # nothing is wrong with the broker
         pipeline = self._pipeline
         self.lost = len(pipeline)
         for pending in pipeline.clear():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kohort.errors import KafkaConnectionError
+from kohort.errors import FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._pool import BufferPool, Lease
@@ -17,6 +17,29 @@ GROWTH = 8
 
 def _ignore(size: int) -> None:
     pass
+
+
+def _never() -> bool:
+    return False
+
+
+class OversizedFrameError(FrameTooLargeError):
+    """A frame over the bound, of which the first bytes came: they may tell what makes it large.
+
+    ``size`` and ``limit`` are bytes without the length prefix, ``head`` the first bytes after it,
+    ``version`` the API version of the response in it; -1 unknown.
+    """
+
+    def __init__(self, message: str, size: int, limit: int, head: bytes, version: int = -1) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+        self.head = head
+        self.version = version
+
+    def with_text(self, message: str) -> OversizedFrameError:
+        """The same with another message."""
+        return OversizedFrameError(message, self.size, self.limit, self.head, self.version)
 
 
 class Frame:
@@ -40,6 +63,8 @@ class FrameSource:
 
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size
+        self.keeps_head: Callable[[], bool] = _never
+        """True if the first bytes of a frame over the bound are to be received for the error."""
         self._connection = connection
         self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
         self._pool = pool
@@ -56,8 +81,12 @@ class FrameSource:
             if self._end > self._start:
                 raise KafkaConnectionError("it was closed inside a frame")
             return None
-        size = frame_size(self._staging[self._start : self._start + PREFIX_SIZE], self.max_size)
+        prefix = self._staging[self._start : self._start + PREFIX_SIZE]
         self._start += PREFIX_SIZE
+        try:
+            size = frame_size(prefix, self.max_size)
+        except FrameTooLargeError as error:
+            raise await self._with_head(error, int.from_bytes(prefix, "big", signed=True)) from None
         if size > STAGING_SIZE:
             return await self._read_large(size)
         if not await self._stage(size):
@@ -65,6 +94,14 @@ class FrameSource:
         data = bytes(self._staging[self._start : self._start + size])
         self._start += size
         return Frame(data)
+
+    async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
+        """The error with the first bytes of the frame, if it may be a frame of Kafka's."""
+        if size < 0 or not self.keeps_head():
+            return error
+        await self._stage(min(size, STAGING_SIZE))
+        head = bytes(self._staging[self._start : self._end])
+        return OversizedFrameError(str(error), size, self.max_size, head)
 
     async def _stage(self, size: int) -> bool:
         """Receive until ``size`` bytes are staged; False if the peer ended before."""

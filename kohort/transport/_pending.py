@@ -22,6 +22,7 @@ class Pending:
         "done",
         "error",
         "frame",
+        "large",
         "name",
         "timeout",
     )
@@ -44,6 +45,8 @@ class Pending:
         self.frame: Frame | None = None
         self.error: KafkaError | None = None
         self.abandoned = False
+        self.large = False
+        """The answer may be over the bound, and its first bytes are wanted then."""
 
     def answer(self, frame: Frame) -> None:
         """The answer is there; whoever waited may have gone."""

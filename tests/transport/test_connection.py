@@ -30,7 +30,7 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kohort.transport import BrokerConnection
+from kohort.transport import BrokerConnection, OversizedFrameError
 from tests.transport.peer import Network, Peer, Serve, answer_bytes, api_versions
 
 pytestmark = pytest.mark.anyio
@@ -313,6 +313,30 @@ async def test_half_an_answer_and_the_end_is_a_lost_connection() -> None:
     async with opened(serve) as (connection, _):
         with pytest.raises(KafkaConnectionError, match="closed inside a frame"):
             await heartbeat(connection)
+
+
+@pytest.mark.parametrize("is_answer", [True, False])
+async def test_large_answer_over_the_bound_keeps_its_first_bytes(is_answer: bool) -> None:
+    async def serve(peer: Peer) -> None:
+        header, _ = await peer.expect(HeartbeatRequest)
+        number = header.correlation_id if is_answer else header.correlation_id + 1
+        head = number.to_bytes(4, "big") + b"head"
+        await peer.send((1 << 21).to_bytes(4, "big") + head + bytes(1 << 16))
+        await peer.receive()
+
+    async with opened(serve, max_frame=1 << 20) as (connection, _):
+        with pytest.raises(FrameTooLargeError) as caught:
+            await connection.request_leased(HeartbeatRequest(group_id="g"), timeout=5)
+        error = caught.value
+        assert isinstance(error, OversizedFrameError) is is_answer
+        assert connection.closed_by_us is is_answer
+        assert ("plaintext" in str(error)) is not is_answer
+        if isinstance(error, OversizedFrameError):
+            assert (error.size, error.limit) == (1 << 21, 1 << 20)
+            assert error.head[4:8] == b"head"
+            assert len(error.head) <= 1 << 15
+            assert error.version >= 0
+            assert "receive_message_max_bytes=1048576" in str(error)
 
 
 async def raised_by_answer(answer: bytes) -> KafkaError:

@@ -1,0 +1,164 @@
+"""Batches larger than receive_message_max_bytes, on Apache Kafka and on ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, ConsumerRecord, TopicPartition
+from kohort.errors import RecordTooLargeError
+from tests.interop.brokers import Broker
+from tests.interop.reading import consumer
+
+pytestmark = pytest.mark.timeout(120)
+Unique = Callable[[str], str]
+
+LIMIT = 200_000
+OPTIONS: dict[str, Any] = {
+    "fetch_max_bytes": 100_000,
+    "max_partition_fetch_bytes": 50_000,
+    "receive_message_max_bytes": LIMIT,
+    "fetch_max_wait_ms": 100,
+    "retry_backoff_ms": 20,
+}
+LARGE = os.urandom(600_000)
+POLL_MS = 200
+
+
+class Reader:
+    """Polls either API until enough values came, and keeps the errors."""
+
+    def __init__(self, poll: Callable[[], Awaitable[Any]]) -> None:
+        self._poll = poll
+        self.values: dict[int, list[bytes]] = {}
+        self.errors: list[RecordTooLargeError] = []
+
+    async def read(self, *wanted: tuple[int, bytes], errors: int = 0) -> None:
+        """Poll until the values came of these partitions, and so many errors."""
+        with anyio.fail_after(40):
+            while len(self.errors) < errors or any(
+                value not in self.values.get(partition, ()) for partition, value in wanted
+            ):
+                try:
+                    found: dict[Any, list[ConsumerRecord[Any, Any]]] = await self._poll()
+                except RecordTooLargeError as error:
+                    self.errors.append(error)
+                    continue
+                for tp, records in found.items():
+                    self.values.setdefault(tp.partition, []).extend(
+                        record.value or b"" for record in records
+                    )
+
+
+Script = Callable[[Any, Reader], Awaitable[None]]
+
+
+def run(api: str, broker: Broker, topic: str, script: Script, **options: Any) -> None:
+    """Run the script with a consumer of one API."""
+    if api == "sync":
+        with consumer(broker.bootstrap_servers, topic, **OPTIONS | options) as one:
+
+            async def poll() -> Any:
+                return one.poll(timeout_ms=POLL_MS)
+
+            anyio.run(script, one, Reader(poll))
+        return
+
+    async def main() -> None:
+        async with AsyncKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            auto_offset_reset="earliest",
+            **OPTIONS | options,
+        ) as one:
+            await script(one, Reader(lambda: one.getmany(timeout_ms=POLL_MS)))
+
+    anyio.run(main, backend=api)
+
+
+each_api = pytest.mark.parametrize("api", ["sync", "asyncio", "trio"])
+
+
+@pytest.fixture
+def topic(broker: Broker, unique: Unique) -> str:
+    """A large batch between two small ones in partition 0; one record in each other partition."""
+    name = broker.create_topic(unique("large"), 3, {"max.message.bytes": "2000000"})
+    for value in (b"a", LARGE, b"c"):
+        broker.write(name, value)
+    for partition in (1, 2):
+        broker.write(name, b"x", partition=partition)
+    return name
+
+
+@each_api
+def test_only_partition_of_large_batch_fails(broker: Broker, topic: str, api: str) -> None:
+    async def script(one: Any, reader: Reader) -> None:
+        await reader.read((0, b"a"), (1, b"x"), (2, b"x"), errors=1)
+        error = reader.errors[0]
+        place = TopicPartition(topic, 0)
+        assert (error.topic_partition, error.offset, error.next_offset) == (place, 1, 2)
+        for word in (f"{topic}-0", f"receive_message_max_bytes={LIMIT}", "seek("):
+            assert word in str(error)
+        assert any(str(size) in str(error) for size in range(len(LARGE), len(LARGE) + 200))
+        assert "plaintext" not in str(error) and "proxy" not in str(error)
+        assert str(error) in str(one.explain())
+        for partition in (1, 2):
+            broker.write(topic, b"y", partition=partition)
+        await reader.read((1, b"y"), (2, b"y"))
+        one.seek(place, error.next_offset)
+        await reader.read((0, b"c"))
+        assert reader.values == {0: [b"a", b"c"], 1: [b"x", b"y"], 2: [b"x", b"y"]}
+
+    run(api, broker, topic, script)
+
+
+@each_api
+def test_skip_passes_exactly_the_large_batch(broker: Broker, topic: str, api: str) -> None:
+    async def script(one: Any, reader: Reader) -> None:
+        await reader.read((0, b"c"), (1, b"x"), (2, b"x"))
+        assert reader.values == {0: [b"a", b"c"], 1: [b"x"], 2: [b"x"]}
+        assert reader.errors == []
+        figures = one.metrics()["consumer-fetch-manager-metrics"]
+        assert figures["batches-skipped-total"] == 1
+        assert figures["bytes-skipped-total"] > len(LARGE)
+
+    run(api, broker, topic, script, on_error="skip")
+
+
+@each_api
+def test_pause_pauses_only_partition_of_large_batch(broker: Broker, topic: str, api: str) -> None:
+    async def script(one: Any, reader: Reader) -> None:
+        place = TopicPartition(topic, 0)
+        await reader.read((0, b"a"), (1, b"x"), (2, b"x"))
+        with anyio.fail_after(40):
+            while place not in one.paused():
+                await reader.read()
+                await reader._poll()
+        broker.write(topic, b"y", partition=1)
+        await reader.read((1, b"y"))
+        assert reader.errors == []
+        one.seek(place, 2)
+        one.resume(place)
+        await reader.read((0, b"c"))
+
+    run(api, broker, topic, script, on_error="pause")
+
+
+@each_api
+def test_batch_that_fits_alone_comes_alone(broker: Broker, unique: Unique, api: str) -> None:
+    name = broker.create_topic(unique("wide"), 200)
+    value = os.urandom(LIMIT - 1000)
+    for number in range(3):
+        broker.write(name, value + b"%d" % number)
+    broker.write(name, b"x", partition=7)
+
+    async def script(one: Any, reader: Reader) -> None:
+        await reader.read((0, value + b"2"), (7, b"x"))
+        assert reader.values == {0: [value + b"%d" % number for number in range(3)], 7: [b"x"]}
+        assert reader.errors == []
+
+    run(api, broker, name, script)
