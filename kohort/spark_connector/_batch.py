@@ -12,6 +12,7 @@ from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
 from kohort.spark_connector._ranges import OffsetRange, share_out
+from kohort.spark_connector._workers import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,4 +64,7 @@ def read_partition(
         # Only here: the driver of a stream has no use for pyarrow, and it is slow to import.
         from kohort.spark_connector._reading import read_ranges
 
-        yield from read_ranges(options, schema, partition.ranges)
+        try:
+            yield from read_ranges(options, schema, partition.ranges)
+        finally:
+            freeze_modules()

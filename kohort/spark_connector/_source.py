@@ -61,9 +61,11 @@ class KohortDataSource(DataSource):
         check_environment()
         from kohort.spark_connector._consumers import make_consumer
         from kohort.spark_connector._options import SourceOptions
+        from kohort.spark_connector._workers import freeze_modules
 
         options = SourceOptions.parse(dict(self.options), streaming=streaming)
         make_consumer(options.properties, group=True).close()
+        freeze_modules()
         return options
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
