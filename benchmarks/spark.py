@@ -1,13 +1,16 @@
 """Topics read by Spark with kohort's source and with Spark's own, which is of the JVM.
 
     python -m benchmarks.spark [--short] [--rounds 5] [--scale 1] [--measures A,B] [--topics A,B]
+                               [--sessions default,advised] [--plain-session]
 
-Apache Kafka and one Spark session (local[2]) are started, both sources in it; both read the same
-topics with the same settings and their own defaults, CRCs checked, in turn within each round, after
-one round to warm up. A figure is a median of rounds, a ratio that of medians.
+Apache Kafka is started, and one Spark session (local[2]) after the other, both sources in each. One
+session has no settings that concern speed, the other one has those that docs/spark.md advises. In a
+session both sources read the same topics with their own defaults, CRCs checked, in turn within each
+round, after one round to warm up. A figure is a median of rounds, a ratio that of medians.
 
-In full this takes ten minutes; with --short topics of a tenth are read in three rounds. With
---readings FILE the readings of all runs with the same file are put together in one table.
+In full this takes 15 minutes; with --short topics of a tenth are read in three rounds. With
+--plain-session only the session without settings is measured. With --readings FILE the readings of
+all runs with the same file are put together in one table.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ import os
 import statistics
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from benchmarks import _spark_ways as ways
@@ -45,18 +48,24 @@ from tests.support.jars import (
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-SETTINGS = {
+QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+}
+"""Settings of every session, which do not concern speed."""
+ADVISED = {
     "spark.driver.memory": "3g",
     "spark.driver.extraJavaOptions": (
         "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     ),
     "spark.sql.shuffle.partitions": "2",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }
+DEFAULT_SESSION, ADVISED_SESSION = "default", "advised"
+SESSIONS = {DEFAULT_SESSION: QUIET, ADVISED_SESSION: QUIET | ADVISED}
+"""Name of a session -> its settings."""
 OURS = Source("kohort", "kohort", joins=True)
 JVM = Source("Spark's own", "kafka", joins=False)
 BUSY = 10
@@ -67,10 +76,13 @@ SHAPES = {
     for shape in (
         Shape("plain", "100 B, plain", 3_000_000, text(100)),
         Shape("lz4", "100 B, lz4", 3_000_000, text(100), "lz4"),
+        Shape("two", "100 B, plain, for the session without settings", 2_000_000, text(100)),
         Shape("small", "100 B, plain, for micro-batches", 50 * ways.TINY_ROWS, text(100)),
     )
 }
 LARGE = ("plain", "lz4")
+TWO = "two"
+BATCH = (*LARGE, TWO)
 
 
 class Measure(NamedTuple):
@@ -110,116 +122,148 @@ def _streams(
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure("count", "count()", ways.count, LARGE, 3, 2),
-        Measure("noop", "noop sink", ways.noop, LARGE, 3, 2),
-        Measure("group", "groupBy(...).agg(count, max)", ways.group_by, LARGE, 3, 2),
-        *_streams("once", "stream, AvailableNow in one batch", ways.one_batch, LARGE, 2, 1.5),
+        Measure("count", "count()", ways.count, BATCH, 3, 2),
+        Measure("noop", "noop sink", ways.noop, BATCH, 3, 2),
+        Measure("group", "groupBy(...).agg(count, max)", ways.group_by, BATCH, 3, 2),
+        *_streams("once", "stream, AvailableNow in one batch", ways.one_batch, BATCH, 2, 1.5),
         *_streams("300k", "stream, 300,000 rows a batch", ways.bounded(300_000), LARGE, 1.2, 1),
         *_streams(
             "tiny", f"stream, {ways.TINY_ROWS} rows a batch", ways.tiny, ("small",), 1.1, 1.25
         ),
     )
 }
+DEFAULT_GOALS = {"count": (2.6, 2.2), "noop": (2.4, 1.9), "group": (2.5, 2.1), "once": (1.6, 1.25)}
+"""Measure -> goal and floor in the session without settings, which has no other measures."""
 Readings = Mapping[str, list[float]]
-"""``measure topic source`` -> a figure a round."""
+"""``session measure topic source`` -> a figure a round."""
 
 
-def key(measure: Measure, topic: str, source: Source) -> str:
-    return f"{measure.name} {topic} {source.format}"
+class Row(NamedTuple):
+    """A row of the table."""
+
+    session: str
+    measure: Measure
+    topic: str
+
+    @property
+    def aims(self) -> tuple[float, float]:
+        """Goal and floor."""
+        if self.session == DEFAULT_SESSION:
+            return DEFAULT_GOALS[self.measure.name]
+        return self.measure.goal, self.measure.floor
+
+    def key(self, source: Source) -> str:
+        return f"{self.session} {self.measure.name} {self.topic} {source.format}"
+
+
+def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Row]:
+    """The rows that these sessions and measures have, in the order of the table."""
+    chosen = set(sessions)
+    for measure in measures:
+        for topic in measure.topics:
+            for name in SESSIONS:
+                if name == DEFAULT_SESSION and not (topic == TWO and measure.name in DEFAULT_GOALS):
+                    continue
+                if name in chosen:
+                    yield Row(name, measure, topic)
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """Spark with both sources; its workers run this Python."""
+def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Spark in a JVM of its own with both sources; its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ |= COMPILED_ONCE  # as pip does when it installs
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = ",".join(map(str, sorted(spark_jars().glob("*.jar"))))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
-    for name, value in SETTINGS.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
         yield spark
     finally:
         spark.stop()
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """End the JVM, which pyspark would use again: flags of a JVM hold as long as it lives."""
+    context: Any = SparkContext
+    gateway = context._gateway
+    context._gateway = context._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def measure(
     spark: SparkSession,
     servers: str,
     filled: dict[str, Filled],
-    chosen: list[Measure],
+    chosen: list[Row],
     rounds: int,
     until: float,
+    readings: dict[str, list[float]],
     kept: Path | None,
-) -> tuple[Readings, list[float]]:
-    """The figures of all rounds, and the share of the machine that others took.
+) -> list[float]:
+    """Add the figures of all rounds; the share of the machine that others took.
 
-    None is begun after ``until``. ``kept``: a file of figures of earlier runs, which count too,
-    and where these are put.
+    None is begun after ``until``. ``kept``: a file in which the readings are put.
     """
-    known = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
-    readings: defaultdict[str, list[float]] = defaultdict(list, known)
     shares: list[float] = []
     others = Others()
-    cells = [
-        (each, filled[topic], source)
-        for each in chosen
-        for topic in each.topics
-        if topic in filled
-        for source in (OURS, JVM)
-    ]
-    for number, (each, (topic, rows, _), source) in turns(rounds, cells):
+    cells = [(row, source) for row in chosen if row.topic in filled for source in (OURS, JVM)]
+    for number, (row, source) in turns(rounds, cells):
         if time.monotonic() > until:
             break
-        took = each.run(Ask(spark, source, servers, topic, rows))
-        figure = each.figure(took, rows)
+        topic, records, _ = filled[row.topic]
+        took = row.measure.run(Ask(spark, source, servers, topic, records))
+        figure = row.measure.figure(took, records)
         shares.append(others.share())
         if number:
-            readings[key(each, topic, source)].append(figure)
+            readings.setdefault(row.key(source), []).append(figure)
             if kept is not None:
                 kept.write_text(json.dumps(readings))
         print(
-            f"round {number}, {topic}, {each.text}, {source.name}: "
-            f"{short(figure)} {each.unit}; others {shares[-1]:.0f} %",
+            f"round {number}, {row.session} session, {topic}, {row.measure.text}, {source.name}: "
+            f"{short(figure)} {row.measure.unit}; others {shares[-1]:.0f} %",
             flush=True,
         )
-    return readings, shares
+    return shares
 
 
 def table(readings: Readings) -> str:
     """As Markdown, with the goal and the floor beside each ratio."""
     lines = [
-        "| | topic | unit | kohort | Spark's own | ratio | goal | never below | |",
-        "|---|---|---|---:|---:|---:|---:|---:|---|",
+        "| | topic | session | unit | kohort | Spark's own | ratio | goal | never below | |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
-    for each in MEASURES.values():
-        for topic in each.topics:
-            ours, theirs = (readings.get(key(each, topic, it), []) for it in (OURS, JVM))
-            if not ours or not theirs:
-                continue
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            told = verdict(ratio, each.goal, each.floor)
-            figures = spread(list(ours)), spread(list(theirs)), f"{ratio:.2f}"
-            cells = each.text, topic, each.unit, *figures, f"{each.goal:g}", f"{each.floor:g}", told
-            lines.append(f"| {' | '.join(cells)} |")
+    for row in rows_of(SESSIONS, MEASURES.values()):
+        ours, theirs = (readings.get(row.key(it), []) for it in (OURS, JVM))
+        if not ours or not theirs:
+            continue
+        ratio = statistics.median(ours) / statistics.median(theirs)
+        goal, floor = row.aims
+        figures = spread(list(ours)), spread(list(theirs)), f"{ratio:.2f}"
+        cells = row.measure.text, row.topic, row.session, row.measure.unit, *figures
+        aims = f"{goal:g}", f"{floor:g}", verdict(ratio, goal, floor)
+        lines.append(f"| {' | '.join((*cells, *aims))} |")
     return "\n".join(lines)
 
 
 def plot(readings: Readings) -> str:
     """The figures as SVG."""
     panels: dict[str, list[Bar]] = {}
-    for each in MEASURES.values():
-        for topic in each.topics:
-            bars = [
-                Bar(source.name, statistics.median(done), min(done), max(done), source is OURS)
-                for source in (OURS, JVM)
-                if (done := readings.get(key(each, topic, source)))
-            ]
-            if bars:
-                panels[f"{each.text}, {topic}: {each.unit}"] = bars
+    for row in rows_of(SESSIONS, MEASURES.values()):
+        bars = [
+            Bar(source.name, statistics.median(done), min(done), max(done), source is OURS)
+            for source in (OURS, JVM)
+            if (done := readings.get(row.key(source)))
+        ]
+        if bars:
+            name = f"{row.measure.text}, {row.topic}, {row.session} session"
+            panels[f"{name}: {row.measure.unit}"] = bars
     return svg(panels, "")
 
 
@@ -229,11 +273,12 @@ def setting(readings: Readings, filled: dict[str, Filled], shares: list[float]) 
     jars = ", ".join(f"{name} {version}" for _, name, version in SPARK_ARTIFACTS)
     sizes = ", ".join(f"{topic} {rows:,}" for topic, rows, _ in filled.values())
     share = statistics.median(shares)
-    options = ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items())
+    options = ", ".join(f"`{name}={value}`" for name, value in ADVISED.items())
     most = max(map(len, readings.values()), default=0)
     return (
         f"{'; '.join(told)}; {jars}; Apache Kafka {KAFKA_VERSION} on the same machine.\n\n"
-        f"Rows of each topic (4 partitions): {sizes}. One session, `local[2]`, {options}. Medians "
+        f"Rows of each topic (4 partitions): {sizes}. Sessions are `local[2]`: the default one has "
+        f"no settings that concern speed, the advised one has {options}. Medians "
         f"of {most} rounds at most, the least and the most in brackets; both sources take turns "
         "within a round, after one to warm up, and check CRCs. A ratio is kohort's figure by "
         "that of Spark's own source: for rows a second more is better, for the time of a batch "
@@ -251,6 +296,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 with --short")
     parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
     parser.add_argument("--measures", type=_list, default=list(MEASURES), help=", ".join(MEASURES))
+    parser.add_argument("--sessions", type=_list, default=list(SESSIONS), help=", ".join(SESSIONS))
+    parser.add_argument(
+        "--plain-session", action="store_true", help=f"the same as --sessions {DEFAULT_SESSION}"
+    )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no reading after so many"
     )
@@ -259,7 +308,10 @@ def arguments() -> argparse.Namespace:
         "--output", type=Path, help=f"a folder; {RESULTS.name}/ beside this unless --short"
     )
     args = parser.parse_args()
-    for chosen, known in ((args.topics, SHAPES), (args.measures, MEASURES)):
+    if args.plain_session:
+        args.sessions = [DEFAULT_SESSION]
+    every = (args.topics, SHAPES), (args.measures, MEASURES), (args.sessions, SESSIONS)
+    for chosen, known in every:
         if unknown := set(chosen).difference(known):
             parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     args.rounds = args.rounds or (3 if args.short else 5)
@@ -278,18 +330,24 @@ def main() -> None:
     until = time.monotonic() + args.seconds
     if (reason := missing_kafka() or missing_spark_source()) is not None:
         raise SystemExit(f"not measured: {reason}")
-    chosen = [MEASURES[name] for name in args.measures]
-    wanted = [t for t in args.topics if any(t in each.topics for each in chosen)]
-    with kafka() as server, session() as spark:
+    rows = list(rows_of(args.sessions, (MEASURES[name] for name in args.measures)))
+    wanted = [topic for topic in args.topics if any(topic == row.topic for row in rows)]
+    kept: Path | None = args.readings
+    readings = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    shares: list[float] = []
+    filled: dict[str, Filled] = {}
+    with kafka() as server:
         server.start()
-        filled: dict[str, Filled] = {}
+        servers = server.bootstrap_servers
         for topic in wanted:
             print(f"filling {topic}: {SHAPES[topic].text}", flush=True)
-            scale = args.scale if topic in LARGE else 1.0
-            filled[topic] = fill(server.bootstrap_servers, SHAPES[topic], scale)
-        readings, shares = measure(
-            spark, server.bootstrap_servers, filled, chosen, args.rounds, until, args.readings
-        )
+            filled[topic] = fill(servers, SHAPES[topic], args.scale if topic in BATCH else 1.0)
+        for name in args.sessions:
+            chosen = [row for row in rows if row.session == name]
+            with session(SESSIONS[name]) as spark:
+                shares += measure(
+                    spark, servers, filled, chosen, args.rounds, until, readings, kept
+                )
     told = setting(readings, filled, shares)
     text = (
         "# Spark: kohort's source beside Spark's own\n\n"
