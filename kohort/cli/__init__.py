@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kohort.cli import _broker
 from kohort.cli.demo import _arguments as demo
+from kohort.config import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="kohort", description="Kafka consumer groups: a cluster to try them on, and a demo."
     )
+    parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _broker.add_to(commands)
     demo.add_to(commands)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kohort.cli import _faults
+from kohort.cli._numbers import port, whole_above_zero
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
-        "--port", type=_port, default=9092, help="the first broker's port (%(default)s); 0: any"
+        "--port", type=port, default=9092, help="the first broker's port (%(default)s); 0: any"
     )
     parser.add_argument(
         "--advertised-host", metavar="HOST", help="the host name that clients are told (--host)"
     )
-    parser.add_argument("--brokers", type=_positive, default=1, help="how many (%(default)s)")
+    parser.add_argument(
+        "--brokers", type=whole_above_zero, default=1, help="how many (%(default)s)"
+    )
     parser.add_argument(
         "--topic",
         action="append",
@@ -40,7 +43,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--default-partitions",
-        type=_positive,
+        type=whole_above_zero,
         default=1,
         metavar="N",
         help="partitions of topics that are created on first use (%(default)s)",
@@ -91,23 +94,11 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         return 1
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
-    return int(text)
-
-
 def _topic(text: str) -> tuple[str, int | None]:
     name, colon, count = text.partition(":")
     if not name:
         raise argparse.ArgumentTypeError("a topic needs a name")
-    return name, _positive(count) if colon else None
+    return name, whole_above_zero(count) if colon else None
 
 
 def _config(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from kohort.cli import main
 from kohort.cli.demo import _spark
 from kohort.cli.demo._flights import CarrierFigures
 from kohort.cli.demo._ledger import Ledger, Reading
@@ -28,6 +29,16 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
     assert "Everything that was written was read" in done.stdout
     for callback in ("on_partitions_assigned", "on_partitions_revoked"):
         assert callback in done.stdout
+
+
+@pytest.mark.parametrize("count", ["-5", "0", "1.5", "many"])
+def test_demo_is_a_usage_error_when_flights_is_no_count(
+    count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--flights", count])
+    assert ended.value.code == 2
+    assert f"--flights: {count!r} is not a whole number above 0" in capsys.readouterr().err
 
 
 @pytest.mark.long

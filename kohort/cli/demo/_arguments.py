@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 from typing import TYPE_CHECKING
 
+from kohort.cli._numbers import whole_above_zero
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -20,7 +22,10 @@ def add_to(commands: Commands) -> None:
         "a Spark query, and prove that every record was read.",
     )
     parser.add_argument(
-        "--flights", type=int, metavar="N", help="only the first N flights (all 336,776)"
+        "--flights",
+        type=whole_above_zero,
+        metavar="N",
+        help="only the first N flights (all 336,776)",
     )
     parser.add_argument("--no-spark", action="store_true", help="leave Spark out")
     parser.set_defaults(run=run)
