@@ -114,6 +114,13 @@ class ClusterCore:
                 await self._watch_sessions()
         finally:
             self._network.close()
+            self._discard()
+
+    def _discard(self) -> None:
+        """Free what was stored: the parts refer to each other, so the rest waits for the GC."""
+        for partition in self.topics.partitions():
+            partition.log.discard()
+        self.requests.clear()
 
     async def _run(self, broker: Broker) -> None:
         try:

@@ -26,11 +26,9 @@ async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
     frames = FrameSource(connection, broker.cluster.config.max_request_bytes)
     try:
         while (frame := await frames.next()) is not None:
-            reply = await answer(broker, client_host, frame)
-            if reply is not None and reply.pace is not None:
-                await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
-            elif reply is not None:
-                await connection.send(reply.frame)
+            await _serve_request(broker, connection, client_host, frame)
+            # An idle connection must hold neither the request nor slices of a log.
+            del frame
             # A busy connection must not keep the others from their turn.
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
@@ -42,3 +40,13 @@ async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
     finally:
         with anyio.CancelScope(shield=True):
             await connection.aclose()
+
+
+async def _serve_request(
+    broker: Broker, connection: ByteConnection, client_host: str, frame: bytearray
+) -> None:
+    reply = await answer(broker, client_host, frame)
+    if reply is not None and reply.pace is not None:
+        await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
+    elif reply is not None:
+        await connection.send(reply.frame)

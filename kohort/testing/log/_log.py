@@ -94,6 +94,10 @@ class PartitionLog:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
+    def discard(self) -> None:
+        """Free the batches, when nothing is read from the log any more."""
+        self._segments = []
+
     def notify(self) -> None:
         for watcher in tuple(self.watchers):
             watcher()

@@ -1,0 +1,89 @@
+"""A stopped cluster holds no memory of what it stored."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.testing import Cluster, MemoryCluster
+from kohort.testing.log import _segment
+
+RECORDS = [b"x" * 1_000] * 100
+Buffers = list["weakref.ref[bytearray]"]
+
+
+class TrackedBuffer(bytearray):
+    """A buffer that can be referred to weakly."""
+
+
+@pytest.fixture
+def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
+    """References to all buffers of logs; the garbage collector does not run meanwhile."""
+    found: Buffers = []
+
+    def make(capacity: int) -> bytearray:
+        buffer = TrackedBuffer(capacity)
+        found.append(weakref.ref(buffer))
+        return buffer
+
+    monkeypatch.setattr(_segment, "bytearray", make, raising=False)
+    gc.collect()
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+def in_use(buffers: Buffers) -> int:
+    """How many of the buffers are in memory."""
+    return sum(buffer() is not None for buffer in buffers)
+
+
+def test_a_stopped_cluster_frees_its_logs_without_the_gc(buffers: Buffers) -> None:
+    with Cluster(brokers=2, topics={"t": 3}) as cluster:
+        cluster.produce("t", RECORDS)
+        with KafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            count = 0
+            while count < len(RECORDS):
+                count += sum(map(len, consumer.poll(timeout_ms=100).values()))
+        assert in_use(buffers) >= 3
+    assert in_use(buffers) == 0
+
+
+def test_a_stopped_cluster_frees_its_logs_when_clients_are_connected(buffers: Buffers) -> None:
+    with Cluster(topics={"t": 3}) as cluster:
+        cluster.produce("t", RECORDS)
+        consumer = KafkaConsumer(
+            "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+        )
+        while not consumer.poll(timeout_ms=100):
+            pass
+        cluster.stop()
+        assert in_use(buffers) == 0
+        consumer.close()
+
+
+@pytest.mark.anyio
+async def test_a_memory_cluster_frees_its_logs_without_the_gc(buffers: Buffers) -> None:
+    async with MemoryCluster(topics={"t": 3}) as cluster:
+        cluster.produce("t", RECORDS)
+        async with AsyncKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            connect=cluster.connect,
+        ) as consumer:
+            with anyio.fail_after(20):
+                while not await consumer.getmany(timeout_ms=100):
+                    pass
+        assert in_use(buffers) >= 3
+    assert in_use(buffers) == 0
