@@ -26,7 +26,7 @@ def metadata(cluster: Cluster, node: int) -> MetadataResponse:
 
 
 def test_what_a_dead_broker_led_goes_to_another_replica_with_a_higher_epoch() -> None:
-    with Cluster(brokers=3, topics={"t": 3}) as cluster:
+    with Cluster(brokers=3, topics={"t": 3}, broker_session_timeout_ms=0) as cluster:
         cluster.produce("t", ["a", "b", "c"])
         assert [cluster.leader("t", n) for n in range(3)] == [1, 2, 3]
         cluster.kill_broker(2)
@@ -48,7 +48,9 @@ def test_what_a_dead_broker_led_goes_to_another_replica_with_a_higher_epoch() ->
 
 
 def test_a_partition_with_one_replica_waits_for_its_broker() -> None:
-    with Cluster(brokers=2, topics={"t": 2}, replication_factor=1) as cluster:
+    with Cluster(
+        brokers=2, topics={"t": 2}, replication_factor=1, broker_session_timeout_ms=0
+    ) as cluster:
         cluster.kill_broker(2)
         assert cluster.leader("t", 1) == -1
         (topic,) = metadata(cluster, 1).topics
@@ -84,7 +86,7 @@ def test_a_broker_that_is_back_within_its_session_has_lost_what_it_led() -> None
 
 
 def test_the_controller_is_elected_among_those_that_live() -> None:
-    with Cluster(brokers=3) as cluster:
+    with Cluster(brokers=3, broker_session_timeout_ms=0) as cluster:
         assert cluster.controller == 1
         cluster.kill_broker(1)
         assert cluster.controller == 2
@@ -99,7 +101,7 @@ def test_the_controller_is_elected_among_those_that_live() -> None:
 
 
 def test_topics_are_made_while_a_broker_is_away() -> None:
-    with Cluster(brokers=3) as cluster:
+    with Cluster(brokers=3, broker_session_timeout_ms=0) as cluster:
         cluster.kill_broker(1)
         cluster.create_topic("t", 4)
         assert {cluster.leader("t", n) for n in range(4)} <= {2, 3}
@@ -229,7 +231,7 @@ def commit(raw: Raw, member_id: str, offset: int) -> int:
 
 @pytest.mark.parametrize("how", ["moves", "dies", "restarts"])
 def test_members_go_on_where_the_coordinator_is_now(how: str) -> None:
-    with Cluster(brokers=2, topics={"t": 1}) as cluster:
+    with Cluster(brokers=2, topics={"t": 1}, broker_session_timeout_ms=0) as cluster:
         member = stable_member(cluster)
         before = cluster.group("g")
         old = cluster.coordinator("g")

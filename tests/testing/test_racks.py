@@ -59,7 +59,9 @@ def test_the_leader_sends_clients_to_a_follower_in_their_rack() -> None:
 
 
 def test_a_follower_that_is_not_in_sync_is_not_read_from() -> None:
-    with Cluster(brokers=3, racks=["a", "b", "b"], topics={"t": 1}) as cluster:
+    with Cluster(
+        brokers=3, racks=["a", "b", "b"], topics={"t": 1}, broker_session_timeout_ms=0
+    ) as cluster:
         cluster.produce("t", ["x"])
         assert fetch(cluster, 1, "b").preferred_read_replica == 3
         lag = cluster.lag(PLACE, 3)

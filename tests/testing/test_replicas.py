@@ -152,7 +152,7 @@ def test_what_a_producer_wrote_is_forgotten_with_its_records() -> None:
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_the_topic_says_whether_one_that_lags_may_lead(unclean: str) -> None:
-    with Cluster(brokers=2) as cluster:
+    with Cluster(brokers=2, broker_session_timeout_ms=0) as cluster:
         cluster.create_topic("t", 1, {"unclean.leader.election.enable": unclean})
         cluster.produce("t", ["a"])
         lag = cluster.lag(PLACE, 2)
