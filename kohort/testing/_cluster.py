@@ -40,9 +40,11 @@ class Cluster(ClusterFace):
     ``group_initial_rebalance_delay_ms`` and the names in ``group_settings`` are Kafka's without
     the ``group.``; Kafka's own delay is 3,000.
     ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
-    they take over what it led; Kafka's own is 9,000. ``log_retention_check_interval_ms`` is how
-    often records are deleted that ``retention.ms`` or ``retention.bytes`` of their topics do not
-    let it keep. ``transaction_version`` 2 lets producers go by KIP-890, 0 and 1 do not.
+    they take over what it led; Kafka's own is 9,000. With 0, librdkafka's transactional producer
+    waits for ever when the coordinator of its consumer's group is killed.
+    ``log_retention_check_interval_ms`` is how often records are deleted that ``retention.ms`` or
+    ``retention.bytes`` of their topics do not let it keep. ``transaction_version`` 2 lets producers
+    go by KIP-890, 0 and 1 do not.
     ``configs``: broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms": 500}``;
     InvalidOptionError for one that Kafka does not have. ``seed`` decides all that is random.
     """
@@ -62,7 +64,7 @@ class Cluster(ClusterFace):
         group_initial_rebalance_delay_ms: int = 0,
         group_settings: Mapping[str, int] | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
-        broker_session_timeout_ms: int = 0,
+        broker_session_timeout_ms: int = 500,
         log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
         configs: Mapping[str, object] | None = None,

@@ -33,7 +33,7 @@ class ClusterConfig:
     advertised_host: str | None = None
     replication_factor: int | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
-    broker_session_timeout_ms: int = 0
+    broker_session_timeout_ms: int = 500
     log_retention_check_interval_ms: int = 300_000
     racks: Sequence[str] | None = None
     seed: int = 0

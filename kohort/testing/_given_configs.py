@@ -69,8 +69,12 @@ def effective_configs() -> frozenset[str]:
     )
 
 
-def with_configs(config: ClusterConfig, configs: Mapping[str, object] | None) -> ClusterConfig:
+def with_configs(
+    config: ClusterConfig, configs: Mapping[str, object] | None, **defaults: object
+) -> ClusterConfig:
     """Return ``config`` with broker configs in it, by Kafka's names.
+
+    ``defaults``: parameters whose default is not that of :class:`ClusterConfig`.
 
     InvalidOptionError for a name that is unknown, reserved, or given as a parameter with another
     value, and for a value that is none of the config's type.
@@ -81,7 +85,7 @@ def with_configs(config: ClusterConfig, configs: Mapping[str, object] | None) ->
         configs=given,
         groups=_changed(config.groups, _GROUPS, given),
         transactions=_changed(config.transactions, _TRANSACTIONS, given),
-        **_values(config, _CLUSTER, given),
+        **_values(config, _CLUSTER, given, defaults),
     )
 
 
@@ -128,9 +132,14 @@ def _changed(settings: Any, names: Mapping[str, str], given: Mapping[str, str]) 
     return replace(settings, **_values(settings, names, given))
 
 
-def _values(settings: Any, names: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+def _values(
+    settings: Any,
+    names: Mapping[str, str],
+    given: Mapping[str, str],
+    own_defaults: Mapping[str, object] | None = None,
+) -> dict[str, Any]:
     """The attributes that the given configs set."""
-    defaults = {field.name: field.default for field in fields(settings)}
+    defaults = {field.name: field.default for field in fields(settings)} | dict(own_defaults or {})
     values = {}
     for name, attribute in names.items():
         if name not in given:

@@ -31,7 +31,8 @@ class MemoryCluster(ClusterFace):
 
     Clients reach it with ``connect``, a connect hook, from tasks of the same event loop; so all of
     its methods are called there, too, and none of them blocks. With trio's ``MockClock`` hours of a
-    group's life pass as fast as they are computed. The arguments are those of :class:`Cluster`.
+    group's life pass as fast as they are computed. The arguments are those of :class:`Cluster`;
+    other brokers take over at once from one that was killed.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class MemoryCluster(ClusterFace):
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
         )
-        self._config = with_configs(config, configs)
+        self._config = with_configs(config, configs, broker_session_timeout_ms=0)
         self._config.validate()
         self._network = MemoryNetwork(self._config)
         self._core: ClusterCore | None = None
