@@ -3,7 +3,7 @@
     python -m benchmarks.assignors [--short] [--output FILE]
 
 The leader of a group reads the members' subscriptions, assigns, checks the result and writes the
-members' assignments. "CPU s" is the assignor alone. "leader ms" is the longest time between two
+members' assignments. "CPU s" is the assignor alone. "leader ms" is the most CPU time between two
 turns of another task of the event loop while the leader does all of it. The members own what they
 got from the assignment before, and every tenth of them is new. "racks" have each member in one of
 three racks and two replicas of each partition. "mixed" have each member leave out one topic. Peers
@@ -119,15 +119,15 @@ def best(run: Callable[[], object]) -> float:
 
 
 async def longest_wait(work: Callable[[], Any]) -> float:
-    """Seconds between two turns of another task, at most."""
+    """CPU seconds of the thread between two turns of another task, at most."""
     longest, over = 0.0, False
 
     async def tick() -> None:
         nonlocal longest
-        last = time.perf_counter()
+        last = time.thread_time()
         while not over:
             await asyncio.sleep(TICK_S)
-            now = time.perf_counter()
+            now = time.thread_time()
             longest, last = max(longest, now - last), now
 
     ticking = asyncio.create_task(tick())

@@ -45,6 +45,9 @@ class AsyncKafkaConsumer(AsyncLife):
     on asyncio ``start()`` and ``stop()`` do as well, from any task and in any order. Options,
     errors of the constructor: as for :class:`~kohort.KafkaConsumer`.
 
+    With automatic commits, leaving the block commits as :class:`~kohort.KafkaConsumer` does: if an
+    exception leaves it, the records of the last getmany(), or the record in hand, come again.
+
     Listeners (plain or async methods), deserializers and assignors are called in the task that
     calls getmany(), getone(), iteration, start() or stop(). Cancelling any of these loses nothing.
     Between these calls listeners and assignors run in a task of the consumer, if the caller holds

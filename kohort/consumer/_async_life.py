@@ -212,7 +212,7 @@ class AsyncLife(AsyncCallbacks):
         error: KafkaError | None = None
         limit = leaving_seconds(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
-        if not self._stop_later:
+        if not (self._stop_later or self._unfinished):
             self._engine.note_consumed()
         try:
             if root.alive:
@@ -248,7 +248,8 @@ class AsyncLife(AsyncCallbacks):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
         try:
-            await self._stop(autocommit=exc_type is None)
+            self._unfinished = exc_type is not None
+            await self._stop(autocommit=True)
         finally:
             if self._root is not None:
                 await self._root.leave_block()

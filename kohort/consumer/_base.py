@@ -53,6 +53,8 @@ class ConsumerBase:
     _performer: Performer
     _records_at_once: int
     _closed: bool
+    _unfinished: bool
+    """An exception leaves the block: the caller may not be done with what it was given last."""
     _pid: int | None
 
     @classmethod
@@ -86,6 +88,7 @@ class ConsumerBase:
         if config.deserialize_key is None and config.deserialize_value is None:
             self._records_at_once = min(POLLS_AT_ONCE * self._records_at_once, 2**31 - 1)
         self._closed = False
+        self._unfinished = False
         self._pid = None
         if topics:
             engine.subscription.subscribe(_arguments.topic_names(topics))

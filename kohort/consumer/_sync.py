@@ -49,6 +49,9 @@ class KafkaConsumer(SyncLife):
     One thread at a time may use a consumer. Listeners, deserializers and assignors are called on
     that thread, inside poll() (or iteration), close() and unsubscribe().
 
+    With automatic commits, leaving a ``with`` block commits all positions. If an exception leaves
+    it, the records of the last poll(), or the record in hand, count as unfinished: they come again.
+
     Every call has a limit, also while the consumer thread does not answer: its ``timeout_ms``, else
     ``request_timeout_ms``, and one second more. It then raises KafkaTimeoutError. If no thread can
     be started, each call that needs one raises ThreadStartError, and a later call tries again.

@@ -222,7 +222,7 @@ class SyncLife(ConsumerBase):
         self._turn.take("close()")
         self._engine.subscription.bell.ring()
         try:
-            if self._close_later is None:
+            if self._close_later is None and not self._unfinished:
                 self._engine.note_consumed()
             self._close_later = None
             limit = CLOSE_TIMEOUT if timeout is None else timeout
@@ -280,7 +280,8 @@ class SyncLife(ConsumerBase):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self.close(autocommit=exc_type is None)
+        self._unfinished = exc_type is not None
+        self.close()
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)

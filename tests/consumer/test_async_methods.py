@@ -254,6 +254,41 @@ async def test_a_body_that_raises_does_not_commit(
     assert not cluster.group(group).members
 
 
+async def test_block_that_raises_commits_what_was_finished(
+    cluster: Cluster, tp: TopicPartition, group: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with AsyncKafkaConsumer(tp.topic, group_id=group, **options) as consumer:
+            while consumer.positions().get(tp) != 2:
+                await consumer.getmany(timeout_ms=1000, max_records=1)
+            raise ZeroDivisionError
+    assert cluster.committed(group)[tp].offset == 1
+    assert not cluster.group(group).members
+
+
+async def test_iteration_that_raises_commits_what_was_finished(
+    cluster: Cluster, tp: TopicPartition, group: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with AsyncKafkaConsumer(tp.topic, group_id=group, **options) as consumer:
+            async for record in consumer:
+                if record.offset == 3:
+                    raise ZeroDivisionError
+    assert cluster.committed(group)[tp].offset == 3
+
+
+async def test_cancelled_block_commits_what_was_finished(
+    cluster: Cluster, tp: TopicPartition, group: str, options: dict[str, Any]
+) -> None:
+    with anyio.CancelScope() as scope:
+        async with AsyncKafkaConsumer(tp.topic, group_id=group, **options) as consumer:
+            async for record in consumer:
+                if record.offset == 2:
+                    scope.cancel()
+                    await anyio.sleep_forever()
+    assert cluster.committed(group)[tp].offset == 2
+
+
 async def test_properties_of_other_clients_make_a_consumer(
     cluster: Cluster, tp: TopicPartition
 ) -> None:

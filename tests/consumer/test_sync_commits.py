@@ -105,6 +105,56 @@ def test_close_without_autocommit_and_a_block_that_raises_do_not_commit(
     assert committed(cluster, group, tp) == 10
 
 
+@pytest.mark.parametrize("subscribed", [False, True])
+@pytest.mark.parametrize("poll", ["poll", "poll_batches"])
+def test_block_that_raises_commits_what_was_finished(
+    cluster: Cluster,
+    tp: TopicPartition,
+    group: str,
+    make: MakeConsumer,
+    subscribed: bool,
+    poll: str,
+) -> None:
+    consumer = make(group_id=group)
+    if subscribed:
+        consumer.subscribe([tp.topic])
+    else:
+        consumer.assign([tp])
+    with pytest.raises(ZeroDivisionError), consumer:
+        while consumer.positions().get(tp) != 8:
+            getattr(consumer, poll)(timeout_ms=1000, max_records=4)
+        raise ZeroDivisionError
+    assert committed(cluster, group, tp) == 4
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_iteration_that_raises_commits_what_was_finished(
+    cluster: Cluster,
+    tp: TopicPartition,
+    group: str,
+    make: MakeConsumer,
+    error: type[BaseException],
+) -> None:
+    with pytest.raises(error), make(tp.topic, group_id=group) as consumer:
+        for record in consumer:
+            if record.offset == 7:
+                raise error
+    assert committed(cluster, group, tp) == 7
+
+
+def test_block_that_raises_commits_nothing_without_auto_commit(
+    cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
+) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        make(tp.topic, group_id=group, enable_auto_commit=False) as consumer,
+    ):
+        for record in consumer:
+            if record.offset == 7:
+                raise ZeroDivisionError
+    assert committed(cluster, group, tp) is None
+
+
 def test_replacing_an_assignment_commits_the_old_one(
     cluster: Cluster, tp: TopicPartition, group: str, make: MakeConsumer
 ) -> None:
