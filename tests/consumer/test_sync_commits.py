@@ -99,7 +99,7 @@ def test_close_without_autocommit_and_a_block_that_raises_do_not_commit(
     with pytest.raises(ZeroDivisionError), make(tp.topic, group_id=group) as consumer:
         read(consumer, 10)
         raise ZeroDivisionError
-    assert committed(cluster, group, tp) is None
+    assert committed(cluster, group, tp) in (None, 0)
     with make(tp.topic, group_id=group) as consumer:
         read(consumer, 10)
     assert committed(cluster, group, tp) == 10
