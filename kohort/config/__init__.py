@@ -7,6 +7,7 @@ frozen and checked when they are made, however they are made.
 from __future__ import annotations
 
 from kohort.config._client import ClientConfig
+from kohort.config._closing import CLOSE_TIMEOUT
 from kohort.config._config import OPTIONS, UNSUPPORTED, ConsumerConfig
 from kohort.config._deserializers import Deserialize
 from kohort.config._document import describe_options, replace_tables
@@ -17,6 +18,7 @@ from kohort.config._reset import reset_duration_ms
 from kohort.config._version import VERSION
 
 __all__ = [
+    "CLOSE_TIMEOUT",
     "OPTIONS",
     "UNSUPPORTED",
     "VERSION",

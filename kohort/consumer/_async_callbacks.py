@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio
 
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase
+from kohort.config import CLOSE_TIMEOUT
+from kohort.consumer._base import ConsumerBase
 from kohort.consumer._engine import Engine
 from kohort.consumer._performer import ASSIGNED, LOST, REVOKED
 from kohort.consumer._root import Root, event_loop

@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from kohort.config import ConsumerConfig
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._async_callbacks import AsyncCallbacks
-from kohort.consumer._base import CLOSE_TIMEOUT, leaving_seconds
+from kohort.consumer._base import leaving_seconds
 from kohort.consumer._engine import Engine
 from kohort.consumer._loop_turns import TURN_SECONDS, DrainSize
 from kohort.consumer._performer import Performer

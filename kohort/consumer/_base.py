@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
-CLOSE_TIMEOUT = 5.0
-"""Seconds that closing takes at most, unless the caller says otherwise."""
 _SHARE_OF_LEAVING = 0.8
-"""Of these, for the commit and the leaving; the core's own end needs some, too."""
+"""Of the time for closing, for the commit and the leaving; the core's end needs some, too."""
 
 
 def leaving_seconds(limit: float) -> float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from kohort.config import ConsumerConfig
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._activity import Activity
 from kohort.consumer._autocommit import AutoCommits
 from kohort.consumer._host import Host
@@ -41,8 +41,6 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 DISCONNECT_SECONDS = 0.5
 """How long the connections may take to close; they are cut, at the latest, when the task ends."""
-PARTING_TIMEOUT = 5.0
-"""Seconds for the commit, and for leaving, when nobody waits for them."""
 
 
 class Engine:
@@ -422,10 +420,10 @@ class Engine:
     async def finish_parting(self) -> None:
         """What :meth:`part` left to do."""
         try:
-            await self.commit(self.parting or {}, PARTING_TIMEOUT)
+            await self.commit(self.parting or {}, CLOSE_TIMEOUT)
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", error)
-        await self._leave_group("the consumer unsubscribed", PARTING_TIMEOUT)
+        await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
         self.parting = None
         self._forget_left_ids()
         self._parted.set()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from kohort.config import ConsumerConfig
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import CLOSE_TIMEOUT, Pattern
+from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife

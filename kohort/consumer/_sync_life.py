@@ -11,9 +11,9 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
-from kohort.config import ConsumerConfig
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import CLOSE_TIMEOUT, ConsumerBase, leaving_seconds
+from kohort.consumer._base import ConsumerBase, leaving_seconds
 from kohort.consumer._core_loop import PollPauses
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._performer import Performer, run_inline

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from kohort.config import GroupConfig
+from kohort.config import CLOSE_TIMEOUT, GroupConfig
 from kohort.coordinator_client._cluster import (
     Cluster,
     LatestIds,
@@ -56,8 +56,6 @@ from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-LEAVE_TIMEOUT = 5.0
 
 
 class CoordinatorClient:
@@ -104,7 +102,13 @@ class CoordinatorClient:
             ),
             rng,
         )
-        self._link = CoordinatorLink(cluster, config.group_id, backoff, rng)
+        self._link = CoordinatorLink(
+            cluster,
+            config.group_id,
+            backoff,
+            rng,
+            request_timeout=config.request_timeout_ms / 1000,
+        )
         self._link.on_found = lambda: self._feed(CoordinatorFound())
         self._steps = Steps(
             cluster, self._link, config, assignors, host, cooperative=cooperative, rack=rack
@@ -162,12 +166,12 @@ class CoordinatorClient:
         """Be a member of the group for these topics, in place of any others; none is allowed."""
         self._feed(Subscribed(frozenset(topics)))
 
-    async def unsubscribe(self, timeout: float = LEAVE_TIMEOUT) -> None:
+    async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Give up all partitions and leave; as :meth:`leave`."""
         await self.leave("the consumer unsubscribed", timeout)
 
     async def leave(
-        self, reason: str, timeout: float = LEAVE_TIMEOUT, *, leave_group: bool | None = None
+        self, reason: str, timeout: float = CLOSE_TIMEOUT, *, leave_group: bool | None = None
     ) -> None:
         """Call the listener for what is owned, then leave the group within ``timeout`` seconds.
 

@@ -50,14 +50,21 @@ class Form(Generic[R]):
 
 
 class CoordinatorLink:
-    """Requests to the coordinator of one group."""
+    """Requests to the coordinator of one group. ``request_timeout`` (seconds) is for finding it."""
 
     def __init__(
-        self, cluster: Cluster, group_id: str, backoff: Backoff, rng: random.Random
+        self,
+        cluster: Cluster,
+        group_id: str,
+        backoff: Backoff,
+        rng: random.Random,
+        *,
+        request_timeout: float,
     ) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._backoff = backoff
+        self._request_timeout = request_timeout
         self._rng = rng
         self._finding = anyio.Lock()
         self._left_behind = 0
@@ -119,12 +126,11 @@ class CoordinatorLink:
 
     async def _find_once(self) -> str:
         """Ask once; returns what stands in the way, or "" when the node is known."""
-        timeout = 30.0
         forms = [
             Form(FindCoordinatorRequest(coordinator_keys=[self._group_id]), min_version=4),
             Form(FindCoordinatorRequest(key=self._group_id, key_type=_GROUP), max_version=3),
         ]
-        response = await self._ask(forms, None, "", timeout)
+        response = await self._ask(forms, None, "", self._request_timeout)
         code, node = _found(response, self._group_id)
         match action_for(ApiKey.FIND_COORDINATOR, code):
             case Action.PROCEED if node > _NO_NODE:

@@ -29,9 +29,9 @@ class MemberSettings:
     cooperative: bool = False
     static: bool = False
     """There is a group_instance_id: the member is not missed until its session expires."""
-    heartbeat_interval: float = 3.0
-    session_timeout: float = 45.0
-    max_poll_interval: float = 300.0
+    heartbeat_interval: float
+    session_timeout: float
+    max_poll_interval: float
     backoff: Backoff
 
 

@@ -74,7 +74,7 @@ class Fetcher:
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
         rack: str | None = None,
-        metadata_max_age_ms: int = 300_000,
+        metadata_max_age_ms: int,
         rng: random.Random | None = None,
         first_reset: Callable[[TopicPartition], OffsetReset | None] | None = None,
     ) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
+from kohort.config import ClientConfig
 from kohort.errors import (
     FrameTooLargeError,
     KafkaConnectionError,
@@ -34,6 +35,9 @@ from kohort.transport._tcp import TcpConnection, behind
 from kohort.transport._text import address, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
+
+DEFAULTS = ClientConfig()
+"""For callers without a configuration."""
 
 logger = logging.getLogger("kohort.transport")
 
@@ -146,11 +150,11 @@ class BrokerConnection:
         host: str,
         port: int,
         *,
-        client_id: str = "kohort",
-        timeout: float = 10.0,
+        client_id: str = DEFAULTS.client_id,
+        timeout: float = DEFAULTS.socket_connection_setup_timeout_ms / 1000,
         pool: BufferPool | None = None,
-        max_frame: int = 100_000_000,
-        max_in_flight: int = 5,
+        max_frame: int = DEFAULTS.receive_message_max_bytes,
+        max_in_flight: int = DEFAULTS.max_in_flight_requests_per_connection,
     ) -> BrokerConnection:
         """Connect and shake hands, each within ``timeout`` seconds.
 
@@ -206,7 +210,7 @@ class BrokerConnection:
         self,
         message: Request[R],
         *,
-        timeout: float = 30.0,
+        timeout: float = DEFAULTS.request_timeout_ms / 1000,
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> R:
@@ -223,7 +227,7 @@ class BrokerConnection:
         self,
         message: Request[R],
         *,
-        timeout: float = 30.0,
+        timeout: float = DEFAULTS.request_timeout_ms / 1000,
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> Leased[R]:

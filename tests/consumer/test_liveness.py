@@ -182,3 +182,21 @@ def test_what_is_held_for_iteration_waits_for_the_session_to_be_sure() -> None:
                 assert found == [b"a", b"b", b"c"], "as the commit of a was refused"
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("request_timeout_ms", [2_000, 10_000])
+def test_find_coordinator_is_repeated_after_request_timeout_ms(request_timeout_ms: int) -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            consumer = MemoryConsumer(cluster, "t", request_timeout_ms=request_timeout_ms)
+            with cluster.hang("FindCoordinator") as fault:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(consumer.__aenter__)
+                    await cluster.wait_until(lambda: fault.hits == 1)
+                    begun = anyio.current_time()
+                    await cluster.wait_until(lambda: fault.hits == 2, timeout=60)
+                    took = anyio.current_time() - begun
+                    tasks.cancel_scope.cancel()
+            assert request_timeout_ms / 1000 <= took < request_timeout_ms / 1000 + 2
+
+    run_virtual(main)

@@ -56,6 +56,9 @@ def settings(**changes: Any) -> MemberSettings:
     values: dict[str, Any] = {
         "group_id": "g",
         "protocols": ("range", "roundrobin"),
+        "heartbeat_interval": 3.0,
+        "session_timeout": 45.0,
+        "max_poll_interval": 300.0,
         "backoff": Backoff(0.1, 1.0),
         **changes,
     }

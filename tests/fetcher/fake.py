@@ -343,6 +343,7 @@ class Consumer:
             FetchConfig(**{**QUICK, **options}),
             on_ready=self._notify,
             rng=random.Random(7),
+            metadata_max_age_ms=300_000,
             **{"wall_clock": lambda: 0.0, **given},
         )
         self._ready = anyio.Event()
