@@ -16,6 +16,7 @@ from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leaving_seconds
 from kohort.consumer._core_loop import PollPauses
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
+from kohort.consumer._greenlet import core_thread
 from kohort.consumer._performer import Performer, run_inline
 from kohort.consumer._signal import SLICE, ThreadSignal
 from kohort.consumer._thread import CoreThread
@@ -88,7 +89,7 @@ class SyncLife(ConsumerBase):
         """Start the thread. ThreadStartError: nothing is left of it, and a later call retries."""
         mailbox = self._engine.mailbox
         before = mailbox.core
-        thread = CoreThread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
+        thread = core_thread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
         # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
         mailbox.core = self._thread = thread
         self._pid = os.getpid()

@@ -36,7 +36,8 @@ class CoreThread(CoreLink):
 
     def __init__(self, core: Core, name: str) -> None:
         self._core = core
-        self._loop, self.is_busy = new_event_loop()
+        self._thread = make_thread(name, self._run)
+        self._loop, self.is_busy = self._make_loop()
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
         """Calls without a result yet. Whoever removes a future gives it its result."""
@@ -49,7 +50,9 @@ class CoreThread(CoreLink):
         # Held while calls are handed over, so that none slips in behind the last look at them.
         # A signal handler may call in the midst of another call of its thread.
         self._lock = threading.RLock()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
+        return new_event_loop()
 
     def start(self) -> None:
         """Start the thread, and give the engine a moment to take calls.
@@ -58,19 +61,13 @@ class CoreThread(CoreLink):
         error of a thread that did not begin, nothing runs and :attr:`ended` is True.
         """
         try:
-            self._thread.start()
-        except BaseException as error:
+            start_thread(self._thread)
+        except BaseException:
             # Ctrl-C may come after the thread was made: so it is asked whether it has begun.
             with self._lock:
                 self.ended = not self._begun
             if self.ended:
                 self._loop.close()
-                if isinstance(error, (RuntimeError, MemoryError)):
-                    raise ThreadStartError(
-                        f"the consumer's thread did not start: {error}. Lower the number of "
-                        "threads or raise the system's limit, and do not start a consumer while "
-                        "the interpreter exits"
-                    ) from error
             raise
         self._started.wait(START_SECONDS)
 
@@ -189,9 +186,13 @@ class CoreThread(CoreLink):
         Calls that still wait for a result are refused in any case.
         """
         self.request_stop()
+        ended = self._join(timeout)
+        self._refuse_all()
+        return ended
+
+    def _join(self, timeout: float) -> bool:
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        self._refuse_all()
         return not self._thread.is_alive()
 
     def request_stop(self) -> None:
@@ -200,3 +201,27 @@ class CoreThread(CoreLink):
             self._stopping = True
             if self._main is not None:
                 self.call_soon(self._main.cancel)
+
+
+def make_thread(name: str, run: Callable[[], None]) -> threading.Thread:
+    """A daemon thread, not started. ThreadStartError where there may be none."""
+    try:
+        return threading.Thread(target=run, name=name, daemon=True)
+    except RuntimeError as error:  # in a subinterpreter
+        raise _not_started(error) from error
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread. ThreadStartError if the system or the exiting interpreter refuses it."""
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError) as error:
+        raise _not_started(error) from error
+
+
+def _not_started(error: BaseException) -> ThreadStartError:
+    return ThreadStartError(
+        f"the consumer's thread did not start: {error}. Lower the number of threads or raise the "
+        "system's limit. While the interpreter exits there are no new threads, and in a "
+        "subinterpreter there may be none: use AsyncKafkaConsumer there"
+    )

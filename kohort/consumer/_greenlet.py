@@ -1,0 +1,111 @@
+"""The consumer thread of a process whose threads are gevent's greenlets.
+
+asyncio knows one running event loop for each thread of the system, and greenlets share one. So all
+consumers share one event loop, which runs in one greenlet until the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from kohort.consumer._core_loop import new_event_loop
+from kohort.consumer._thread import START_SECONDS, Core, CoreThread, make_thread, start_thread
+
+
+class SharedLoop:
+    """An event loop in a greenlet, which gevent makes of a thread."""
+
+    def __init__(self) -> None:
+        self.loop, self.is_busy = new_event_loop()
+        self._pid = os.getpid()
+        self._thread = make_thread("kohort-heartbeats", self._run)
+
+    def start(self) -> None:
+        """Start the greenlet. ThreadStartError."""
+        start_thread(self._thread)
+
+    @property
+    def is_usable(self) -> bool:
+        """True if it runs in this process, or is about to."""
+        ended = self._thread.ident is not None and not self._thread.is_alive()
+        return self._pid == os.getpid() and not ended
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+_shared: SharedLoop | None = None
+
+
+def shared_loop() -> SharedLoop:
+    """The one of this process, made when the first consumer needs it. ThreadStartError."""
+    global _shared
+    if _shared is None or not _shared.is_usable:
+        _shared = SharedLoop()  # before the start, which lets other greenlets run
+        try:
+            _shared.start()
+        except BaseException:
+            _shared = None
+            raise
+    return _shared
+
+
+def threads_are_greenlets() -> bool:
+    """True if gevent has replaced Python's threads."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+class CoreGreenlet(CoreThread):
+    """The engine as a task of the shared event loop."""
+
+    def __init__(self, core: Core, name: str) -> None:
+        self._name = name
+        self._finished = threading.Event()
+        super().__init__(core, name)  # its thread is never started
+
+    def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
+        shared = shared_loop()
+        return shared.loop, shared.is_busy
+
+    def start(self) -> None:
+        """Start the task, and give the engine a moment to take calls."""
+        self._begun = True
+        self._loop.call_soon_threadsafe(
+            lambda: self._loop.create_task(self._serve(), name=self._name)
+        )
+        self._started.wait(START_SECONDS)
+
+    async def _serve(self) -> None:
+        with self._lock:
+            self._main = self._loop.create_task(self._core.run(self._set_started))
+            if self._stopping:
+                self._main.cancel()
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._main
+        finally:
+            with self._lock:
+                self.ended = True
+            self._set_started()
+            await self._end_calls()
+            self._finished.set()
+
+    @property
+    def running(self) -> bool:
+        """The task has not ended yet."""
+        return self._begun and not self._finished.is_set()
+
+    def _join(self, timeout: float) -> bool:
+        return not self._begun or self._finished.wait(timeout)
+
+
+def core_thread(core: Core, name: str) -> CoreThread:
+    """The consumer thread, as this process can have it. ThreadStartError."""
+    return CoreGreenlet(core, name) if threads_are_greenlets() else CoreThread(core, name)

@@ -1,0 +1,89 @@
+"""Programs that replace Python's threads and sockets by gevent's have any number of consumers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kohort.testing import Cluster
+
+PROGRAM = """
+from gevent import monkey
+
+monkey.patch_all()
+import sys, time
+
+sys.path[:] = {path!r}
+import gevent
+from kohort import KafkaConsumer
+
+def member(group):
+    return KafkaConsumer({topic!r}, bootstrap_servers={servers!r}, group_id=group,
+                         auto_offset_reset="earliest")
+
+def read(consumer, count):
+    records = []
+    while len(records) < count:
+        for part in consumer.poll(timeout_ms=500).values():
+            records += part
+    return [record.value for record in records]
+
+{body}
+print("done", flush=True)
+"""
+
+AT_ONCE = """
+one, two = member("one"), member("two")
+assert read(one, 2) == read(two, 2) == [b"a", b"b"]
+one.commit()
+one.close()
+two.commit()  # the event loop lives on
+three = member("one")
+three.poll(timeout_ms=200)
+two.close()
+three.close()
+"""
+
+IN_GREENLETS = """
+jobs = [gevent.spawn(lambda name: read(member(name), 2), str(number)) for number in range(5)]
+gevent.joinall(jobs, raise_error=True)
+assert all(job.value == [b"a", b"b"] for job in jobs)
+"""
+
+BESIDE_OTHERS = """
+ticks = 0
+
+def tick():
+    global ticks
+    while True:
+        gevent.sleep(0.01)
+        ticks += 1
+
+gevent.spawn(tick)
+with member("one") as consumer:
+    read(consumer, 2)
+    before = ticks
+    consumer.poll(timeout_ms=500)
+    assert ticks > before + 5
+"""
+
+
+@pytest.mark.parametrize("body", [AT_ONCE, IN_GREENLETS, BESIDE_OTHERS])
+def test_consumers_work_when_gevent_has_patched_threads(
+    cluster: Cluster, topic: str, body: str
+) -> None:
+    pytest.importorskip("gevent")
+    cluster.produce(topic, [b"a", b"b"], partition=0)
+    program = PROGRAM.format(
+        path=sys.path, topic=topic, servers=cluster.bootstrap_servers, body=body
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
