@@ -7,10 +7,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeAlias
 
-import cramjam
-import lz4.frame
-
 from kohort.errors import UnsupportedCodecError
+from kohort.records._codecs import cramjam, lz4_frame
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -52,7 +50,7 @@ def compress(codec: int, data: Bytes) -> bytes:
 def _snappy(data: bytes) -> bytes:
     parts = [XERIAL_HEADER]
     for pos in range(0, len(data), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[pos : pos + _XERIAL_BLOCK]))
+        block = bytes(cramjam().snappy.compress_raw(data[pos : pos + _XERIAL_BLOCK]))
         parts += (len(block).to_bytes(4), block)
     return b"".join(parts)
 
@@ -63,12 +61,12 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    frame: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+    frame: bytes = lz4_frame().compress(data, block_linked=False, store_size=False)
     return frame
 
 
 def _zstd(data: bytes) -> bytes:
-    return bytes(cramjam.zstd.compress(data, 3))
+    return bytes(cramjam().zstd.compress(data, 3))
 
 
 _COMPRESS: dict[Compression, Callable[[bytes], bytes]] = {

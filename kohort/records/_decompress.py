@@ -9,10 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-import cramjam
-import lz4.frame
-
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
+from kohort.records._codecs import cramjam, errors, lz4_frame
 from kohort.records._compression import (
     DEFAULT_BUDGET,
     GZIP,
@@ -74,7 +72,7 @@ def decompress_into(
         if any_lz4_header_checksum and codec == Compression.LZ4:
             view = _with_header_checksum(view)
         decoder(view, out)
-    except (cramjam.DecompressionError, zlib.error, RuntimeError) as error:
+    except errors() as error:
         name = codec_of(codec).name.lower()
         raise CorruptBatchError(f"does not decompress as {name}: {error}") from error
     return out.finished(len(view))
@@ -134,7 +132,7 @@ def _snappy_chunks(data: memoryview, chunks: list[memoryview], out: Output) -> N
     sizes: list[int] = []
     total = 0
     for chunk in chunks:
-        size = cramjam.snappy.decompress_raw_len(chunk)
+        size = cramjam().snappy.decompress_raw_len(chunk)
         total += size
         if total > out.budget:
             raise _over_budget(out.budget, total)
@@ -146,7 +144,7 @@ def _snappy_chunks(data: memoryview, chunks: list[memoryview], out: Output) -> N
     room = out.reserve(total)
     for chunk, size in zip(chunks, sizes, strict=True):
         at = out.size
-        out.size += cramjam.snappy.decompress_raw_into(chunk, room[at : at + size])
+        out.size += cramjam().snappy.decompress_raw_into(chunk, room[at : at + size])
 
 
 def _unlz4(data: memoryview, out: Output) -> None:
@@ -176,7 +174,7 @@ def _unlz4(data: memoryview, out: Output) -> None:
         try:
             _lz4_whole(each, most, out, in_steps=not plausible)
             return
-        except (cramjam.DecompressionError, RuntimeError):
+        except errors():
             out.size = 0  # a block was larger than is likely, or something is wrong
     _lz4_whole(sure, most, out, in_steps=not plausible)
 
@@ -185,7 +183,7 @@ def _lz4_whole(data: Bytes, most: int, out: Output, *, in_steps: bool) -> None:
     if in_steps:
         _lz4_stream(data, out)
     else:
-        out.size = cramjam.lz4.decompress_into(data, out.reserve(most))
+        out.size = cramjam().lz4.decompress_into(data, out.reserve(most))
 
 
 def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Output) -> None:
@@ -198,13 +196,13 @@ def _lz4_blocks(data: memoryview, blocks: list[Block], room: memoryview, out: Ou
             room[at : at + most] = data[start:end]
             at += most
         else:
-            at += cramjam.lz4.decompress_block_into(data[start:end], room[at : at + most])
+            at += cramjam().lz4.decompress_block_into(data[start:end], room[at : at + most])
     out.size = at
 
 
 def _lz4_stream(data: Bytes, out: Output) -> None:
     """Piece by piece, for a frame that could hold far more than its size makes likely."""
-    frame = lz4.frame.LZ4FrameDecompressor()
+    frame = lz4_frame().LZ4FrameDecompressor()
     rest: Bytes = data
     while not frame.eof:
         part: bytes = frame.decompress(rest, min(_STEP, out.budget - out.size + 1))
@@ -240,9 +238,9 @@ def _unzstd(data: memoryview, out: Output) -> None:
     while True:
         try:
             fitted = with_small_windows(data, frames, room)
-            out.size = cramjam.zstd.decompress_into(fitted, out.reserve(room))
+            out.size = cramjam().zstd.decompress_into(fitted, out.reserve(room))
             return
-        except cramjam.DecompressionError as error:
+        except cramjam().DecompressionError as error:
             full = _ZSTD_FULL in str(error)
             if room == enough or not full:
                 if full and most > out.budget:

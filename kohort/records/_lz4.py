@@ -10,12 +10,9 @@ All numbers are little-endian; the highest bit of a block's size says that it is
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import struct
 from typing import NamedTuple, TypeAlias
-
-import lz4.block
 
 from kohort.errors import CorruptBatchError
 
@@ -172,7 +169,11 @@ def broken(why: str) -> CorruptBatchError:
 def decompressor_address() -> int:
     """Where the lz4 package has the C function LZ4_decompress_safe(); 0 if it does not show it."""
     try:
+        import ctypes  # only now, as in _codecs.py
+
+        import lz4.block
+
         function = ctypes.CDLL(lz4.block._block.__file__).LZ4_decompress_safe
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return 0
     return ctypes.cast(function, ctypes.c_void_p).value or 0
