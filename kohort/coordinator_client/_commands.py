@@ -7,14 +7,13 @@ beside others until then. :class:`Cancel` takes it back: no event is wanted any 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kohort.coordinator_client.assignors import Assignment, Subscription
 from kohort.types import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(NamedTuple):
     """Join, or join again: Answered with a JoinGroupResponse, or Failed."""
 
     token: int
@@ -26,8 +25,7 @@ class JoinGroup:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(NamedTuple):
     """Hand in the assignments (none from a follower) and get one's own: Answered or Failed."""
 
     token: int
@@ -37,8 +35,7 @@ class SyncGroup:
     assignments: Mapping[str, Assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """Answered or Failed."""
 
     token: int
@@ -48,8 +45,7 @@ class Heartbeat:
     """Seconds. A heartbeat not answered by then costs the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(NamedTuple):
     """Answered or Failed."""
 
     token: int
@@ -57,38 +53,33 @@ class LeaveGroup:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitPoll:
+class AwaitPoll(NamedTuple):
     """Wait until the caller is inside poll(): PollEntered."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class CallRevoked:
+class CallRevoked(NamedTuple):
     """Tell the host what the member is about to give up: CallbackDone."""
 
     token: int
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class CallLost:
+class CallLost(NamedTuple):
     """Tell the host what belongs to others already: CallbackDone."""
 
     token: int
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class Withhold:
+class Withhold(NamedTuple):
     """Others may own these from now on: deliver no more of them. CallLost follows."""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class CallAssigned:
+class CallAssigned(NamedTuple):
     """Tell the host what is new, and the whole of it: CallbackDone."""
 
     token: int
@@ -101,8 +92,7 @@ class CallAssigned:
     """What the leader's assignor tells this member's."""
 
 
-@dataclass(frozen=True, slots=True)
-class MakeAssignment:
+class MakeAssignment(NamedTuple):
     """Run the assignor over the members: AssignmentMade or Failed."""
 
     token: int
@@ -110,29 +100,25 @@ class MakeAssignment:
     members: Mapping[str, Subscription]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Take back a command."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropCoordinator:
+class DropCoordinator(NamedTuple):
     """What is known of the coordinator is wrong: look it up anew before the next request."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTopics:
+class WatchTopics(NamedTuple):
     """As the leader, watch these topics for changes (TopicsChanged); none: stop watching."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFailure:
+class ReportFailure(NamedTuple):
     """Hand an error to the caller's poll()."""
 
     error: Exception

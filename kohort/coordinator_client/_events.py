@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, Subscription
 from kohort.protocol import Response
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(NamedTuple):
     """The caller wants these topics, in place of any others; none may exist or match yet."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveRequested:
+class LeaveRequested(NamedTuple):
     """The caller unsubscribes or closes."""
 
     reason: str
@@ -27,27 +25,23 @@ class LeaveRequested:
     """False: go silently, and let the coordinator keep the place (a static member's restart)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RejoinRequested:
+class RejoinRequested(NamedTuple):
     """The caller wants a rebalance (KIP-568)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(NamedTuple):
     """The topics of the group as the cluster's metadata has them now."""
 
     topics: ClusterTopics
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorFound:
+class CoordinatorFound(NamedTuple):
     """The coordinator was looked up, and requests that waited for that go out now."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRefused:
+class CommitRefused(NamedTuple):
     """The coordinator refused a commit of this generation and member id."""
 
     code: int
@@ -55,8 +49,7 @@ class CommitRefused:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PollEntered:
+class PollEntered(NamedTuple):
     """The caller is inside poll(), or holds nothing that a poll() returned."""
 
     token: int
@@ -64,15 +57,13 @@ class PollEntered:
     """Time when the caller was last inside poll(); None: now."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackDone:
+class CallbackDone(NamedTuple):
     """A callback of the listener has ended, whether it raised or not."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The coordinator answered."""
 
     token: int
@@ -81,16 +72,14 @@ class Answered:
     """To the leader's JoinGroup: the subscriptions in the answer, if they have been read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A command did not come to an answer."""
 
     token: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentMade:
+class AssignmentMade(NamedTuple):
     """The assignor has dealt."""
 
     token: int
@@ -100,8 +89,7 @@ class AssignmentMade:
     """What was dealt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed: the deadline is reached, or the driver looks in."""
 
     last_poll: float

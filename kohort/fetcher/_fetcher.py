@@ -286,16 +286,16 @@ class Fetcher:
         """Fetch over a lane, as long as one follows the other at once."""
         fetch: Fetch | None = first
         while fetch is not None:
-            ready = await self._fetch_once(fetch)
-            # The next fetch is on its way before anybody begins to decode what this one brought.
+            if await self._fetch_once(fetch):
+                # A thread that waits takes a while to wake up. It has the interpreter's lock only
+                # when the next fetch is sent, so that is on its way before anybody decodes.
+                self._on_ready()
             # It is sent by this task, if it is for this lane: a new one would begin a turn later.
             self._following, self._follows = fetch.lane, None
             look_again = self._look(tasks)
             self._following, fetch = None, self._follows
             if self._waiting is not None:
                 self._waiting.deadline = look_again
-            if ready:
-                self._on_ready()
 
     async def _fetch_once(self, fetch: Fetch) -> bool:
         """Send, wait, and put what came into the buffer; True if the caller is to be told."""

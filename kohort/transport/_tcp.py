@@ -212,8 +212,10 @@ async def _resolve(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
     kind = socket.SOCK_STREAM
     found: Sequence[tuple[Any, ...]]
     try:
-        # What is an address already must not go through a thread and the resolver.
-        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_NUMERICHOST)
+        # What is an address already must not go through a thread and the resolver. As bytes it
+        # needs no IDNA codec, whose import takes a millisecond.
+        numeric = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(numeric, port, type=kind, flags=socket.AI_NUMERICHOST)
     except (socket.gaierror, UnicodeError):
         try:
             found = await anyio.getaddrinfo(host, port, type=kind)
