@@ -142,9 +142,12 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribers(subscriptions: Mapping[str, Subscription]) -> Steps[dict[str, list[str]]]:
-    """Topic -> its members, in the order of :func:`members_in_order`."""
+    """Topic -> its members, in the order of :func:`members_in_order`. Topics may share a list."""
+    in_order = members_in_order(subscriptions)
+    if len(frozenset(said.topics for said in subscriptions.values())) == 1:
+        return dict.fromkeys(subscriptions[in_order[0]].topics, in_order)
     result: dict[str, list[str]] = {}
-    for member_id in members_in_order(subscriptions):
+    for member_id in in_order:
         for topic in dict.fromkeys(subscriptions[member_id].topics):
             result.setdefault(topic, []).append(member_id)
         yield

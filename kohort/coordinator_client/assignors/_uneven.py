@@ -90,8 +90,11 @@ class UnevenDeal:
         self._wants = {topic: frozenset(wants[topic]) for topic in by_topic}
         yield
         fewest_first = sorted(by_topic, key=lambda topic: len(self._wants[topic]))
-        self._partitions = [tp for topic in fewest_first for tp in by_topic[topic]]
-        yield
+        ordered: list[TopicPartition] = []
+        for topic in fewest_first:
+            ordered += by_topic[topic]
+            yield
+        self._partitions = ordered
         for member, owned in self._ownership.owned.items():
             self._deal[member] = self._keep(member, owned)
             yield
@@ -110,13 +113,17 @@ class UnevenDeal:
     def run(self) -> Steps[dict[str, list[TopicPartition]]]:
         yield from self._set_up()
         fresh = not any(self._deal.values())
-        free = [tp for tp in self._partitions if tp not in self._holders]
-        yield
+        free: list[TopicPartition] = []
+        for some in in_steps(self._partitions):
+            free += [tp for tp in some if tp not in self._holders]
+            yield
         yield from self._hand_out(free)
         sharing = frozenset().union(*(who for who in self._wants.values() if len(who) > 1))
         yield
-        before = {member: dict(dealt) for member, dealt in self._deal.items()}
-        yield
+        before: _Deal = {}
+        for member, dealt in self._deal.items():
+            before[member] = dict(dealt)
+            yield
         if not self._revoking:  # what moves anyway can balance it, perhaps
             yield from self._balance(free)
         moved = yield from self._balance(self._partitions)
@@ -124,7 +131,11 @@ class UnevenDeal:
             after = _imbalance(len(self._deal[member]) for member in sharing)
             if after >= _imbalance(len(before[member]) for member in sharing):
                 self._deal = before
-        return {member: list(dealt) for member, dealt in self._deal.items()}
+        result: dict[str, list[TopicPartition]] = {}
+        for member, dealt in self._deal.items():
+            result[member] = list(dealt)
+            yield
+        return result
 
     def _hand_out(self, free: Sequence[TopicPartition]) -> Steps[None]:
         far: Sequence[TopicPartition] = free
@@ -155,7 +166,10 @@ class UnevenDeal:
 
     def _balance(self, partitions: Sequence[TopicPartition]) -> Steps[bool]:
         """Move until no move helps; True if there was any."""
-        movable = [tp for tp in partitions if len(self._wants[tp.topic]) > 1]
+        movable: list[TopicPartition] = []
+        for some in in_steps(partitions):
+            movable += [tp for tp in some if len(self._wants[tp.topic]) > 1]
+            yield
         any_moved, moved = False, True
         while moved and self._moves_left > 0:
             moved = False
