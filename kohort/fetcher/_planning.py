@@ -59,7 +59,7 @@ class Planner:
 
     def all_lanes(self) -> list[Lane]:
         """The lanes to all brokers."""
-        return [lane for lanes in self._nodes.values() for lane in lanes.both]
+        return [lane for lanes in list(self._nodes.values()) for lane in lanes.both]
 
     def lane_of(self, tp: TopicPartition) -> Lane | None:
         """The lane that asked for the partition last; from any thread."""

@@ -1,0 +1,61 @@
+"""The work for one record does not grow with the assigned partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kohort.fetcher._candidates import Candidates
+from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._sessions import FetchSession
+from kohort.testing import MemoryCluster
+from kohort.types import TopicPartition
+from tests.consumer.virtual import MemoryConsumer, values
+from tests.support.virtual import run_virtual
+
+PARTITIONS, RECORDS = 300, 20
+MOST = 8
+"""Partitions looked at for one record: of its answer, of the drain, of the change of lanes."""
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
+    done: Counter[str] = Counter()
+    place, update, note = Candidates._place, FetchSession.update, FetchQueues.nothing_new
+
+    def counted_place(self: Candidates, *arguments: Any) -> None:
+        done["looks"] += 1
+        place(self, *arguments)
+
+    def counted_update(self: FetchSession, changes: Any) -> Any:
+        done["changes"] += len(changes)
+        return update(self, changes)
+
+    def counted_note(self: FetchQueues, quiet: Any, at: float, **more: Any) -> None:
+        done["notes"] += len(quiet)
+        note(self, quiet, at, **more)
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": PARTITIONS}) as cluster:
+            async with MemoryConsumer(cluster, "t") as consumer:
+                cluster.produce("t", ["first"], partition=7)
+                assert await values(consumer, 1) == [b"first"]
+                if paused:
+                    consumer.pause(TopicPartition("t", 8))
+                for _ in range(2):  # what the first fetches change is settled then
+                    cluster.produce("t", ["again"], partition=7)
+                    assert await values(consumer, 1) == [b"again"]
+                done.clear()
+                for number in range(RECORDS):
+                    cluster.produce("t", [f"{number}"], partition=7)
+                    assert await values(consumer, 1) == [b"%d" % number]
+
+    monkeypatch.setattr(Candidates, "_place", counted_place)
+    monkeypatch.setattr(FetchSession, "update", counted_update)
+    monkeypatch.setattr(FetchQueues, "nothing_new", counted_note)
+    run_virtual(main)
+    assert 0 < done["looks"] <= MOST * RECORDS
+    assert 0 < done["changes"] <= MOST * RECORDS
+    assert done["notes"] <= MOST * RECORDS
