@@ -127,7 +127,8 @@ def measure(servers: str, args: argparse.Namespace) -> tuple[Results, list[float
     """The results of all cases, and the percentage of the machine that others took each time."""
     cases = [Case(client, BUSY, BUSY_PARTITIONS) for client in args.clients]
     cases += [Case(client, BACKLOG, number) for number in BACKLOGS for client in args.clients]
-    for number in BACKLOGS:
+    cases = [case for case in cases if args.way in (None, case.way)]
+    for number in BACKLOGS if args.way != BUSY else ():
         print(f"filling a topic of {number} partitions", flush=True)
         fill(servers, create_topic(servers, f"backlog-{number}", number), args.records)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
@@ -222,12 +223,13 @@ def main() -> None:
     parser.add_argument(
         "--clients", type=lambda text: text.split(";"), default=list(ROWS), help="a;b;c"
     )
+    parser.add_argument("--way", choices=[BUSY, BACKLOG], help="one of the two; both by default")
     parser.add_argument("--output", type=Path, help="a folder for the table and the plot")
     args = parser.parse_args()
     if unknown := set(args.clients).difference(READERS):
         parser.error(f"unknown: {unknown}; there are {', '.join(READERS)}")
     args.rounds = args.rounds or (1 if args.short else 5)
-    args.seconds, args.records = (3, 200_000) if args.short else (6, 500_000)
+    args.seconds, args.records = (3, 500_000) if args.short else (6, 2_000_000)
     if (reason := missing_kafka()) is not None:
         raise SystemExit(f"not measured: {reason}")
     os.environ["PYTHONDONTWRITEBYTECODE"] = ""
