@@ -69,15 +69,15 @@ def test_unreachable_servers_are_reported_once_in_the_log_and_again_and_again_by
     make: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    consumer = make("orders", bootstrap_servers=address, bootstrap_timeout_ms=400)
+    consumer = make("orders", bootstrap_servers=address, bootstrap_timeout_ms=1500)
     with caplog.at_level(logging.WARNING):
         begun = time.monotonic()
         consumer.poll()
         while not caplog.records:
             consumer.poll(20)
-        assert time.monotonic() - begun < 0.4
+        assert time.monotonic() - begun < 1.5
         error = poll_error(consumer, NoBrokersAvailable)
-        assert time.monotonic() - begun >= 0.4
+        assert time.monotonic() - begun >= 1.5
         poll_error(consumer, NoBrokersAvailable)
     assert address in str(error)
     assert error.retriable

@@ -28,32 +28,33 @@ def test_close_leaves_nothing_behind(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     cluster.produce(topic, [b"a"])
-    before = len(open_sockets()), set(threading.enumerate())
+    # Sockets and threads of tests before this one may end meanwhile.
+    sockets, threads = open_sockets(), set(threading.enumerate())
     consumer = make(topic, group_id=group)
     read(consumer, 1)
-    assert len(open_sockets()) > before[0]
+    assert open_sockets() - sockets
     consumer.close()
-    assert set(threading.enumerate()) == before[1]
-    cluster.wait_until(lambda: len(open_sockets()) == before[0])
+    assert set(threading.enumerate()) <= threads
+    cluster.wait_until(lambda: open_sockets() <= sockets)
 
 
-def open_sockets() -> list[str]:
-    """The sockets of this process, the cluster's ends included."""
-    found = []
+def open_sockets() -> set[str]:
+    """Return the sockets of this process, the cluster's ends included."""
+    found = set()
     for number in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{number}")
         except OSError:
             continue
         if target.startswith("socket:"):
-            found.append(target)
+            found.add(target)
     return found
 
 
 def close_in_time(consumer: KafkaConsumer, seconds: float = 5.0) -> None:
     begun = time.monotonic()
     consumer.close()
-    assert time.monotonic() - begun < seconds + 1.5
+    assert time.monotonic() - begun < seconds + 5
     assert not kohort_threads()
 
 
@@ -79,7 +80,7 @@ def test_close_takes_no_longer_than_it_is_told(
     with cluster.network_partition():
         begun = time.monotonic()
         consumer.close(timeout_ms=200)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 4, "without the limit it takes 5 s"
     assert listener.names == ["assigned", "revoked"]
 
 

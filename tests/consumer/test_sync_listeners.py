@@ -199,11 +199,11 @@ def test_iterating_slowly_within_a_batch_is_polling(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
 ) -> None:
     listener = Recorder()
-    consumer = join(make, topic, group, listener, max_poll_interval_ms=400)
+    consumer = join(make, topic, group, listener, max_poll_interval_ms=1500)
     cluster.produce(topic, [b"x"] * 40, partition=0)
     started = threading.Event()
     for number, _ in zip(range(40), consumer, strict=False):
-        started.wait(0.02)  # 800 ms in all, and each step well within the interval
+        started.wait(0.05)  # 2 s in all, and each step well within the interval
         assert listener.count("lost") == 0, number
 
 

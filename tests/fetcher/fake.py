@@ -367,7 +367,7 @@ class Consumer:
             with anyio.CancelScope(deadline=deadline):
                 await self._ready.wait()
 
-    async def read(self, count: int, timeout: float = 5.0) -> dict[TopicPartition, list[int]]:
+    async def read(self, count: int, timeout: float = 20.0) -> dict[TopicPartition, list[int]]:
         """Poll until so many records have come."""
         result: dict[TopicPartition, list[int]] = {}
         with anyio.fail_after(timeout):

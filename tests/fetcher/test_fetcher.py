@@ -106,7 +106,7 @@ class TestFetching:
         async with consuming(cluster, owning(T0), fetch_max_wait_ms=20_000) as consumer:
             assert await consumer.poll(timeout=0.01) == {}
             cluster.produce(T0, 3, batch(0, 3))
-            assert await consumer.poll(timeout=1) == {T0: [0, 1, 2]}
+            assert await consumer.poll(timeout=10) == {T0: [0, 1, 2]}
 
     async def test_it_reads_ahead_of_the_caller_and_then_waits_for_room(self) -> None:
         cluster = FakeCluster()
@@ -217,7 +217,7 @@ class TestLongPolls:
         async with consuming(cluster, subscription, fetch_max_wait_ms=20_000) as consumer:
             await anyio.sleep(0.05)
             consumer.seek(T1, 4)
-            with anyio.fail_after(2):
+            with anyio.fail_after(10):
                 assert await consumer.poll(timeout=10) == {T1: [4, 5, 6, 7, 8, 9]}
         assert [purpose for _, purpose, _ in cluster.fetches][:2] == ["fetch", "fetch-side"]
 
@@ -603,8 +603,11 @@ class TestPositions:
         subscription.request_reset(T0)
         async with consuming(cluster, subscription) as consumer:
             cluster.produce(T0, 12, batch(10, 2))
-            expected = {T0: list(range(offset, 12))} if offset == 4 else {}
-            assert await consumer.poll(timeout=0.3) == expected
+            if offset == 4:
+                assert await consumer.poll(timeout=10) == {T0: list(range(offset, 12))}
+            with anyio.fail_after(10):
+                while subscription.position(T0) is None:
+                    assert await consumer.poll(timeout=0.05) == {}
             assert subscription.position(T0) == 12
 
     async def test_without_a_rule_a_missing_position_is_an_error_until_a_seek(self) -> None:

@@ -68,6 +68,6 @@ def test_closing_while_the_broker_is_away_takes_no_longer_than_it_may(
         assert reader.poll(timeout_ms=200) == {}
         started = time.monotonic()
         reader.close(timeout_ms=1000)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 4, "without the limit it takes 5 s"
     finally:
         kafka.start()
