@@ -59,7 +59,8 @@ class Restarts:
                 tasks.start_soon(self.go_on, numbers, pause)
             while (at := anyio.current_time() - begun) < seconds:
                 samples.append(fleet.sample(at, self.count, self._consumers.ledgers.values()))
-                assert not self._consumers.errors
+                if self._consumers.errors:
+                    raise self._consumers.errors[0]
                 await anyio.sleep(seconds / SAMPLES)
             tasks.cancel_scope.cancel()
         return samples
@@ -99,7 +100,7 @@ async def _life(
                 with anyio.CancelScope(shield=True):
                     for member in members:
                         await member.end(abruptly=False)
-        assert not consumers.errors
+        assert consumers.errors == []
     finally:
         producers.kill()
     return samples
