@@ -104,6 +104,17 @@ class GroupConfig(RequestOptions):
         default=5_000, metadata=option(Whole(0), "Time between automatic commits.", unit="ms")
     )
 
+    offsets_recommit_interval_ms: int = field(
+        default=600_000,
+        metadata=option(
+            Whole(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
+            "With assign(): time between automatic commits of offsets that do not change, which "
+            "brokers would delete after offsets.retention.minutes. None: never.",
+            unit="ms",
+            properties=(),
+        ),
+    )
+
     @property
     def auto_commit(self) -> bool:
         """Whether positions are committed automatically: never without a group."""

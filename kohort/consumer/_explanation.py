@@ -176,6 +176,8 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"{past['seconds']:.3f} s, gained {len(past['gained'])}, lost {len(past['lost'])}, "
             f"now {past['assigned']} partitions; reason: {escaped(past['reason'])}"
         )
+    if group is not None and facts["subscription"]["mode"] == "manual":
+        yield _retention(facts["commits"])
     if facts["last_commit_error"]:
         yield f"the latest commit failed: {facts['last_commit_error']}"
     for name, part in facts["partitions"].items():
@@ -187,6 +189,17 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"{_ago(part['last_fetch_seconds_ago'])}"
             + "".join(f", {mark.replace('_', ' ')}" for mark in marks)
         )
+
+
+def _retention(commits: Facts) -> str:
+    """The rule for offsets of a group that has no members: brokers delete them some time."""
+    seconds = commits["recommit_seconds"]
+    if commits["automatic"] and seconds is not None:
+        return f"offsets: committed again every {seconds:g} s, changed or not"
+    return (
+        "offsets: the group has no members, so brokers delete offsets that do not change; commit "
+        "again within offsets.retention.minutes"
+    )
 
 
 def _or_none(value: object) -> str:

@@ -48,6 +48,10 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
         "rebalances": _rebalances(engine),
         "partitions": _partitions(engine),
         "last_commit_error": engine.activity.last_commit_error,
+        "commits": {
+            "automatic": config.group.auto_commit,
+            "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
+        },
     }
 
 
