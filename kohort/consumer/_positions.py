@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
-from kohort.subscription import OffsetReset
+from kohort.subscription import NO_ID, OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -122,11 +122,15 @@ class PositionFinder:
         # The ids of now: a topic that is recreated meanwhile is not what was asked for.
         ids = subscription.topic_ids(missing)
         committed = await self._committed(list(missing))
+        history = subscription.history
         for tp, epoch in missing.items():
             at = committed.get(tp)
+            if history.of(tp.topic) != ids[tp] != NO_ID:
+                continue  # recreated meanwhile: asked for again
             if at is not None:
+                topic_id = history.certain(tp.topic)
                 subscription.set_position(
-                    tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=ids[tp]
+                    tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=topic_id
                 )
             else:
                 subscription.reset_if_unknown(tp, epoch=epoch)

@@ -75,6 +75,9 @@ class TopicHistory(Protocol):
     def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
         """True if the offset is known to belong to a topic that was deleted."""
 
+    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+        """The coordinator does not know this id: the topic may have another one by now."""
+
 
 class LatestIds:
     """The ids as the metadata has them, with no memory of others."""
@@ -88,6 +91,9 @@ class LatestIds:
 
     def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
         return False
+
+    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+        pass
 
 
 def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> ClusterTopics:

@@ -257,7 +257,9 @@ class OffsetManager:
             for tp, at in found.items():
                 if isinstance(at, int):
                     problem = self._check_fetched(at, {tp}) or problem
-                    by_name = by_name or at == ErrorCode.UNKNOWN_TOPIC_ID
+                    if at == ErrorCode.UNKNOWN_TOPIC_ID and ids is not None:
+                        by_name = True
+                        self._history.doubt(tp.topic, ids[tp.topic])
                     if action_for(ApiKey.OFFSET_FETCH, at) is not Action.PROCEED:
                         continue
                 else:

@@ -44,7 +44,7 @@ class BoundPositions:
                 if tp.topic in anew:
                     self.history.void(tp, {state.position, state.consumed or 0} - {0})
                 if state.topic_id == NO_ID or tp.topic in anew:
-                    known = self.history.of(tp.topic)
+                    known = self.history.certain(tp.topic)
                     self._bind(tp, state, known if state.topic_id == NO_ID else state.topic_id)
             return found
 

@@ -29,6 +29,7 @@ class TopicHistory:
     def __init__(self) -> None:
         self._ids: dict[str, bytes] = {}
         self._former: dict[str, set[bytes]] = {}
+        self._doubted: dict[str, bytes] = {}
         self._positions: dict[TopicPartition, bytes] = {}
         self._offsets: dict[TopicPartition, int] = {}
         self._void: dict[TopicPartition, set[int]] = {}
@@ -55,6 +56,15 @@ class TopicHistory:
                 for tp in [tp for tp in self._offsets if tp.topic == topic]:
                     self.void(tp, [self._offsets.pop(tp)])
         return found
+
+    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+        """A broker does not know this id: the topic may have another one by now."""
+        self._doubted[topic] = topic_id
+
+    def certain(self, topic: str, /) -> bytes:
+        """As :meth:`of`, but NO_ID if a broker does not know the id."""
+        topic_id = self.of(topic)
+        return NO_ID if self._doubted.get(topic) == topic_id else topic_id
 
     # --- positions ------------------------------------------------------------------------------
 

@@ -371,3 +371,36 @@ def test_pattern_reads_a_recreated_topic_from_its_beginning() -> None:
             assert await values(one, 200) == NEW
 
     on_virtual_time(script)
+
+
+def test_offset_of_the_new_topic_counts_when_the_metadata_is_late() -> None:
+    """The partition is assigned while this consumer knows the old id, and others read the new."""
+
+    async def script(cluster: MemoryCluster) -> None:
+        old: list[Any] = []
+
+        async def late(call: Call) -> Response | None:
+            response: Any = await call.proceed()
+            for index, topic in enumerate(response.topics):
+                if topic.name == "t" and call.client_id == "late":
+                    old[:1] = old[:1] or [topic]
+                    response.topics[index] = old[0]
+            return cast(Response, response)
+
+        rule = cluster.on("Metadata", late, keep=True)
+        options: dict[str, Any] = {"client_id": "late", "metadata_max_age_ms": 1000}
+        async with MemoryConsumer(cluster, **options) as one:
+            one.assign([TopicPartition("t", 1)])
+            await poll_for(one, one.positions)
+            recreate(cluster, 2)
+            async with MemoryConsumer(cluster, seed=6) as other:
+                other.assign([T0])
+                assert await values(other, 200) == NEW
+            assert committed(cluster) == 200
+            one.assign([T0])
+            await poll_for(one, lambda: T0 in one.positions())
+            rule.stop()
+            cluster.produce("t", [b"more"], partition=0)
+            assert await values(one, 1) == [b"more"]
+
+    on_virtual_time(script, partitions=2)
