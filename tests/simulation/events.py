@@ -158,6 +158,14 @@ class Produced(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recreated(Event):
+    """A topic was deleted and is there again, as the ``number``-th with its name."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStored(Event):
     """The coordinator wrote the group down. ``assignments``: (client id, member id, partitions)."""
 

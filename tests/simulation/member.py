@@ -43,6 +43,7 @@ SLOTS = ("a", "b", "c", "d")
 """The names of members without the number of their life."""
 SESSION = 10.0
 MAX_POLL_INTERVAL = 20.0
+RECOMMIT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Habits:
     wait_ms: int = 4000
     """Of a poll."""
     instance_id: str | None = None
+    by_hand: Partitions | None = None
+    """It assigns these, and is no member of the group that it commits to."""
 
 
 class _Listener(ConsumerRebalanceListener):
@@ -116,7 +119,10 @@ class Member:
         self._scope = anyio.CancelScope()
         self._next_topics: frozenset[str] | None = None
         self.consumer = AsyncKafkaConsumer(**self._configs(cluster))
-        self.consumer.subscribe(sorted(topics), listener=_Listener(self))
+        if habits.by_hand is not None:
+            self.consumer.assign(habits.by_hand)
+        else:
+            self.consumer.subscribe(sorted(topics), listener=_Listener(self))
 
     def _configs(self, cluster: MemoryCluster) -> dict[str, Any]:
         habits = self.habits
@@ -142,6 +148,8 @@ class Member:
         }
         if habits.instance_id is not None:
             configs["group_instance_id"] = habits.instance_id
+        if habits.by_hand is not None:
+            configs["offsets_recommit_interval_ms"] = int(RECOMMIT * 1000)
         return configs
 
     @property
@@ -217,6 +225,8 @@ class Member:
             self.ended.set()
 
     async def _in_its_block(self) -> None:
+        if self.habits.by_hand is not None:
+            self.note(Assigned(partitions=self.habits.by_hand))
         async with self.consumer:
             try:
                 while not self._stop:

@@ -42,6 +42,7 @@ PASSING = {
 }
 """Errors that an API may answer with and that pass, or that a member survives as another."""
 APIS = sorted(PASSING)
+RETENTION = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 5000}
 
 
 def _topics(rng: random.Random) -> list[str]:
@@ -234,6 +235,39 @@ async def carry_out_twice(world: World, rng: random.Random, habits: Habits) -> N
     world.cluster.on(api, twice, keep=False)
 
 
+async def recreate(world: World, rng: random.Random, habits: Habits) -> None:
+    topic = rng.choice(sorted(TOPICS))
+    seconds = rng.choice((0.0, rng.uniform(0, 5)))
+    world.note(f"{topic} is deleted, and created again after {seconds:.1f} s", fault=True)
+    world.delete(topic)
+    await anyio.sleep(seconds)
+    world.create_again(topic)
+    for partition in range(TOPICS[topic]):  # often more than was read of the old topic
+        world.produce(topic, partition, rng.randint(0, 150))
+
+
+# --- offsets that expire ------------------------------------------------------------------------
+
+
+async def outlive_retention(world: World, rng: random.Random, habits: Habits) -> None:
+    """Let the time pass after which brokers delete offsets, then have the consumer crash."""
+    seconds = rng.uniform(1.2, 3) * 60 * RETENTION["offsets_retention_minutes"]
+    world.note(f"nothing happens for {seconds:.0f} s")
+    await anyio.sleep(seconds)
+    for slot, member in world.running():
+        world.note(f"restart {member.name}, crashing")
+        await member.crash(buried=rng.random() < 0.5)
+        world.start(slot, habits, sorted(member.topics))
+
+
+async def restart(world: World, rng: random.Random, habits: Habits) -> None:
+    for slot, member in world.running():
+        world.note(f"restart {member.name}")
+        member.stop(interrupt=True)
+        await member.ended.wait()
+        world.start(slot, habits, sorted(member.topics))
+
+
 # --- static members -----------------------------------------------------------------------------
 
 
@@ -270,6 +304,8 @@ class Profile:
     steady: bool = False
     """All members start first, and stay."""
     static: bool = False
+    by_hand: bool = False
+    """One consumer that assigns all partitions, and brokers that soon delete offsets."""
 
 
 _MEMBERS: dict[Operate, float] = {produce: 6, start: 3, stop: 2, resubscribe: 1, interrupt: 1}
@@ -295,5 +331,21 @@ STORM = Profile("storm", _MEMBERS | _CRASHES | _IDLE | _NETWORK | _CLUSTER)
 BOUNCE = Profile(
     "bounce", {produce: 4, bounce_broker: 2, move_leader: 1, move_coordinator: 1}, steady=True
 )
+RECREATED = Profile("recreated", _MEMBERS | {recreate: 2})
+RECREATED_STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER | {recreate: 2})
+ALONE = Profile("alone", {produce: 2, outlive_retention: 1, restart: 1}, by_hand=True)
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
-PROFILES = (CALM, UNPOLLED, CRASHES, FAULTS, STORM, STORM, STORM, BOUNCE, STATIC)
+PROFILES = (
+    CALM,
+    UNPOLLED,
+    CRASHES,
+    FAULTS,
+    STORM,
+    STORM,
+    STORM,
+    BOUNCE,
+    STATIC,
+    RECREATED,
+    RECREATED_STORM,
+    ALONE,
+)

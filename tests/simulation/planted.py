@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
+from kohort.consumer._autocommit import AutoCommits
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import Member as GroupMember
-from kohort.subscription import SubscriptionState
+from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
 from kohort.types import TopicPartition
 
 
@@ -89,10 +91,56 @@ def rebalance_while_records_are_held() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def read_on_in_recreated_topics() -> Iterator[None]:
+    """A new id of a topic is taken, and positions in the old topic are kept."""
+    note: Callable[..., list[Recreation]] = TopicHistory.note
+
+    def noted(history: TopicHistory, ids: Mapping[str, bytes]) -> list[Recreation]:
+        note(history, ids)
+        history._former.clear()
+        history._void.clear()
+        return []
+
+    def unbound(
+        state: SubscriptionState, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, bytes]:
+        return dict.fromkeys(partitions, NO_ID)
+
+    bind: Callable[..., None] = SubscriptionState._bind
+
+    def bound(
+        state: SubscriptionState, tp: TopicPartition, partition: Any, topic_id: bytes
+    ) -> None:
+        bind(state, tp, partition, NO_ID)
+
+    with (
+        patch.object(TopicHistory, "note", noted),
+        patch.object(SubscriptionState, "topic_ids", unbound),
+        patch.object(SubscriptionState, "_bind", bound),
+    ):
+        yield
+
+
+@contextmanager
+def commit_unchanged_offsets_once() -> Iterator[None]:
+    """What is assigned by hand is committed when it changes, and never again."""
+    make: Callable[..., None] = AutoCommits.__init__
+
+    def made(commits: AutoCommits, engine: Any) -> None:
+        make(commits, engine)
+        commits._again_after = math.inf
+
+    with patch.object(AutoCommits, "__init__", made):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
     "heartbeat with an old generation": heartbeat_with_an_old_generation,
+    "read on in recreated topics": read_on_in_recreated_topics,
+    "commit unchanged offsets once": commit_unchanged_offsets_once,
     "rebalance in polls only": rebalance_in_polls_only,
     "rebalance while records are held": rebalance_while_records_are_held,
 }

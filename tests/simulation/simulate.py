@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import anyio
@@ -13,6 +13,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from kohort.testing import MemoryCluster
+from kohort.types import TopicPartition
 from tests.simulation.events import (
     Broke,
     Delivered,
@@ -24,7 +25,7 @@ from tests.simulation.events import (
 )
 from tests.simulation.invariants import violations
 from tests.simulation.member import SLOTS, Habits
-from tests.simulation.operations import PROFILES, Profile, habits_of
+from tests.simulation.operations import PROFILES, RETENTION, Profile, habits_of
 from tests.simulation.pausing import pausable
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
@@ -116,10 +117,16 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
         listen=rng.choice((0.0, 0.5)),
         wait_ms=rng.choice((0, 1000, 4000)) or 200,
     )
+    if profile.by_hand:
+        places = [TopicPartition(topic, n) for topic, count in TOPICS.items() for n in range(count)]
+        habits = replace(habits, autocommit=True, by_hand=frozenset(places))
+    settings = RETENTION if profile.by_hand else None
     clock = cast(MockClock, trio.lowlevel.current_clock())
     with anyio.CancelScope() as scope, watching(log), pausable():
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
-        async with MemoryCluster(brokers=3, topics=TOPICS, seed=seed) as cluster:
+        async with MemoryCluster(
+            3, TOPICS, auto_create_topics=False, group_settings=settings, seed=seed
+        ) as cluster:
             world = World(cluster, log, rng)
             await _in_world(world, profile, habits, operations)
     return profile, now()
@@ -129,7 +136,7 @@ async def _in_world(world: World, profile: Profile, habits: Habits, operations: 
     rng = world.rng
     async with anyio.create_task_group() as tasks:
         world.tasks = tasks
-        for slot in SLOTS[: rng.randint(1, 3)]:
+        for slot in SLOTS[: 1 if profile.by_hand else rng.randint(1, 3)]:
             world.start(slot, habits_of(habits, slot, static=profile.static), TOPICS)
         if profile.steady:
             await world.steady()

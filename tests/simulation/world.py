@@ -18,10 +18,12 @@ from tests.simulation.events import (
     Operation,
     Processed,
     Produced,
+    Recreated,
     Settled,
     Steady,
     now,
 )
+from tests.simulation.incarnations import by_incarnation, name_of, value_of
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, Habits, Member
 
 SETTLE = 3 * (SESSION + MAX_POLL_INTERVAL)
@@ -48,6 +50,7 @@ class World:
         self.tasks: TaskGroup | None = None
         self._lives: Counter[str] = Counter()
         self._produced: Counter[TopicPartition] = Counter()
+        self._numbers: Counter[str] = Counter(TOPICS.keys())
         self._ends: list[Callable[[], None]] = []
 
     def note(self, what: str, *, fault: bool = False, takes_time: bool = False) -> None:
@@ -121,12 +124,25 @@ class World:
     def produce(self, topic: str, partition: int, count: int) -> None:
         place = TopicPartition(topic, partition)
         first = self._produced[place]
-        values = [f"{topic}{partition}.{first + index}" for index in range(count)]
+        number = self._numbers[topic]
+        values = [value_of(topic, number, partition, first + index) for index in range(count)]
         for value, at in zip(
             values, self.cluster.produce(topic, values, partition=partition), strict=True
         ):
             self.log.add(Produced(at=now(), partition=place, offset=at.offset, value=value))
         self._produced[place] += count
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and forget what was written to it."""
+        self.cluster.delete_topic(topic)
+        for place in [place for place in self._produced if place.topic == topic]:
+            del self._produced[place]
+
+    def create_again(self, topic: str) -> None:
+        """Create a topic that was deleted."""
+        self.cluster.create_topic(topic, TOPICS[topic])
+        self._numbers[topic] += 1
+        self.log.add(Recreated(at=now(), topic=topic, number=self._numbers[topic]))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -140,7 +156,12 @@ class World:
 
     def _missing(self, partitions: frozenset[TopicPartition]) -> str:
         """What is left to come before all is well; empty when nothing is."""
+        return self._group_missing(partitions) or self._unread(partitions)
+
+    def _group_missing(self, partitions: frozenset[TopicPartition]) -> str:
         running = self.running()
+        if all(member.habits.by_hand is not None for _, member in running):
+            return ""
         group = self.cluster.group(GROUP)
         if not group.is_stable:
             return f"the group is {group.state}"
@@ -158,15 +179,23 @@ class World:
         unowned = sorted(partitions.difference(*(m.assignment for m in group.members)))
         if unowned:
             return f"nobody owns {unowned[0].topic}-{unowned[0].partition}"
+        return ""
+
+    def _unread(self, partitions: frozenset[TopicPartition]) -> str:
         processed: Counter[TopicPartition] = Counter()
         for tp, offsets in self._processed().items():
             processed[tp] = len(offsets)
-        left = sorted(tp for tp in partitions if processed[tp] < self._produced[tp])
+        left = sorted(
+            tp
+            for tp in partitions
+            if processed[TopicPartition(name_of(tp.topic, self._numbers[tp.topic]), tp.partition)]
+            < self._produced[tp]
+        )
         return f"records of {left[0].topic}-{left[0].partition} are not processed" if left else ""
 
     def _processed(self) -> dict[TopicPartition, set[int]]:
         found: dict[TopicPartition, set[int]] = {}
-        for event in self.log.of(Processed):
+        for event in by_incarnation(self.log).of(Processed):
             found.setdefault(event.partition, set()).update(event.offsets)
         return found
 
@@ -180,6 +209,7 @@ class World:
             return
         group = self.cluster.group(GROUP)
         shares = [(slot_of(member.client_id), member.assignment) for member in group.members]
+        shares += [(s, m.habits.by_hand) for s, m in self.running() if m.habits.by_hand is not None]
         self.log.add(Settled(at=now(), assignments=tuple(sorted(shares))))
 
     async def _until_well(self) -> str:
