@@ -27,7 +27,7 @@ from kohort.consumer._work import CoreLink, Mailbox
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
-from kohort.transport import ClusterClient
+from kohort.transport import ClusterClient, in_seconds
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -445,4 +445,4 @@ class _deadline:
         try:
             return self._scope.__exit__(*exc_info)
         except TimeoutError as error:
-            raise KafkaTimeoutError(f"{self._what} within {self._seconds} s") from error
+            raise KafkaTimeoutError(f"{self._what} within {in_seconds(self._seconds)}") from error

@@ -52,7 +52,7 @@ from kohort.coordinator_client.assignors import (
     common_protocol,
 )
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
-from kohort.transport import Backoff
+from kohort.transport import Backoff, in_seconds
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class CoordinatorClient:
             while self._machine.leave is not None and self._tasks is not None:
                 await self._changed.wait()
             return
-        raise KafkaTimeoutError(f"leaving the group took longer than {timeout} s")
+        raise KafkaTimeoutError(f"leaving the group took longer than {in_seconds(timeout)}")
 
     def request_rejoin(self, reason: str) -> None:
         """Have a rebalance (KIP-568), unless one is under way already."""

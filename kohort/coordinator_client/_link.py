@@ -23,7 +23,7 @@ from kohort.errors import (
 )
 from kohort.protocol import ApiKey, Request, Response
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from kohort.transport import Backoff, escaped
+from kohort.transport import Backoff, RepeatedLog, escaped
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ class CoordinatorLink:
         self._request_timeout = request_timeout
         self._rng = rng
         self._finding = anyio.Lock()
+        self._repeats = RepeatedLog(logger)
         self._left_behind = 0
         self.on_found: Callable[[], None] = lambda: None
         """Called whenever the coordinator was found, before the requests that waited for it."""
@@ -79,9 +80,8 @@ class CoordinatorLink:
         """Look the coordinator up before the next request; ``node``: only if it is that one."""
         if self.node is None or node not in (None, self.node):
             return
-        logger.info(
-            "[%s] coordinator %d is given up: %s", self._group_id, self.node, escaped(reason)
-        )
+        text = f"[{self._group_id}] coordinator {self.node} is given up: {escaped(reason)}"
+        self._repeats.log("given up", logging.INFO, text)
         self.node = None
 
     async def request(self, forms: Sequence[Form[R]], *, timeout: float, parked: bool = False) -> R:
@@ -95,7 +95,7 @@ class CoordinatorLink:
         if parked:
             purpose = f"{JOIN_PURPOSE}-{self._left_behind}" if self._left_behind else JOIN_PURPOSE
         try:
-            return await self._ask(forms, node, purpose, timeout)
+            response = await self._ask(forms, node, purpose, timeout)
         except anyio.get_cancelled_exc_class():
             if parked:
                 self._left_behind += 1
@@ -105,6 +105,9 @@ class CoordinatorLink:
         except (TransportError, KafkaTimeoutError) as error:
             self.drop(str(error), node)
             raise
+        for key in ("given up", "found"):
+            self._repeats.ended(key)
+        return response
 
     async def find(self) -> int:
         """The coordinator's node id. Retries what may pass; raises what will not."""
@@ -134,7 +137,8 @@ class CoordinatorLink:
         code, node = _found(response, self._group_id)
         match action_for(ApiKey.FIND_COORDINATOR, code):
             case Action.PROCEED if node > _NO_NODE:
-                logger.info("[%s] node %d coordinates the group", self._group_id, node)
+                text = f"[{self._group_id}] node {node} coordinates the group"
+                self._repeats.log("found", logging.INFO, text)
                 self.node = node
                 self.on_found()
                 return ""

@@ -35,7 +35,7 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import ApiKey
-from kohort.transport import Backoff
+from kohort.transport import Backoff, in_seconds
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -319,4 +319,6 @@ class OffsetManager:
                         return
                     attempt += 1
                     await anyio.sleep(self._backoff.delay(attempt, self._rng))
-        raise KafkaTimeoutError(f"{what} was not done within {timeout} s: {problem}") from cause
+        raise KafkaTimeoutError(
+            f"{what} was not done within {in_seconds(timeout)}: {problem}"
+        ) from cause

@@ -41,7 +41,7 @@ from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import Backoff, OversizedFrameError
+from kohort.transport import Backoff, OversizedFrameError, RepeatedLog
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -105,6 +105,7 @@ class Fetcher:
         self._retries: Retries[TopicPartition] = Retries(backoff, rng)
         self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)
+        self._repeats = RepeatedLog(logger)
         self._replicas = Replicas(metadata_max_age_ms / 1000)
         self._validation = Validation(
             cluster,
@@ -361,6 +362,7 @@ class Fetcher:
                 return False
             return self._node_failed(lane, error)
         self._node_retries.succeeded(lane.node)
+        self._repeats.ended(lane.node)
         session = lane.session
         there = partitions_of(response, session.asks, session.names)
         quiet = session.answered(response.session_id, there, now)
@@ -427,7 +429,8 @@ class Fetcher:
             self.buffer.note_error(ask.topic_partition, ask.epoch, error)
         self._candidates.touch(lane.session.asks)
         if error.retriable:
-            logger.info("fetching from broker %d failed: %s; trying again", node, error)
+            text = f"fetching from broker {node} failed: {error}; trying again"
+            self._repeats.log(node, logging.INFO, text)
             return False
         logger.warning("fetching from broker %d failed: %s", node, error)
         self.buffer.report(error)

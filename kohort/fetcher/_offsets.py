@@ -15,7 +15,7 @@ from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutErr
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._errors import Failure, Then, lookup_failure
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from kohort.transport import Backoff, Leader, TopicMetadata
+from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -122,7 +122,9 @@ class OffsetLookup:
         if leaderless:
             # They may be of topics that nobody has asked the metadata for.
             try:
-                known = (await self._cluster.fetch_topics({tp.topic for tp in leaderless})).topics
+                topics = {tp.topic for tp in leaderless}
+                # A look-up of a mistyped topic must not create it.
+                known = (await self._cluster.fetch_topics(topics, may_create=False)).topics
             except KafkaError as error:
                 logger.debug("no metadata of %s: %s", leaderless, error)
             else:
@@ -205,7 +207,7 @@ def _timed_out(
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     last = next((failures[tp].error for tp in missing if tp in failures), None)
     error = OffsetsTimeoutError(
-        f"the offsets of {names}{more} did not come within {timeout:g} s"
+        f"the offsets of {names}{more} did not come within {in_seconds(timeout)}"
         + (f"; the last error was: {last}" if last is not None else ""),
         found=found,
     )

@@ -20,9 +20,10 @@ from kohort.transport._metadata import (
 )
 from kohort.transport._pool import BufferPool, Lease
 from kohort.transport._refresh import MetadataCallback
+from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tcp import TcpConnection, TcpConnector
-from kohort.transport._text import escaped
+from kohort.transport._text import escaped, in_seconds
 
 __all__ = [
     "NETWORK_ERRORS",
@@ -40,9 +41,11 @@ __all__ = [
     "MetadataCallback",
     "OversizedFrameError",
     "PartitionMetadata",
+    "RepeatedLog",
     "StreamConnection",
     "TcpConnection",
     "TcpConnector",
     "TopicMetadata",
     "escaped",
+    "in_seconds",
 ]

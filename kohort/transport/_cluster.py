@@ -24,7 +24,7 @@ from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Nodes
 from kohort.transport._refresh import MetadataCallback, MetadataKeeper
 from kohort.transport._tcp import TcpConnector
-from kohort.transport._text import reason
+from kohort.transport._text import in_seconds, reason
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.transport")
@@ -219,7 +219,8 @@ class ClusterClient:
         if connection is None:
             whom = "any broker" if node is None else f"broker {node}"
             raise KafkaTimeoutError(
-                f"no connection to {whom} within {timeout:g} s{self._nodes.last_error(node)}"
+                f"no connection to {whom} within {in_seconds(timeout)}"
+                f"{self._nodes.last_error(node)}"
             )
         return connection, max(deadline - anyio.current_time(), 0.0)
 

@@ -32,7 +32,7 @@ from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
 from kohort.transport._tcp import TcpConnection, behind
-from kohort.transport._text import address, reason
+from kohort.transport._text import address, in_seconds, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
 
@@ -171,7 +171,7 @@ class BrokerConnection:
             except Exception as error:
                 raise KafkaConnectionError(f"cannot connect to {peer}: {reason(error)}") from error
         if link is None:
-            raise KafkaTimeoutError(f"no connection to {peer} within {timeout:g} s")
+            raise KafkaTimeoutError(f"no connection to {peer} within {in_seconds(timeout)}")
         connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
         shaken = False
         try:
@@ -187,7 +187,9 @@ class BrokerConnection:
             if not shaken:
                 await connection._close_link()
         if not shaken:
-            raise KafkaTimeoutError(f"{peer} accepted, but did not answer within {timeout:g} s")
+            raise KafkaTimeoutError(
+                f"{peer} accepted, but did not answer within {in_seconds(timeout)}"
+            )
         return connection
 
     # -- requests -----------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class BrokerConnection:
                 )
             )
         else:
-            within = "in time" if pending.abandoned else f"within {pending.timeout:g} s"
+            within = "in time" if pending.abandoned else f"within {in_seconds(pending.timeout)}"
             error = KafkaTimeoutError(f"{self.peer} did not answer {pending.name} {within}")
             self._fail(error, pending)
 

@@ -11,7 +11,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kohort.config import ClientConfig
-from kohort.errors import IllegalStateError, KafkaConnectionError, KafkaError
+from kohort.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
@@ -45,7 +50,7 @@ class Link:
 class Node:
     """A broker. Bootstrap addresses are nodes too, with negative ids."""
 
-    __slots__ = ("broker", "error", "failures", "last_used", "links", "not_before")
+    __slots__ = ("broker", "error", "failures", "last_used", "links", "not_before", "reached")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -55,6 +60,8 @@ class Node:
         self.error: KafkaError | None = None
         """The latest failure; None once a connection is open again."""
         self.last_used = -math.inf
+        self.reached = False
+        """True once a connection to this address was open."""
 
     @property
     def peer(self) -> str:
@@ -138,6 +145,7 @@ class Nodes:
                 self._close(node.links.values())
                 node.links.clear()
                 node.failures, node.not_before = 0, -math.inf
+                node.reached = False
 
     def forget_brokers(self) -> None:
         """Start again from the bootstrap addresses."""
@@ -250,16 +258,28 @@ class Nodes:
                 max_in_flight=config.max_in_flight_requests_per_connection,
             )
         except KafkaError as error:
-            link.error = error
-            self._failed(node, error)
+            link.error = self._explained(node, error)
+            self._failed(node, link.error)
             return
         # The back-off has to begin before the callers whose requests failed can try again.
         connection.on_close = lambda: self._closed(node, purpose, link, connection)
         link.connection = connection
         link.opened.set()
-        node.error = None
+        node.error, node.reached = None, True
         logger.debug("connected to %s", connection.peer)
         await connection.run()
+
+    def _explained(self, node: Node, error: KafkaError) -> KafkaError:
+        """Name advertised.listeners where only the broker's own metadata gave the address."""
+        place = node.broker.host, node.broker.port
+        if node.broker.id < 0 or node.reached or place in self._config.bootstrap_servers:
+            return error
+        if type(error) not in (KafkaConnectionError, KafkaTimeoutError):
+            return error
+        return type(error)(
+            f"{error}. Broker {node.broker.id} gives this address in its metadata and was never "
+            "reached there: check that it runs, and its advertised.listeners"
+        )
 
     def _closed(self, node: Node, purpose: str, link: Link, connection: BrokerConnection) -> None:
         node.last_used = max(node.last_used, connection.last_used)

@@ -14,6 +14,14 @@ def address(host: str, port: int) -> str:
     return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
 
+def in_seconds(seconds: float | None) -> str:
+    """A duration as it may stand in a message: ``2 s`` for 1.99991; None is no limit."""
+    if seconds is None:
+        return "any time"
+    digits = 0 if seconds >= 10 else 1 if seconds >= 1 else 3
+    return f"{round(seconds, digits):g} s"
+
+
 def reason(error: BaseException) -> str:
     """What an exception says, without numbers of the system; its name if it says nothing."""
     text = error.strerror if isinstance(error, OSError) else None

@@ -129,7 +129,9 @@ class FakeCluster:
         self.refreshes += 1
         self.on_refresh()
 
-    async def fetch_topics(self, names: Collection[str] | None, /) -> FakeMetadata:
+    async def fetch_topics(
+        self, names: Collection[str] | None, /, *, may_create: bool = True
+    ) -> FakeMetadata:
         self.known_topics_asked.append(frozenset(names or ()))
         self.on_refresh()
         return self.metadata

@@ -1,0 +1,50 @@
+"""Messages about what fails again and again: the first one, then ever fewer, with a count."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import anyio
+
+FIRST_INTERVAL_S = 5.0
+LONGEST_INTERVAL_S = 600.0
+
+
+@dataclass(slots=True)
+class _Repeat:
+    text: str
+    next_at: float
+    interval: float
+    left_out: int = 0
+
+
+class RepeatedLog:
+    """Logs a message at once and when it changes; an equal one only after an interval.
+
+    The interval is 5 s and doubles, up to 10 minutes. What was left out is counted.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._known: dict[Hashable, _Repeat] = {}
+
+    def log(self, key: Hashable, level: int, text: str) -> None:
+        """Log a message about ``key``, unless it says what the latest one said."""
+        now = anyio.current_time()
+        known = self._known.get(key)
+        if known is None or known.text != text:
+            self._known[key] = _Repeat(text, now + FIRST_INTERVAL_S, FIRST_INTERVAL_S)
+            self._logger.log(level, "%s", text)
+            return
+        known.left_out += 1
+        if now >= known.next_at:
+            self._logger.log(level, "%s (%d times since the last line)", text, known.left_out)
+            known.interval = min(known.interval * 2, LONGEST_INTERVAL_S)
+            known.next_at = now + known.interval
+            known.left_out = 0
+
+    def ended(self, key: Hashable) -> None:
+        """Log the next message about ``key`` at once: it works again."""
+        self._known.pop(key, None)

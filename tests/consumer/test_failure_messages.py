@@ -1,0 +1,169 @@
+"""Messages about brokers that are not reached: what they name, and how often they come."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort.errors import KafkaTimeoutError
+from kohort.testing import Cluster, MemoryCluster
+from kohort.transport import RepeatedLog, in_seconds
+from tests.consumer.virtual import MemoryConsumer
+from tests.support.kafka_server import KafkaServer
+from tests.support.virtual import run_virtual
+
+UNREACHED = "127.0.0.2"
+"""Nothing listens at this address, and it refuses at once."""
+PLACE = TopicPartition("t", 0)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The warnings of kohort."""
+    return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+def test_a_wrong_advertised_address_is_named_in_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Cluster(advertised_host=UNREACHED, topics={"t": 1}) as cluster:
+        port = cluster.bootstrap_servers.rpartition(":")[2]
+        with KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", group_id="g") as consumer:
+            for _ in range(4):
+                consumer.poll(timeout_ms=300)
+            with pytest.raises(KafkaTimeoutError) as raised:
+                consumer.end_offsets([PLACE], timeout_ms=500)
+    assert "check that it runs, and its advertised.listeners" in str(raised.value)
+    assert "within 0.5 s" in str(raised.value)
+    (warning,) = warnings_of(caplog)
+    assert f"{UNREACHED}:{port}" in warning
+    assert "broker 1" in warning
+    assert "advertised.listeners" in warning
+
+
+@pytest.mark.anyio
+async def test_an_async_lookup_names_the_advertised_address() -> None:
+    with Cluster(advertised_host=UNREACHED, topics={"t": 1}) as cluster:
+        port = cluster.bootstrap_servers.rpartition(":")[2]
+        async with AsyncKafkaConsumer(
+            bootstrap_servers=f"127.0.0.1:{port}", request_timeout_ms=1_000
+        ) as consumer:
+            with pytest.raises(KafkaTimeoutError, match=r"advertised\.listeners"):
+                await consumer.beginning_offsets([PLACE])
+
+
+def test_a_broker_that_was_reached_is_not_said_to_be_misadvertised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Cluster(topics={"t": 1}) as cluster:
+        with KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            consumer.poll(timeout_ms=300)
+            cluster.kill_broker(1)
+            consumer.poll(timeout_ms=500)
+    assert warnings_of(caplog)
+    assert not [warning for warning in warnings_of(caplog) if "advertised" in warning]
+
+
+def test_equal_messages_get_rarer_while_a_broker_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    lines: Counter[str] = Counter()
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t") as consumer:
+                await consumer.getmany(timeout_ms=5_000)
+                caplog.clear()
+                cluster.kill_broker(1)
+                with anyio.move_on_after(45):
+                    while True:
+                        await consumer.getmany(timeout_ms=1_000)
+                lines.update(r.getMessage().partition(" (")[0] for r in caplog.records)
+                cluster.start_broker(1)
+
+    run_virtual(main)
+    assert max(lines.values()) <= 5, lines
+    assert sum(lines.values()) < 25, lines
+
+
+def test_a_repeated_message_is_counted_until_it_changes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    now = 100.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    repeats = RepeatedLog(logging.getLogger("kohort.test"))
+    for second in range(40):
+        now = 100.0 + second
+        repeats.log("k", logging.INFO, "down")
+    repeats.log("k", logging.INFO, "refused")
+    repeats.ended("k")
+    repeats.log("k", logging.INFO, "refused")
+    assert [record.getMessage() for record in caplog.records] == [
+        "down",
+        "down (5 times since the last line)",
+        "down (10 times since the last line)",
+        "down (20 times since the last line)",
+        "refused",
+        "refused",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.9999101240000527, "2 s"),
+        (2.99992, "3 s"),
+        (0.4999, "0.5 s"),
+        (0.001, "0.001 s"),
+        (1.25, "1.2 s"),
+        (12.4, "12 s"),
+        (30, "30 s"),
+        (None, "any time"),
+    ],
+)
+def test_durations_in_messages_are_rounded(seconds: float | None, text: str) -> None:
+    assert in_seconds(seconds) == text
+
+
+def _look_up(consumer: KafkaConsumer, place: TopicPartition) -> None:
+    """Make all calls that look something up, for a topic that is not there."""
+    calls: list[Callable[[], object]] = [
+        lambda: consumer.partitions_for_topic(place.topic),
+        lambda: consumer.beginning_offsets([place], timeout_ms=1_000),
+        lambda: consumer.end_offsets([place], timeout_ms=1_000),
+        lambda: consumer.offsets_for_times({place: 0}, timeout_ms=1_000),
+        lambda: consumer.committed([place], timeout_ms=1_000),
+    ]
+    for call in calls:
+        try:
+            call()
+        except KafkaTimeoutError:
+            pass
+
+
+def test_lookups_of_a_mistyped_topic_do_not_create_it() -> None:
+    with Cluster() as cluster:
+        with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer:
+            _look_up(consumer, TopicPartition("mistyped", 0))
+        assert cluster.topics == {}
+
+
+@pytest.mark.real_kafka
+def test_lookups_of_a_mistyped_topic_do_not_create_it_on_kafka(
+    start_kafka: Callable[..., KafkaServer],
+) -> None:
+    kafka = start_kafka({"auto.create.topics.enable": "true"})
+    servers = kafka.bootstrap_servers
+    try:
+        with KafkaConsumer(bootstrap_servers=servers, group_id="g") as consumer:
+            _look_up(consumer, TopicPartition("mistyped", 0))
+        with KafkaConsumer(bootstrap_servers=servers) as consumer:
+            assert consumer.topics() == set()
+    finally:
+        kafka.kill()
