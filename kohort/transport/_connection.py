@@ -405,6 +405,7 @@ class BrokerConnection:
         self._pipeline.sent.popleft()
         self.answered += 1
         self.last_used = self._clock()
+        self._source.pool.trim(self.last_used)
         pending.answer(frame)
         if pending.abandoned:
             frame.release()

@@ -11,6 +11,8 @@ from kohort.transport._pool import BufferPool, Lease
 
 STAGING_SIZE = 32 << 10
 """What comes together is received together: prefixes, small frames, the start of a large one."""
+IDLE_STAGING_SIZE = 2 << 10
+"""Bytes of the staging buffer of a connection on which not more has come at once."""
 FIRST_PIECE = 1 << 20
 GROWTH = 8
 
@@ -67,8 +69,8 @@ class FrameSource:
         """True if the first bytes of a frame over the bound are to be received for the error."""
         self._connection = connection
         self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
-        self._pool = pool
-        self._staging = memoryview(bytearray(STAGING_SIZE))
+        self.pool = pool
+        self._staging = memoryview(bytearray(IDLE_STAGING_SIZE))
         self._start = self._end = 0
 
     async def read(self) -> Frame | None:
@@ -108,20 +110,28 @@ class FrameSource:
         while self._end - self._start < size:
             if self._start == self._end:
                 self._start = self._end = 0
-            elif self._start + size > STAGING_SIZE:
-                rest = bytes(self._staging[self._start : self._end])
-                self._start, self._end = 0, len(rest)
-                self._staging[: self._end] = rest
+            if self._start + size > len(self._staging):
+                self._make_room(size)
             received = await self._connection.recv_into(self._staging[self._end :])
             if not received:
                 return False
             self._end += received
+            if self._end == len(self._staging) < STAGING_SIZE:
+                self._make_room(STAGING_SIZE)
         return True
+
+    def _make_room(self, size: int) -> None:
+        """Move what is staged to the beginning, of a larger buffer if ``size`` bytes need one."""
+        rest = bytes(self._staging[self._start : self._end])
+        if size > len(self._staging):
+            self._staging = memoryview(bytearray(STAGING_SIZE))
+        self._start, self._end = 0, len(rest)
+        self._staging[: self._end] = rest
 
     async def _read_large(self, size: int) -> Frame:
         # What a peer merely announces is not allocated: without a buffer at hand, memory grows
         # with what has really come, at most eight times as much.
-        lease = self._pool.reuse(size) or self._pool.make(min(size, FIRST_PIECE))
+        lease = self.pool.reuse(size) or self.pool.make(min(size, FIRST_PIECE))
         filled = self._end - self._start
         lease.view[:filled] = self._staging[self._start : self._end]
         self._start = self._end = 0
@@ -137,7 +147,7 @@ class FrameSource:
         return Frame(lease.view[:size], lease)
 
     def _grow(self, lease: Lease, size: int) -> Lease:
-        larger = self._pool.make(size)
+        larger = self.pool.make(size)
         larger.view[: len(lease.view)] = lease.view
         lease.release()
         return larger

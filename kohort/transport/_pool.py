@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 SMALLEST = 1 << 16
@@ -9,6 +10,8 @@ SMALLEST = 1 << 16
 MOST_WASTE = 2
 """A buffer of up to so many times the wanted size will do."""
 MAX_FREE_BYTES = 64 << 20
+IDLE_SECONDS = 5.0
+"""Time after which a buffer that nobody needed is freed; twice as long at most."""
 
 
 class BufferPool:
@@ -24,6 +27,8 @@ class BufferPool:
         self._max_free_bytes = max_free_bytes
         self._lock = threading.Lock()
         self._free: list[bytearray] = []  # the one that came back last is at the end
+        self._unused = 0  # so many of the oldest were there at the last trim, and since then
+        self._trimmed_at = -math.inf
         self._free_bytes = 0
 
     @property
@@ -39,6 +44,7 @@ class BufferPool:
                 buffer = self._free[index]
                 if size <= len(buffer) <= largest and _is_unseen(buffer):
                     del self._free[index]
+                    self._unused -= index < self._unused
                     self._free_bytes -= len(buffer)
                     return Lease(self, buffer)
         return None
@@ -54,9 +60,25 @@ class BufferPool:
             return
         with self._lock:
             while self._free_bytes + size > self._max_free_bytes:
-                self._free_bytes -= len(self._free.pop(0))
+                self._drop_oldest()
             self._free.append(buffer)
             self._free_bytes += size
+
+    def trim(self, now: float) -> None:
+        """Free the buffers that were not used since a trim at least :data:`IDLE_SECONDS` ago.
+
+        To be called now and then, such as with each response: an idle connection brings these.
+        ``now``: seconds of any clock.
+        """
+        if self._free and now >= self._trimmed_at + IDLE_SECONDS:
+            with self._lock:
+                while self._unused:
+                    self._drop_oldest()
+                self._unused, self._trimmed_at = len(self._free), now
+
+    def _drop_oldest(self) -> None:
+        self._free_bytes -= len(self._free.pop(0))
+        self._unused = max(0, self._unused - 1)
 
 
 class Lease:

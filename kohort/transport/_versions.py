@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 
 from kohort.errors import UnsupportedVersionError
 from kohort.protocol import Message, VersionRange
 from kohort.protocol.messages import ApiVersionsResponse
+
+
+@functools.lru_cache(maxsize=16)
+def _ranges(served: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
+    """One table for all connections to brokers that serve the same: each takes 2 KB."""
+    return {api_key: VersionRange(first, last) for api_key, first, last in served}
 
 
 class BrokerVersions:
@@ -14,9 +21,8 @@ class BrokerVersions:
 
     def __init__(self, peer: str, apis: Iterable[ApiVersionsResponse.ApiVersion]) -> None:
         self._peer = peer
-        self._ranges = {
-            each.api_key: VersionRange(each.min_version, each.max_version) for each in apis
-        }
+        served = ((each.api_key, each.min_version, each.max_version) for each in apis)
+        self._ranges = _ranges(tuple(served))
         self._chosen: dict[tuple[type[Message], int | None, int | None], int] = {}
 
     def served(self, api_key: int) -> VersionRange | None:

@@ -10,7 +10,7 @@ import pytest
 
 from kohort.errors import FrameTooLargeError, KafkaConnectionError
 from kohort.transport import BufferPool
-from kohort.transport._frames import FrameSource
+from kohort.transport._frames import IDLE_STAGING_SIZE, STAGING_SIZE, Frame, FrameSource
 from tests.transport.peer import MemoryConnection, connected_pair
 
 pytestmark = pytest.mark.anyio
@@ -121,3 +121,19 @@ async def test_memory_follows_what_came_and_not_what_was_announced() -> None:
 
     peaks = [await peak() for _ in range(3)]  # other threads can only add to each
     assert min(peaks) < 8 * 1000 + (1 << 20) + (1 << 18)
+
+
+async def test_staging_is_small_until_more_comes_at_once() -> None:
+    source, peer = await fed(framed(*[b"x" * 100] * 10))
+    for _ in range(10):
+        await source.read()
+    assert len(source._staging) == IDLE_STAGING_SIZE
+    await peer.send([framed(*[b"y" * 100] * 40)])
+    assert [bytes((await _frame(source)).data) for _ in range(40)] == [b"y" * 100] * 40
+    assert len(source._staging) == STAGING_SIZE
+
+
+async def _frame(source: FrameSource) -> Frame:
+    frame = await source.read()
+    assert frame is not None
+    return frame

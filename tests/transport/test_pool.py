@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from kohort.transport import BufferPool, Lease
+from kohort.transport._pool import IDLE_SECONDS
 
 SIZE = 200_000
 
@@ -106,3 +107,29 @@ def test_leases_may_be_released_from_other_threads() -> None:
         thread.join()
     assert clashes == []
     assert pool.free_bytes <= 4 * (1 << 18)
+
+
+def test_trim_frees_buffers_that_were_idle() -> None:
+    pool = BufferPool()
+    old, young = pool.make(SIZE), pool.make(SIZE)
+    old.release()
+    pool.trim(100.0)
+    young.release()
+    pool.trim(100.0 + IDLE_SECONDS / 2)
+    both = pool.free_bytes
+    pool.trim(100.0 + IDLE_SECONDS)
+    assert pool.free_bytes == both / 2
+    pool.trim(100.0 + 2 * IDLE_SECONDS)
+    assert pool.free_bytes == 0
+    assert pool.reuse(SIZE) is None
+
+
+def test_trim_keeps_buffers_that_are_in_use() -> None:
+    pool = BufferPool()
+    pool.make(SIZE).release()
+    for turn in range(10):
+        lease = taken(pool)
+        pool.trim(turn * IDLE_SECONDS)
+        lease.release()
+        pool.trim(turn * IDLE_SECONDS + 1)
+    assert pool.free_bytes
