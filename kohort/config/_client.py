@@ -12,7 +12,7 @@ from kohort.config._servers import DEFAULT_PORT, Servers
 _OS_DEFAULT = {None: None, -1: None, 0: None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RequestOptions(Section):
     """What everything that sends requests needs; each of the parts has a copy."""
 
@@ -45,7 +45,7 @@ class RequestOptions(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ClientConfig(RequestOptions):
     """What the transport needs."""
 

@@ -21,7 +21,7 @@ from kohort.errors import UnsupportedOptionError
 _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ConsumerConfig(FaceOptions):
     """All options of a consumer, frozen. Made by from_kwargs() or from_properties()."""
 

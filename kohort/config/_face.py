@@ -13,7 +13,7 @@ from kohort.config._kinds import Choice, Flag, Function, Instance, Millis
 from kohort.config._option import Section, option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FaceOptions(Section):
     """What KafkaConsumer and AsyncKafkaConsumer need."""
 

@@ -11,7 +11,7 @@ from kohort.config._option import invalid, option
 from kohort.config._reset import NewPartitionsReset, Reset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FetchConfig(RequestOptions):
     """What the fetcher needs."""
 

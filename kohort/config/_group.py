@@ -24,7 +24,7 @@ def _instance_id(text: str) -> bool:
     return _INSTANCE_ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GroupConfig(RequestOptions):
     """What the coordinator client needs."""
 

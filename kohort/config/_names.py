@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,6 +58,8 @@ def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
 
 
 def _unknown(name: str, known: list[str]) -> UnknownOptionError:
+    import difflib  # for this error alone
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for all options"
     return UnknownOptionError(f"no option is called {name!r}: {hint}")

@@ -6,29 +6,41 @@ import dataclasses
 import re
 import reprlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kohort.config._kinds import Kind
 from kohort.errors import ConfigurationError, InvalidOptionError
 
 _METADATA = "kohort.option"
 _USER_INFO = re.compile(r"[^\s'\"/,]+@")
+_OPTIONS: dict[type[Any], tuple[Option, ...]] = {}
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """What is known of a supported option; ``properties`` are its dotted names, Java's first."""
 
-    name: str
-    default: Any
-    kind: Kind
-    unit: str
-    meaning: str
-    properties: tuple[str, ...]
-    shown_default: str
+    __slots__ = ("default", "kind", "meaning", "name", "properties", "shown_default", "unit")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        default: Any,
+        kind: Kind,
+        unit: str,
+        meaning: str,
+        properties: tuple[str, ...],
+        shown_default: str,
+    ) -> None:
+        self.name: Final = name
+        self.default: Final = default
+        self.kind: Final = kind
+        self.unit: Final = unit
+        self.meaning: Final = meaning
+        self.properties: Final = properties
+        self.shown_default: Final = shown_default
 
     def check(self, value: Any) -> Any:
         """Return the value's normal form, or raise InvalidOptionError."""
@@ -72,8 +84,15 @@ def option(
     return {_METADATA: (kind, meaning, unit, properties, also, shown_default)}
 
 
-def options_of(section: type[Any]) -> Iterator[Option]:
-    """The options a section declares or inherits, in order."""
+def options_of(section: type[Any]) -> tuple[Option, ...]:
+    """Return the options that a section declares or inherits, in order."""
+    known = _OPTIONS.get(section)
+    if known is None:
+        known = _OPTIONS[section] = tuple(_options_of(section))
+    return known
+
+
+def _options_of(section: type[Any]) -> Iterator[Option]:
     for field in dataclasses.fields(section):
         if _METADATA not in field.metadata:
             continue
@@ -96,9 +115,30 @@ def _shown(default: Any) -> str:
 
 
 class Section:
-    """Base of the sections: checks every option when the section is made, then all together."""
+    """Base of the sections: checks every option when the section is made, then all together.
+
+    A section is a frozen dataclass. Its comparison, hash and repr are here, because a dataclass
+    compiles its own, which costs as much as the rest of the class.
+    """
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__qualname__}({shown})"
+
+    def _values(self) -> tuple[Any, ...]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return tuple(getattr(self, field.name) for field in fields)
 
     def __post_init__(self) -> None:
         for each in options_of(type(self)):

@@ -10,10 +10,9 @@ from kohort.config._kinds import Choice
 AS_THE_OTHERS = "auto_offset_reset"
 """The rule for new partitions that makes none of them: Kafka's default."""
 _BY_DURATION = "by_duration:"
-_ISO = re.compile(
+_ISO = (
     r"([+-]?)P(?:([+-]?\d{1,9})D)?"
-    r"(?:T(?=.)(?:([+-]?\d{1,12})H)?(?:([+-]?\d{1,12})M)?(?:([+-]?\d{1,12})(?:[.,](\d{0,9}))?S)?)?",
-    re.ASCII,
+    r"(?:T(?=.)(?:([+-]?\d{1,12})H)?(?:([+-]?\d{1,12})M)?(?:([+-]?\d{1,12})(?:[.,](\d{0,9}))?S)?)?"
 )
 """What java.time.Duration.parse() takes: days, hours, minutes, seconds; no months or years."""
 
@@ -65,7 +64,7 @@ def reset_duration_ms(policy: str) -> int | None:
 
 
 def _milliseconds(text: str) -> int:
-    match = _ISO.fullmatch(text)
+    match = re.fullmatch(_ISO, text, re.ASCII)
     if match is None or not any(part is not None for part in match.groups()[1:]):
         raise ValueError(f"{text!r} is no duration such as PT1H or P7D")
     sign, days, hours, minutes, seconds, fraction = match.groups()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import selectors
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kohort.errors import UnsupportedOptionError
 
 
-@dataclass(frozen=True, slots=True)
 class Unsupported:
     """An option that may only have values that change nothing. None is always one of them."""
 
-    name: str
-    why: str
-    harmless: tuple[Any, ...] = ()
-    properties: tuple[str, ...] = ()
+    __slots__ = ("harmless", "name", "properties", "why")
+
+    def __init__(
+        self,
+        name: str,
+        why: str,
+        harmless: tuple[Any, ...] = (),
+        properties: tuple[str, ...] = (),
+    ) -> None:
+        self.name: Final = name
+        self.why: Final = why
+        self.harmless: Final = harmless
+        self.properties: Final = properties
 
     def check(self, value: Any, name: str = "") -> None:
         """Raise UnsupportedOptionError unless the value is harmless. The value may be a secret."""

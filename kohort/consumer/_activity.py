@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 
-@dataclass(slots=True)
 class Durations:
     """How often something was done, and how long it took in seconds."""
 
-    count: int = 0
-    total: float = 0.0
-    longest: float = 0.0
+    __slots__ = ("count", "longest", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.longest = 0.0
 
     def add(self, seconds: float) -> None:
         self.count += 1
@@ -26,16 +27,18 @@ class Durations:
         return self.total / self.count if self.count else 0.0
 
 
-@dataclass(slots=True)
 class Activity:
     """Written by the core alone; read from anywhere."""
 
-    commits: Durations = field(default_factory=Durations)
-    failed_commits: int = 0
-    last_commit_error: str | None = None
-    """Of the latest commit, if that failed."""
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    """What this consumer last committed or was told that the group has."""
+    __slots__ = ("commits", "committed", "failed_commits", "last_commit_error")
+
+    def __init__(self) -> None:
+        self.commits = Durations()
+        self.failed_commits = 0
+        self.last_commit_error: str | None = None
+        """Of the latest commit, if that failed."""
+        self.committed: dict[TopicPartition, int] = {}
+        """What this consumer last committed or was told that the group has."""
 
     def note_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float

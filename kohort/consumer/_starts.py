@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from kohort.config import FetchConfig
@@ -22,13 +21,15 @@ ABSENT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER
 """What is answered for a topic without partitions that does not exist, or is being created."""
 
 
-@dataclass(slots=True)
 class _Seen:
     """A topic as it was when the consumer began to want it."""
 
-    topic_id: bytes
-    partitions: set[int]
-    answers: int = 0
+    __slots__ = ("answers", "partitions", "topic_id")
+
+    def __init__(self, topic_id: bytes, partitions: set[int], answers: int) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.answers = answers
 
 
 class TopicBaseline:

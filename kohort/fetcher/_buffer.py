@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from kohort.errors import OffsetOutOfRangeError, TopicRecreatedError
@@ -33,15 +32,17 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.fetcher")
 
 
-@dataclass(slots=True)
 class _Taken:
     """Records decoded in this drain, and what to restore if they are not handed out after all."""
 
-    fetch: CompletedFetch
-    records: Any
-    moved: PartitionState | None = None
-    position: int | None = None
-    leader_epoch: int = -1
+    __slots__ = ("fetch", "leader_epoch", "moved", "position", "records")
+
+    def __init__(self, fetch: CompletedFetch, records: Any) -> None:
+        self.fetch = fetch
+        self.records = records
+        self.moved: PartitionState | None = None
+        self.position: int | None = None
+        self.leader_epoch = -1
 
 
 class FetchBuffer(FetchQueues):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
@@ -12,15 +11,23 @@ from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch, T
 from kohort.types import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
 class DecodeOptions:
     """How batches become records; the same for all fetches of a consumer."""
 
-    check_crcs: bool = True
-    budget: int = DEFAULT_BUDGET
-    deserialize: DeserializeRecord | None = None
-    scratch: Scratch = field(default_factory=Scratch)
-    """Decoding happens on one thread at a time."""
+    __slots__ = ("budget", "check_crcs", "deserialize", "scratch")
+
+    def __init__(
+        self,
+        *,
+        check_crcs: bool = True,
+        budget: int = DEFAULT_BUDGET,
+        deserialize: DeserializeRecord | None = None,
+    ) -> None:
+        self.check_crcs: Final = check_crcs
+        self.budget: Final = budget
+        self.deserialize: Final = deserialize
+        self.scratch: Final = Scratch()
+        """Decoding happens on one thread at a time."""
 
 
 class CompletedFetch:

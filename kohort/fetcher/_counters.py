@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kohort.fetcher._buffer import FetchBuffer
 
 
-@dataclass(slots=True)
 class FetchCounters:
     """Written by the core alone; read from anywhere."""
 
-    fetches: int = 0
-    fetch_errors: int = 0
-    partition_errors: int = 0
-    latency_total: float = 0.0
-    latency_max: float = 0.0
-    throttle_max: float = 0.0
+    __slots__ = (
+        "fetch_errors",
+        "fetches",
+        "latency_max",
+        "latency_total",
+        "partition_errors",
+        "throttle_max",
+    )
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.fetch_errors = 0
+        self.partition_errors = 0
+        self.latency_total = 0.0
+        self.latency_max = 0.0
+        self.throttle_max = 0.0
 
     def answered(self, latency: float) -> None:
         """A fetch was answered after so many seconds."""

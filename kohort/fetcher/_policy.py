@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,14 +45,16 @@ class Action(Enum):
     PAUSE = "pause"
 
 
-@dataclass(slots=True)
 class PolicyCounters:
     """What was done since the start."""
 
-    records_skipped: int = 0
-    batches_skipped: int = 0
-    bytes_skipped: int = 0
-    pauses: int = 0
+    __slots__ = ("batches_skipped", "bytes_skipped", "pauses", "records_skipped")
+
+    def __init__(self) -> None:
+        self.records_skipped = 0
+        self.batches_skipped = 0
+        self.bytes_skipped = 0
+        self.pauses = 0
 
 
 class _Verdict(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from kohort.errors import KafkaError, TopicRecreatedError
 from kohort.fetcher._completed import FailedFetch
@@ -24,15 +23,23 @@ FETCHES_PER_TABLE = 4
 """The same of each partition where a table takes all that is there."""
 
 
-@dataclass(slots=True)
 class BufferCounters:
     """What went through the buffer since the start."""
 
-    records_delivered: int = 0
-    bytes_appended: int = 0
-    dropped_stale: int = 0
-    errors_raised: int = 0
-    bytes_evicted: int = 0
+    __slots__ = (
+        "bytes_appended",
+        "bytes_evicted",
+        "dropped_stale",
+        "errors_raised",
+        "records_delivered",
+    )
+
+    def __init__(self) -> None:
+        self.records_delivered = 0
+        self.bytes_appended = 0
+        self.dropped_stale = 0
+        self.errors_raised = 0
+        self.bytes_evicted = 0
 
 
 class FetchQueues:

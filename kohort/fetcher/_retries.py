@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kohort.transport import Backoff
@@ -12,11 +11,13 @@ from kohort.transport import Backoff
 Key = TypeVar("Key")
 
 
-@dataclass(slots=True)
 class _Retry:
-    epoch: int
-    failures: int
-    at: float
+    __slots__ = ("at", "epoch", "failures")
+
+    def __init__(self, epoch: int, failures: int, at: float) -> None:
+        self.epoch = epoch
+        self.failures = failures
+        self.at = at
 
 
 class Retries(Generic[Key]):

@@ -36,4 +36,4 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-_SHORT = [_encode(value) for value in range(4096)]
+_SHORT = [bytes((value,)) for value in range(0x80)]

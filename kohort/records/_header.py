@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import Compression, codec_of
@@ -30,26 +29,44 @@ DELETE_HORIZON_BIT = 0x40
 _INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
-@dataclass(slots=True)
 class BatchHeader:
     """The fields in the order of the wire; ``length`` counts what follows it.
 
     ``base_offset`` and ``partition_leader_epoch`` are the broker's and outside of the CRC.
     """
 
-    base_offset: int
-    length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "length",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, fields: tuple[int, ...]) -> None:
+        (
+            self.base_offset,
+            self.length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = fields
 
     @property
     def last_offset(self) -> int:
@@ -99,7 +116,7 @@ class BatchHeader:
 
 def read_header(data: bytes | bytearray | memoryview, pos: int = 0) -> BatchHeader:
     """The header at ``pos``, where 61 bytes must be; offsets that cannot be are refused."""
-    header = BatchHeader(*HEADER.unpack_from(data, pos))
+    header = BatchHeader(HEADER.unpack_from(data, pos))
     if header.last_offset_delta < 0 or not 0 <= header.base_offset <= _INT64_MAX - 0x8000_0000:
         raise CorruptBatchError(
             f"a batch cannot have offsets from {header.base_offset} to {header.last_offset}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
@@ -67,6 +66,8 @@ def check_names(given: Mapping[str, str]) -> None:
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
+    import difflib  # for this error alone
+
     near = difflib.get_close_matches(name, [*known, "kafka.bootstrap.servers", "kafka.group.id"], 1)
     if near:
         return f"did you mean {known.get(near[0], near[0])}?"

@@ -50,48 +50,73 @@ OffsetReset.LATEST = OffsetReset("latest")
 OffsetReset.NONE = OffsetReset("none")
 
 
-@dataclass(slots=True)
 class PartitionState:
     """One assigned partition. Every field belongs under the subscription's lock."""
 
-    topic_partition: TopicPartition
-    epoch: int
-    """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
-    position: int | None = None
-    """The next offset to hand to the caller; None until it is known."""
-    fetch_offset: int | None = None
-    """The next offset to ask a broker for; runs ahead of the position."""
-    fetch_end: int | None = None
-    """From here on nothing is asked for; None: without end."""
-    consumed: int | None = None
-    """The position that an automatic commit may commit: see SubscriptionState.note_consumed()."""
-    consumed_epoch: int = -1
-    leader_epoch: int = -1
-    """Of the last record that the caller was given, or of the committed offset; -1 unknown."""
-    fetch_leader_epoch: int = -1
-    """Of the last batch that was fetched; -1 unknown."""
-    paused: bool = False
-    pending_revocation: bool = False
-    """Still owned, and its position still commits, but neither fetched nor delivered any more."""
-    unwanted: bool = False
-    """Of a topic that is not subscribed to any more; the same holds until it is, or is revoked."""
-    reset: OffsetReset | None = None
-    """The position is to be looked up by this rule."""
-    first: bool = False
-    """The reset gives the first position, for lack of a committed offset."""
-    topic_id: bytes = NO_ID
-    """The id of the topic that the position belongs to."""
-    recreated: bool = False
-    """The topic has another id by now: the position is neither fetched at nor committed."""
-    high_watermark: int | None = None
-    last_stable_offset: int | None = None
-    log_start_offset: int | None = None
-    fetched_at: float | None = None
-    """When an answer last told something of it, by the core's clock; see Fetcher.fetched_at()."""
-    withheld: tuple[int, float] | None = None
-    """The offset from which on answers bring nothing though the log goes on, and since when."""
-    last_error: KafkaError | None = None
-    """The latest error of a fetch or look-up; None again after the next success."""
+    __slots__ = (
+        "consumed",
+        "consumed_epoch",
+        "epoch",
+        "fetch_end",
+        "fetch_leader_epoch",
+        "fetch_offset",
+        "fetched_at",
+        "first",
+        "high_watermark",
+        "last_error",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "paused",
+        "pending_revocation",
+        "position",
+        "recreated",
+        "reset",
+        "topic_id",
+        "topic_partition",
+        "unwanted",
+        "withheld",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
+        self.topic_partition = topic_partition
+        self.epoch = epoch
+        """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
+        self.position: int | None = None
+        """The next offset to hand to the caller; None until it is known."""
+        self.fetch_offset: int | None = None
+        """The next offset to ask a broker for; runs ahead of the position."""
+        self.fetch_end: int | None = None
+        """From here on nothing is asked for; None: without end."""
+        self.consumed: int | None = None
+        """The position that may be committed automatically; see note_consumed()."""
+        self.consumed_epoch = -1
+        self.leader_epoch = -1
+        """Of the last record that the caller was given, or of the committed offset; -1 unknown."""
+        self.fetch_leader_epoch = -1
+        """Of the last batch that was fetched; -1 unknown."""
+        self.paused = False
+        self.pending_revocation = False
+        """Still owned, its position still commits, but neither fetched nor delivered any more."""
+        self.unwanted = False
+        """Of a topic that is no longer subscribed to; the same holds until it is, or is revoked."""
+        self.reset: OffsetReset | None = None
+        """The position is to be looked up by this rule."""
+        self.first = False
+        """The reset gives the first position, for lack of a committed offset."""
+        self.topic_id = NO_ID
+        """The id of the topic that the position belongs to."""
+        self.recreated = False
+        """The topic has another id by now: the position is neither fetched at nor committed."""
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+        self.fetched_at: float | None = None
+        """When an answer last told of it, by the core's clock; see Fetcher.fetched_at()."""
+        self.withheld: tuple[int, float] | None = None
+        """The offset from which on answers bring nothing though the log goes on, and since when."""
+        self.last_error: KafkaError | None = None
+        """The latest error of a fetch or look-up; None again after the next success."""
 
     @property
     def leaving(self) -> bool:
@@ -175,8 +200,7 @@ class PendingReset(NamedTuple):
     """The id that the topic has now."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionSnapshot:
+class SubscriptionSnapshot(NamedTuple):
     """An immutable copy of everything, for explanations and metrics."""
 
     mode: SubscriptionMode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -55,19 +54,27 @@ class _NoGroup:
 NO_GROUP: Session = _NoGroup()
 
 
-@dataclass(slots=True, eq=False)
 class Run:
     """What the caller takes by itself, until the bell has rung or the session is in doubt.
 
     All that a step changes is ``given``; what follows from it, :meth:`fold` writes down.
     """
 
-    bell: Bell
-    session: Session
-    state: PartitionState | None
-    records: Iterator[Any]
-    given: Any = None
-    """The record that was taken last; the caller is done with those before it."""
+    __slots__ = ("bell", "given", "records", "session", "state")
+
+    def __init__(
+        self,
+        bell: Bell,
+        session: Session,
+        state: PartitionState | None,
+        records: Iterator[Any],
+    ) -> None:
+        self.bell = bell
+        self.session = session
+        self.state = state
+        self.records = records
+        self.given: Any = None
+        """The record that was taken last; the caller is done with those before it."""
 
     def fold(self) -> None:
         """Have the partition's state as it is after ``given``. The caller holds the lock."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
@@ -405,7 +405,7 @@ class SubscriptionState(BoundPositions):
                 self._mode,
                 self._topics,
                 self._pattern.pattern if self._pattern else None,
-                MappingProxyType({tp: replace(s) for tp, s in self._partitions.items()}),
+                MappingProxyType({tp: copy.copy(s) for tp, s in self._partitions.items()}),
             )
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from typing import NamedTuple
 
 JITTER = 0.2
 """Each pause is drawn from +-20 % around its length, so that clients do not come back together."""
 _MAX_DOUBLINGS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """Pauses in seconds that double from ``initial`` to ``maximum`` with the failures in a row."""
 
     initial: float

@@ -43,8 +43,7 @@ class Leader(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(NamedTuple):
     """Where a partition is. ``leader`` is -1 if there is none, ``error`` a code of Kafka's."""
 
     leader: int
@@ -57,14 +56,13 @@ class PartitionMetadata:
     """How many answers in a row gave an older leader epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(NamedTuple):
     """A topic. With an ``error`` the partitions are the last ones known, if any."""
 
     name: str
     topic_id: bytes = ZERO_UUID
     is_internal: bool = False
-    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionMetadata] = MappingProxyType({})
     error: int = 0
     unknown: int = 0
     """How many answers in a row called the topic unknown."""
@@ -142,9 +140,9 @@ class ClusterMetadata:
             if topic is None or old is None or leader.node not in reached:
                 continue
             if leader.epoch > old.leader_epoch:
-                new = replace(old, leader=leader.node, leader_epoch=leader.epoch, error=0, older=0)
+                new = old._replace(leader=leader.node, leader_epoch=leader.epoch, error=0, older=0)
                 partitions = MappingProxyType({**topic.partitions, tp.partition: new})
-                topics[tp.topic] = replace(topic, partitions=partitions)
+                topics[tp.topic] = topic._replace(partitions=partitions)
                 used[leader.node] = reached[leader.node]
                 changed = True
         if not changed:
@@ -170,7 +168,7 @@ def _merge_topic(
             or not error_class(answer.error_code).retriable
         ):
             return TopicMetadata(name, error=answer.error_code, unknown=unknown)
-        return replace(old, error=answer.error_code, unknown=unknown)
+        return old._replace(error=answer.error_code, unknown=unknown)
     same = old is not None and (
         old.topic_id == answer.topic_id or ZERO_UUID in (old.topic_id, answer.topic_id)
     )
@@ -207,7 +205,7 @@ def _merge_partition(
             answer.leader_epoch,
             old.leader_epoch,
         )
-        return replace(old, older=old.older + 1)
+        return old._replace(older=old.older + 1)
     return PartitionMetadata(
         answer.leader_id,
         answer.leader_epoch,

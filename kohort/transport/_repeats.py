@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import anyio
 
@@ -12,12 +11,14 @@ FIRST_INTERVAL_S = 5.0
 LONGEST_INTERVAL_S = 600.0
 
 
-@dataclass(slots=True)
 class _Repeat:
-    text: str
-    next_at: float
-    interval: float
-    left_out: int = 0
+    __slots__ = ("interval", "left_out", "next_at", "text")
+
+    def __init__(self, text: str, next_at: float, interval: float) -> None:
+        self.text = text
+        self.next_at = next_at
+        self.interval = interval
+        self.left_out = 0
 
 
 class RepeatedLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 import selectors
 import socket
 from typing import Any
@@ -63,6 +64,17 @@ def test_configuration_is_frozen() -> None:
     for section, name in ((config, "metrics_enabled"), (config.client, "client_id")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(section, name, "x")
+
+
+def test_sections_are_equal_when_their_options_are() -> None:
+    one, other, third = (ConsumerConfig.from_kwargs(client_id=name) for name in ("a", "a", "b"))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != third
+    assert one.client != one.group
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert repr(one.client).startswith("ClientConfig(request_timeout_ms=30000, retry_backoff_ms=")
+    assert repr(one).endswith(f"client={one.client!r}, group={one.group!r}, fetch={one.fetch!r})")
 
 
 def test_a_section_is_checked_however_it_is_made() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TypeGuard
 
 from kohort.coordinator_client.assignors._base import (
@@ -57,6 +56,8 @@ def _resolve_one(entry: object) -> PartitionAssignor:
         found = _BY_NAME.get(short.lower())
         if found is not None:
             return found()
+        from difflib import get_close_matches  # for this error alone
+
         near = get_close_matches(short.lower(), _BY_NAME, n=1)
         hint = f"; did you mean {_BY_NAME[near[0]].name!r}?" if near else ""
         known = ", ".join(repr(assignor.name) for assignor in BUILT_IN)
