@@ -179,7 +179,7 @@ class BrokerConnection:
                 source = connection._source
                 connection.versions = await shake_hands(link, source, peer, client_id)
                 source.max_size = max_frame
-                source.keeps_head = connection._expects_large
+                source.wants_head_of = connection._large_answer
                 shaken = True
         except Exception as error:
             raise connection._explained(error) from error
@@ -272,9 +272,10 @@ class BrokerConnection:
         _bound_throttle(response)
         return response, frame
 
-    def _expects_large(self) -> bool:
-        """The next answer belongs to a request_leased()."""
-        return bool(self._pipeline.sent) and self._pipeline.sent[0].large
+    def _large_answer(self) -> int | None:
+        """The correlation id of the next answer if it belongs to a request_leased(), else None."""
+        sent = self._pipeline.sent
+        return sent[0].correlation_id if sent and sent[0].large else None
 
     def _post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
@@ -339,23 +340,15 @@ class BrokerConnection:
             self._broken(error)
 
     def _broken(self, error: Exception) -> None:
-        if isinstance(error, OversizedFrameError):
-            error = self._judged(error)
         # What makes no sense was sent in place of the next answer.
-        wrong = isinstance(error, ProtocolError) and self._pipeline.sent
-        self._fail(error, self._pipeline.sent[0] if wrong else None)
-
-    def _judged(self, error: OversizedFrameError) -> Exception:
-        """The error of the next answer if the frame is that, else one of the connection."""
-        pending = self._pipeline.sent[0]
-        try:
-            check_correlation_id(error.head, pending.correlation_id)
-        except ProtocolError:
-            return FrameTooLargeError(str(error))
-        return error.with_text(
-            f"the response to {pending.name} has {error.size} bytes, more than "
-            f"receive_message_max_bytes={error.limit}"
-        )
+        sent = self._pipeline.sent
+        pending = sent[0] if sent and isinstance(error, ProtocolError) else None
+        if pending is not None and isinstance(error, OversizedFrameError):
+            error = error.with_text(
+                f"the response to {pending.name} has {error.size} bytes, more than "
+                f"receive_message_max_bytes={error.limit}"
+            )
+        self._fail(error, pending)
 
     async def _watch(self) -> None:
         """Fail the requests whose time is up, one timer for all of them."""

@@ -14,6 +14,8 @@ STAGING_SIZE = 32 << 10
 IDLE_STAGING_SIZE = 2 << 10
 """Bytes of the staging buffer of a connection on which not more has come at once."""
 FIRST_PIECE = 1 << 20
+CORRELATION_ID_SIZE = 4
+"""Bytes of a response after its length prefix."""
 GROWTH = 8
 
 
@@ -21,8 +23,8 @@ def _ignore(size: int) -> None:
     pass
 
 
-def _never() -> bool:
-    return False
+def _no_head() -> int | None:
+    return None
 
 
 class OversizedFrameError(FrameTooLargeError):
@@ -65,8 +67,9 @@ class FrameSource:
 
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size
-        self.keeps_head: Callable[[], bool] = _never
-        """True if the first bytes of a frame over the bound are to be received for the error."""
+        self.wants_head_of: Callable[[], int | None] = _no_head
+        """Gives the correlation id of the next response if its first bytes are wanted, where it is
+        over the bound; else None."""
         self._connection = connection
         self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
         self.pool = pool
@@ -98,8 +101,16 @@ class FrameSource:
         return Frame(data)
 
     async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
-        """The error with the first bytes of the frame, if it may be a frame of Kafka's."""
-        if size < 0 or not self.keeps_head():
+        """The error with the first bytes of the frame, if it is the response that is wanted.
+
+        Only the correlation id is waited for in other frames: more bytes may never come.
+        """
+        correlation_id = self.wants_head_of()
+        if size < 0 or correlation_id is None:
+            return error
+        expected = correlation_id.to_bytes(CORRELATION_ID_SIZE, "big", signed=True)
+        await self._stage(CORRELATION_ID_SIZE)
+        if bytes(self._staging[self._start : self._end])[:CORRELATION_ID_SIZE] != expected:
             return error
         await self._stage(min(size, STAGING_SIZE))
         head = bytes(self._staging[self._start : self._end])

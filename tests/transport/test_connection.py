@@ -339,6 +339,18 @@ async def test_large_answer_over_the_bound_keeps_its_first_bytes(is_answer: bool
             assert "receive_message_max_bytes=1048576" in str(error)
 
 
+async def test_oversized_nonsense_fails_a_leased_request_at_once() -> None:
+    async def serve(peer: Peer) -> None:
+        await peer.expect(HeartbeatRequest)
+        await peer.send(b"HTTP/1.1 400 Bad Request\r\n")
+        await peer.receive()
+
+    async with opened(serve) as (connection, _):
+        with anyio.fail_after(5), pytest.raises(FrameTooLargeError, match="HTTP") as caught:
+            await connection.request_leased(HeartbeatRequest(group_id="g"), timeout=60)
+        assert not isinstance(caught.value, OversizedFrameError)
+
+
 async def raised_by_answer(answer: bytes) -> KafkaError:
     """What a request raises that is answered with these bytes; the connection is closed then."""
 
