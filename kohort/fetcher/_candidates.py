@@ -52,6 +52,38 @@ class NodeCandidates:
             self.changed[tp] = None
 
 
+class _Timers:
+    """Times at which partitions are to be looked at again; equal ones are kept once."""
+
+    __slots__ = ("_heap", "_there")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, TopicPartition]] = []
+        self._there: set[tuple[float, TopicPartition]] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def next_at(self) -> float:
+        """The earliest time; infinity if there is none."""
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def add(self, at: float, tp: TopicPartition) -> None:
+        """Have the partition looked at then."""
+        if (at, tp) not in self._there:
+            self._there.add((at, tp))
+            heappush(self._heap, (at, tp))
+
+    def take_due(self, now: float) -> list[TopicPartition]:
+        """Remove the partitions whose time has come, and return them."""
+        due: list[TopicPartition] = []
+        while self._heap and self._heap[0][0] <= now:
+            self._there.remove(entry := heappop(self._heap))
+            due.append(entry[1])
+        return due
+
+
 class Candidates:
     """Looks at the partitions that something happened to.
 
@@ -87,7 +119,7 @@ class Candidates:
         self._node_of: dict[TopicPartition, int] = {}
         self._unsure: dict[TopicPartition, FetchTarget] = {}
         self._touched: dict[TopicPartition, None] = {}
-        self._timers: list[tuple[float, TopicPartition]] = []
+        self._timers = _Timers()
         self._metadata: object = None
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
@@ -99,15 +131,13 @@ class Candidates:
         if self._metadata is not (metadata := self._leaders.metadata):
             self._metadata = metadata
             self._subscription.touch_all()
-        while self._timers and self._timers[0][0] <= now:
-            self._touched[heappop(self._timers)[1]] = None
+        self.touch(self._timers.take_due(now))
         subscription = self._subscription
         targets: list[tuple[TopicPartition, FetchTarget | None, bool]] = []
         with subscription.lock:
             self._buffer.look()
-            touched = self._touched | subscription.take_touched()
-            self._touched = {}
-            for tp in touched:
+            self._touched |= subscription.take_touched()
+            for tp in self._touched:
                 self.crowded.pop(tp, None)
                 self.resets.pop(tp, None)
                 state = subscription.partition(tp)
@@ -119,7 +149,8 @@ class Candidates:
                 self._buffer.note_waiting()
         for tp, target, roomy in targets:
             self._place(tp, target, roomy, now)
-        return self._timers[0][0] if self._timers else float("inf")
+            del self._touched[tp]  # only now: after an error it is looked at again
+        return self._timers.next_at
 
     def _place(
         self, tp: TopicPartition, target: FetchTarget | None, roomy: bool, now: float
@@ -142,15 +173,15 @@ class Candidates:
         tp, epoch = target.topic_partition, target.epoch
         leader = self._leaders.find(tp)
         if leader is None:
-            heappush(self._timers, (self._leaders.search(tp, now), tp))
+            self._timers.add(self._leaders.search(tp, now), tp)
             return None, None
         not_before = self._retries.not_before(tp, epoch)
         if not_before > now:
-            heappush(self._timers, (not_before, tp))
+            self._timers.add(not_before, tp)
             return None, None
         node = self._replicas.find(tp, leader, now)
         if (until := self._replicas.until(tp)) is not None:
-            heappush(self._timers, (until, tp))
+            self._timers.add(until, tp)
         if not roomy:
             self.crowded[tp] = node
             return node, None

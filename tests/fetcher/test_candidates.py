@@ -410,3 +410,30 @@ def test_candidates_equal_a_walk_when_memory_is_scarce(seed: int) -> None:
     machine = Machine(seed, memory=3 * BATCH, ahead=1 << 20)
     for _ in range(STEPS):
         machine.step()
+
+
+def test_timers_do_not_grow_when_a_follower_is_read() -> None:
+    machine = Machine(0, memory=1 << 62, ahead=1 << 20)
+    tp = PARTITIONS[0]
+    machine.replicas.follow(tp, 3, machine.cluster.leaders[tp], machine.now)
+    sizes = []
+    for _ in range(50):
+        machine.candidates.touch([tp])
+        assert machine.candidates.refresh(machine.now) == machine.replicas.until(tp)
+        sizes.append(len(machine.candidates._timers))
+    assert max(sizes) == 1
+
+
+def test_partitions_stay_touched_when_a_look_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(0, memory=1 << 62, ahead=1 << 20)
+
+    def fails(tp: TopicPartition) -> Leader | None:
+        raise LookupError(tp)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine.leaders, "find", fails)
+        with pytest.raises(LookupError):
+            machine.candidates.refresh(machine.now)
+    machine.candidates.refresh(machine.now)
+    ready = [tp for mine in machine.candidates.nodes.values() for tp in mine.ready]
+    assert sorted(ready) == PARTITIONS
