@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import (
@@ -63,8 +62,7 @@ class GroupHost(Protocol):
         """Raise this from poll(). The group tries again when poll() is called after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupActivity:
+class GroupActivity(NamedTuple):
     """What the membership did so far, and what it is about; times are the core's clock's."""
 
     reason: str
@@ -85,8 +83,7 @@ class GroupActivity:
     """When the latest one that was answered had been sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSnapshot:
+class GroupSnapshot(NamedTuple):
     """The membership at one moment."""
 
     generation_id: int

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 
@@ -40,8 +39,7 @@ _GROUP = 0
 _NO_NODE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Form(Generic[R]):
+class Form(NamedTuple, Generic[R]):
     """A request as a range of versions has it."""
 
     message: Request[R]

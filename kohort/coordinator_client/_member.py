@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from kohort.coordinator_client._commands import Cancel, Command
 from kohort.coordinator_client._state import MemberState, StateCell
@@ -47,8 +48,7 @@ class Role(Enum):
     LEAVE = "leave"
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceRecord:
+class RebalanceRecord(NamedTuple):
     """One completed rebalance."""
 
     at: float

@@ -41,6 +41,18 @@ def _short(what: str, length: int, left: int) -> None:
     raise ShortError(f"{what}: a length of {length} where {left} bytes are left")
 
 
+def _skip_tags(data: Buffer, at: int, end: int) -> int:
+    """Return the offset behind the tagged fields at ``at``, none of which is known."""
+    count, at = read_uvarint(data, at)
+    for _ in range(count):
+        _, at = read_uvarint(data, at)
+        size, at = read_uvarint(data, at)
+        if size > end - at:
+            _short("tagged field", size, end - at)
+        at += size
+    return at
+
+
 def _wrong_end(name: str, over: int) -> None:
     how = "short" if over > 0 else "long"
     raise ShortError(f"{name}: its tagged field is {abs(over)} bytes too {how}")
@@ -84,6 +96,7 @@ class _Compiler:
             "pack": struct.pack,
             "read_uvarint": read_uvarint,
             "short": _short,
+            "skip_tags": _skip_tags,
             "unpack_from": struct.unpack_from,
             "u1": _SHORT_UVARINTS,
             "uv": uvarint,
@@ -163,6 +176,8 @@ class _Compiler:
         return out
 
     def read_tags(self, tagged: list[FieldLayout]) -> list[str]:
+        if not tagged:
+            return ["n = b[o]; o += 1", "if n: o = skip_tags(b, o - 1, e)"]
         out = ["n = b[o]; o += 1", "if n:", " if n > 127: n, o = read_uvarint(b, o - 1)"]
         out += [" for _ in range(n):", "  t, o = read_uvarint(b, o)", "  n, o = read_uvarint(b, o)"]
         out += ["  if n > e - o: short('tagged field', n, e - o)", "  te = o + n"]
@@ -191,9 +206,14 @@ class _Compiler:
             null = "n == 0" if tagged else "n > 127"
             return ["n = b[o]; o += 1", f"if {null}: {target} = None", f"else: {plain}"]
         out = _read_length(field.compact, 2 if field.kind == "string" else 4)
+        if not field.nullable:
+            out += [
+                f"if not 0 <= n <= e - o: short({field.name!r}, n, e - o)",
+                f"{target} = {_slice(field.kind)}; o += n",
+            ]
+            return out
         out += [
-            "if n < 0:",
-            f" {target} = None" if field.nullable else f" short({field.name!r}, n, e - o)",
+            f"if n < 0: {target} = None",
             "else:",
             f" if n > e - o: short({field.name!r}, n, e - o)",
             f" {target} = {_slice(field.kind)}; o += n",

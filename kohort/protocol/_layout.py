@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
+from functools import cache
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from kohort.protocol._struct import FieldSpec, Message, Struct
@@ -56,15 +58,35 @@ def _type_of(hint: Any) -> tuple[str, bool, type[Struct] | None]:
     raise TypeError(f"not a type of the protocol: {hint!r}")
 
 
+_TYPES: dict[str, dict[str, tuple[str, bool, type[Struct] | None]]] = {}
+"""By module: the annotations that were evaluated, which takes longer than a look-up."""
+
+
+@cache
+def _types_of(struct: type[Struct]) -> dict[str, tuple[str, bool, type[Struct] | None]]:
+    """Return the type of each field, as _type_of() has it."""
+    module = vars(sys.modules[struct.__module__])
+    texts = _TYPES.setdefault(struct.__module__, {})
+    found = {}
+    for name, text in inspect.get_annotations(struct).items():
+        known = texts.get(text)
+        if known is None:
+            known = _type_of(eval(text, module, dict(vars(struct))))
+            if known[2] is None:  # a structure's name may stand for another in another class
+                texts[text] = known
+        found[name] = known
+    return found
+
+
 def struct_layout(message: type[Message], struct: type[Struct], version: int) -> StructLayout:
     """Work out how ``struct``, a part of ``message``, looks in ``version``."""
-    hints = inspect.get_annotations(struct, eval_str=True)
+    types_ = _types_of(struct)
     flexible = version in message.flexible
     inline: list[FieldLayout] = []
     tagged: list[FieldLayout] = []
     absent: list[FieldLayout] = []
     for spec in struct._fields:
-        kind, array, inner = _type_of(hints[spec.name])
+        kind, array, inner = types_[spec.name]
         compact = flexible and spec.flexible
         layout = FieldLayout(spec, kind, array, inner, version in spec.nullable, compact)
         if version not in spec.versions:

@@ -1,8 +1,9 @@
 """Messages as classes: what a field is, and what a class of fields can do.
 
-A message is one class for all its versions. The class statement only notes its fields; the
-constructor is made when the first message is, and the codecs (:mod:`kohort.protocol._compile`)
-when the first message of a version is read or written, so importing a message costs little.
+A message is one class for all its versions. The class statement only notes its fields. The
+constructor is compiled when the second message is made, and the codecs
+(:mod:`kohort.protocol._compile`) when the first message of a version is read or written. So
+importing a message costs little.
 """
 
 from __future__ import annotations
@@ -154,6 +155,10 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
     return init
 
 
+_MADE_ONCE: set[type[Struct]] = set()
+"""The classes that an object was made of, without a constructor of their own."""
+
+
 class Struct(metaclass=StructMeta):
     """A group of fields: a message, or a structure inside one. Compares by value."""
 
@@ -163,8 +168,15 @@ class Struct(metaclass=StructMeta):
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
-        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]  # made once, at first use
-        cls.__init__(self, **values)
+        if cls in _MADE_ONCE or not values.keys() <= {spec.name for spec in cls._fields}:
+            cls.__init__ = _make_init(cls)  # type: ignore[method-assign]  # made once
+            cls.__init__(self, **values)
+            return
+        # Most messages are made once in a client's life, and compiling takes longer than this.
+        _MADE_ONCE.add(cls)
+        for spec in cls._fields:
+            name = spec.name
+            setattr(self, name, values[name] if name in values else spec.make_default())
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(

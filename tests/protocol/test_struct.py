@@ -50,6 +50,19 @@ def test_an_unknown_keyword_of_the_very_first_message_is_refused_too() -> None:
     assert make().number == 5
 
 
+def test_a_constructor_is_compiled_for_the_second_message() -> None:
+    class NewResponse(Response, api_key=1, versions="0"):
+        number: Int32 = field(default=5)
+        numbers: list[Int32] = field(default_factory=list)
+
+    first = NewResponse(number=7)
+    assert "__init__" not in vars(NewResponse)
+    second = NewResponse(number=7)
+    assert "__init__" in vars(NewResponse)
+    assert first == second
+    assert first.numbers is not second.numbers
+
+
 def test_each_message_has_lists_of_its_own() -> None:
     first, second = MetadataRequest(), MetadataRequest()
     assert first.topics is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from kohort.coordinator_client.assignors._base import Subscription
 from kohort.coordinator_client.assignors._slices import Steps
@@ -11,16 +10,18 @@ from kohort.coordinator_client.assignors._user_data import NO_GENERATION, Claim
 from kohort.types import TopicPartition
 
 
-@dataclass(slots=True)
 class Ownership:
     """What the members owned before this deal, as far as it is still there."""
 
-    owned: dict[str, dict[TopicPartition, None]] = field(default_factory=dict)
-    """Member -> its partitions, in the order in which it named them."""
-    contested: set[TopicPartition] = field(default_factory=set)
-    """Claimed by two members for one generation: nobody's, and not safe to hand out at once."""
-    earlier: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partition -> the last owner that missed the newest generation."""
+    __slots__ = ("contested", "earlier", "owned")
+
+    def __init__(self) -> None:
+        self.owned: dict[str, dict[TopicPartition, None]] = {}
+        """Member -> its partitions, in the order in which it named them."""
+        self.contested: set[TopicPartition] = set()
+        """Claimed by two members for one generation: nobody's, not safe to hand out at once."""
+        self.earlier: dict[TopicPartition, str] = {}
+        """Partition -> the last owner that missed the newest generation."""
 
 
 def settle(
