@@ -94,7 +94,9 @@ class AsyncKafkaConsumer(AsyncLife):
 
     async def _next(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
         self._engine.mailbox.take_wakeup()
-        record = self._handout.next(chosen)
+        # A rebalance goes on between two records: what is held may last for hours.
+        waits = self._engine.mailbox.work or self._unsubscribing or self._unpolled
+        record = None if waits else self._handout.next(chosen)
         if record is None:
             records = await self._poll(1.0, self._drain_size.count, chosen, held=False)
             self._handout.load(records)

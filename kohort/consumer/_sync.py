@@ -216,12 +216,15 @@ class KafkaConsumer(SyncLife):
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         over = False
         self._engine.mailbox.take_wakeup()
-        while (record := self._handout.next()) is None:
+        # A rebalance goes on between two records: what is held may last for hours.
+        record = None if self._performer.has_work else self._handout.next()
+        while record is None:
             if over or self._close_later is not None:
                 return None
             remaining = deadline - time.monotonic()
             over = remaining <= 0
             self._refill(max(0.0, min(remaining, 1.0)))
+            record = self._handout.next()
         return record
 
     def _refill(self, timeout: float) -> None:
