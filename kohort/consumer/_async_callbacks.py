@@ -43,9 +43,11 @@ class AsyncCallbacks(ConsumerBase):
         self._performing: int | None = None
         self._unpolled: int | None = None
         self._unsubscribing = False
+        self._spawned = False
 
     def _listen_for_work(self, engine: Engine) -> None:
         """Perform without a poll what this engine leaves, as long as the consumer is alive."""
+        self._spawned = False  # what was started for the engine before has ended
         perform = weakref.WeakMethod(self._perform_unpolled)
 
         def on_work() -> None:
@@ -77,8 +79,12 @@ class AsyncCallbacks(ConsumerBase):
     # -- without a poll -----------------------------------------------------------------------
 
     def _perform_unpolled(self) -> None:
-        """Start a task that performs what the core left, if that may be done without a poll."""
-        if self._root is not None and self._needs_no_poll():
+        """Start a task that performs what the core left, if that may be done without a poll.
+
+        One task at a time: the root knows only the latest, and stop() has to cancel it.
+        """
+        if self._root is not None and not self._spawned and self._needs_no_poll():
+            self._spawned = True
             self._root.spawn(self._run_unpolled)
 
     def _needs_no_poll(self) -> bool:
@@ -98,21 +104,22 @@ class AsyncCallbacks(ConsumerBase):
         return mailbox.last_at is None or self._clock() < mailbox.last_at + limit
 
     async def _run_unpolled(self) -> None:
+        self._spawned = False
         if not self._needs_no_poll():
             return  # a poll came first
         mailbox = self._engine.mailbox
         if mailbox.last_at is None:
             mailbox.last_at = self._clock()  # max_poll_interval_ms counts from here
         self._performing = self._unpolled = anyio.get_current_task().id
+        self._performer.commits_unfinished = mailbox.in_hand
         try:
-            if mailbox.in_hand:
-                self._engine.note_consumed()
             await self._performer.perform_all()
             if self._unsubscribing:
                 await self._unsubscribe()
         except RebalanceListenerError as error:
             self._performer.note(error)
         finally:
+            self._performer.commits_unfinished = False
             self._performing = self._unpolled = None
             self._signal.notify()
         if self._stop_later and not self._closed:

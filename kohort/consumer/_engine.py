@@ -303,10 +303,10 @@ class Engine:
         group = self.config.group
         return min(group.request_timeout_ms, group.rebalance_timeout_ms / 2) / 1000
 
-    def note_consumed(self) -> None:
-        """The caller came into poll(): it is done with everything that it was given before."""
+    def note_consumed(self, partitions: frozenset[TopicPartition] | None = None) -> None:
+        """The caller is done with all that it was given before (of these partitions), by poll()."""
         if self.config.group.auto_commit:
-            self.subscription.note_consumed()
+            self.subscription.note_consumed(partitions)
 
     def consumed(self) -> Offsets:
         """What an automatic commit commits; nothing of topics that are deleted.

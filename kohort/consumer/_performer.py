@@ -73,6 +73,8 @@ class Performer:
 
     def __init__(self, engine: Engine, call: Call, serve: Serve, invoke: Invoke) -> None:
         self.listener: Any = None
+        self.commits_unfinished = False
+        """Partitions are revoked while the caller may process their records, which then count."""
         self._engine = engine
         self._call = call
         self._invoke = invoke
@@ -152,6 +154,8 @@ class Performer:
         self._rebalance_ended = False
         try:
             if callback == REVOKED:
+                if self.commits_unfinished:
+                    self._engine.note_consumed(partitions)
                 subscription.mark_pending_revocation(partitions)
                 if self._commits:
                     await self.auto_commit()

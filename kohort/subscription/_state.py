@@ -336,10 +336,17 @@ class SubscriptionState(BoundPositions):
                 if state.position is not None and not state.recreated
             }
 
-    def note_consumed(self) -> None:
-        """The caller is done with all that it was given before: it may be committed."""
+    def note_consumed(self, partitions: frozenset[TopicPartition] | None = None) -> None:
+        """The caller is done with all that it was given before: it may be committed.
+
+        ``partitions``: that holds for these only; None: for all.
+        """
         with self.lock:
             self._stop_run()
+            if partitions is not None:
+                for tp in partitions & self._given_out.keys():
+                    self._given_out.pop(tp).note_consumed()
+                return
             # Whatever moves a position got the state from partition() since the last call.
             for state in self._given_out.values():
                 state.consumed, state.consumed_epoch = state.position, state.leader_epoch

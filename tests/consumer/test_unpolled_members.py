@@ -310,6 +310,26 @@ def test_always_commits_what_is_in_hand_and_gives_way() -> None:
     play(scene)
 
 
+def test_always_leaves_unfinished_what_is_not_revoked() -> None:
+    """Work of another kind, such as on_stats, does not finish what the caller was given."""
+
+    async def scene(it: Scene) -> None:
+        it.cluster.produce("t", ["a", "b"], partition=0)
+        calls: list[object] = []
+        options = {"on_stats": calls.append, "stats_interval_ms": 100}
+        first = it.make(rebalance_without_poll="always", **options)
+        with pytest.raises(ZeroDivisionError):
+            async with first:
+                assert len(await values(first, 2)) == 2
+                await anyio.sleep(SOON)
+                raise ZeroDivisionError
+        assert calls
+        async with it.make() as second:
+            assert await values(second, 2) == [b"a", b"b"]
+
+    play(scene)
+
+
 def test_always_interrupts_iteration_for_the_callbacks() -> None:
     async def scene(it: Scene) -> None:
         it.cluster.produce("t", ["x"] * 400)
@@ -487,6 +507,28 @@ def test_stop_cancels_a_callback_that_does_not_end() -> None:
         with anyio.fail_after(5.5):
             await first.stop()
         assert cancelled
+
+    play(scene)
+
+
+def test_stop_cancels_a_callback_after_two_unsubscribes() -> None:
+    async def scene(it: Scene) -> None:
+        ended = False
+
+        async def hang(partitions: Partitions) -> None:
+            nonlocal ended
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended = True
+
+        listener = Notes(revoked=hang)
+        first = await it.start(listener)
+        first.unsubscribe()
+        first.unsubscribe()
+        await it.cluster.wait_until(lambda: listener.running, SOON)
+        await first.stop()
+        assert ended
 
     play(scene)
 
