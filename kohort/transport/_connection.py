@@ -138,7 +138,8 @@ class BrokerConnection:
         self._timer = anyio.CancelScope()
         self._look_at = math.inf
         """When _watch() looks next whether the time of a request is up."""
-        self._read_error: Exception | None = None
+        self._read_error: tuple[Exception, Pending | None] | None = None
+        """For _watch(): why reading ended, and the request whose answer was to come next."""
         self._woken = Wake()  # for _watch()
 
     # -- opening ------------------------------------------------------------------------------
@@ -274,8 +275,8 @@ class BrokerConnection:
 
     def _large_answer(self) -> int | None:
         """The correlation id of the next answer if it belongs to a request_leased(), else None."""
-        sent = self._pipeline.sent
-        return sent[0].correlation_id if sent and sent[0].large else None
+        pending = self._awaited()
+        return None if pending is None or not pending.large else pending.correlation_id
 
     def _post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
@@ -337,13 +338,17 @@ class BrokerConnection:
         try:
             await half()
         except Exception as error:
-            self._broken(error)
+            self._broken(error, self._awaited())
 
-    def _broken(self, error: Exception) -> None:
+    def _awaited(self) -> Pending | None:
+        """The request whose answer comes next."""
+        return self._pipeline.sent[0] if self._pipeline.sent else None
+
+    def _broken(self, error: Exception, pending: Pending | None) -> None:
         # What makes no sense was sent in place of the next answer.
-        sent = self._pipeline.sent
-        pending = sent[0] if sent and isinstance(error, ProtocolError) else None
-        if pending is not None and isinstance(error, OversizedFrameError):
+        if not isinstance(error, ProtocolError):
+            pending = None
+        elif pending is not None and isinstance(error, OversizedFrameError):
             error = error.with_text(
                 f"the response to {pending.name} has {error.size} bytes, more than "
                 f"receive_message_max_bytes={error.limit}"
@@ -354,7 +359,7 @@ class BrokerConnection:
         """Fail the requests whose time is up, one timer for all of them."""
         while self.failure is None:
             if self._read_error is not None:
-                self._broken(self._read_error)
+                self._broken(*self._read_error)
                 return
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
@@ -378,7 +383,8 @@ class BrokerConnection:
                 reader.send(None)
             except Exception as error:
                 link.stop_reading()
-                self._read_error = error
+                # A request that is made before _watch() runs is not the one to blame.
+                self._read_error = error, self._awaited()
                 self._woken.set()
 
         return link.read_with(loop, on_readable)
