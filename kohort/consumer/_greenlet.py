@@ -82,6 +82,9 @@ class CoreGreenlet(CoreThread):
         )
         self._started.wait(START_SECONDS)
 
+    def _discard(self) -> None:
+        pass  # the event loop is of all consumers
+
     async def _serve(self) -> None:
         with self._lock:
             self._main = self._loop.create_task(self._core.run(self._set_started))

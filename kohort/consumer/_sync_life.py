@@ -90,11 +90,16 @@ class SyncLife(ConsumerBase):
         mailbox = self._engine.mailbox
         before = mailbox.core
         thread = core_thread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
+        pid = os.getpid()
         # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
+        # Between this and the try nothing is called: signal handlers run in calls.
         mailbox.core = self._thread = thread
-        self._pid = os.getpid()
+        self._pid = pid
         try:
             thread.start()
+        except BaseException:
+            thread.withdraw()  # Ctrl-C may come before the first line of start()
+            raise
         finally:
             if thread.ended:
                 mailbox.core, self._thread, self._pid = before, None, None

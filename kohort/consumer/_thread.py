@@ -63,13 +63,20 @@ class CoreThread(CoreLink):
         try:
             start_thread(self._thread)
         except BaseException:
-            # Ctrl-C may come after the thread was made: so it is asked whether it has begun.
-            with self._lock:
-                self.ended = not self._begun
-            if self.ended:
-                self._loop.close()
+            self.withdraw()
             raise
         self._started.wait(START_SECONDS)
+
+    def withdraw(self) -> None:
+        """After an error of :meth:`start`: be ended, unless the thread has begun."""
+        with self._lock:  # Ctrl-C may come after the thread was made
+            if self._begun:
+                return
+            self.ended = True
+        self._discard()
+
+    def _discard(self) -> None:
+        self._loop.close()
 
     def _run(self) -> None:
         with self._lock:

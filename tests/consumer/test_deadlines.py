@@ -274,6 +274,22 @@ def test_core_runs_once_when_ctrl_c_strikes_in_the_start(
     assert len(kohort_threads()) == 1
 
 
+def test_core_runs_when_ctrl_c_struck_before_the_start(
+    cluster: Cluster, topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(thread: _thread.CoreThread) -> None:
+        raise KeyboardInterrupt
+
+    cluster.produce(topic, [b"a"])
+    consumer = make(topic)
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread.CoreThread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll()
+    assert len(read(consumer, 1)) == 1
+    assert len(kohort_threads()) == 1
+
+
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_call_raises_when_the_thread_died(
