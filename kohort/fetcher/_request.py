@@ -65,12 +65,16 @@ Answer: TypeAlias = CompletedFetch | Failure | TooSmall | Redirect
 def fetch_request(
     config: FetchConfig, plan: FetchPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
 ) -> FetchRequest:
-    """The request, its partitions in their order as far as they can be grouped by topic."""
-    topics: dict[str, FetchRequest.FetchTopic] = {}
+    """The request, its partitions in their order as far as they can be grouped by topic.
+
+    An offset is asked for under the id of its own topic: a topic that was recreated has two.
+    """
+    topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     for ask in plan.asks:
         name, partition = ask.topic_partition
         topic = topics.setdefault(
-            name, FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[])
+            (name, ask.topic_id),
+            FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
         )
         topic.partitions.append(
             FetchRequest.FetchPartition(

@@ -180,6 +180,12 @@ def test_a_topic_made_anew_begins_another_session() -> None:
     assert set(broker.named) == {(b"T" * 16, 0), (b"T" * 16, 1)}
 
 
+def test_partitions_are_asked_apart_when_their_topic_ids_differ() -> None:
+    broker = Broker()
+    broker.send(ask(T0, 5, topic_id=b"n" * 16), ask(T1, 7))
+    assert broker.named == {(b"n" * 16, 0): 5, (IDS["t"], 1): 7}
+
+
 def test_a_topic_without_an_id_has_all_of_them_asked_by_name() -> None:
     broker = Broker()
     broker.fetch(ask(T0), ask(T1))
