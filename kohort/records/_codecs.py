@@ -28,9 +28,10 @@ def lz4_frame() -> Any:
 
 def errors() -> tuple[type[Exception], ...]:
     """The exceptions of the libraries that are in use, for data that they cannot decompress."""
-    loaded = sys.modules.get("cramjam")
     plain = (zlib.error, RuntimeError)
-    return plain if loaded is None else (loaded.DecompressionError, *plain)
+    # Another thread may be about to import it: it is there then, without its contents.
+    found = getattr(sys.modules.get("cramjam"), "DecompressionError", None)
+    return plain if found is None else (found, *plain)
 
 
 def _load(name: str, codecs: str) -> Any:

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import types
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,14 @@ def test_snappy_is_read_raw_as_librdkafka_writes_it_and_framed_as_java_does() ->
     framed = compress(Compression.SNAPPY, TEXT)
     assert framed.startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
     assert decompress(Compression.SNAPPY, raw) == decompress(Compression.SNAPPY, framed) == TEXT
+
+
+def test_bad_gzip_is_corrupt_while_cramjam_is_being_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", types.ModuleType("cramjam"))
+    with pytest.raises(CorruptBatchError, match="gzip"):
+        decompress(Compression.GZIP, b"no gzip")
 
 
 def test_lz4_is_read_with_and_without_a_content_size() -> None:
