@@ -89,6 +89,22 @@ class Planner:
 
     def due(self, now: float) -> tuple[list[Fetch], float]:
         """The fetches to start now, their lanes taken, and when to ask again."""
+        fetches: list[Fetch] = []
+        try:
+            return fetches, self._add_due(fetches, now)
+        except BaseException:  # a bug; a lane that nobody sends over would be busy for ever
+            self._undo(fetches)
+            raise
+
+    def _undo(self, fetches: Iterable[Fetch]) -> None:
+        for fetch in fetches:
+            fetch.lane.finish()
+            self._buffer.memory.answered(fetch.granted)
+        for lane in self.all_lanes():
+            if not lane.busy:
+                lane.session.failed()  # the broker does not hear of the latest changes
+
+    def _add_due(self, fetches: list[Fetch], now: float) -> float:
         look_again = float("inf")
         max_wait = self._config.fetch_max_wait_ms / 1000
         crowded = self._crowded_nodes()
@@ -97,7 +113,6 @@ class Planner:
             for node, mine in self._candidates.nodes.items()
             if self._anything(self.lanes(node), mine)
         ]
-        fetches: list[Fetch] = []
         for number, (lanes, mine) in enumerate(waiting):
             if self._alone.get(lanes.node):
                 if (fetch := self._lone_fetch(lanes, mine, now)) is not None:
@@ -120,7 +135,7 @@ class Planner:
             )
             lane.start(now, choice.max_wait)
             fetches.append(Fetch(lane, plan._replace(asks=asks), choice.max_wait, granted))
-        return fetches, look_again
+        return look_again
 
     def _lone_fetch(self, lanes: NodeLanes, mine: NodeCandidates, now: float) -> Fetch | None:
         """A fetch of the next of the partitions to be fetched alone, when both lanes are free."""

@@ -437,3 +437,26 @@ def test_partitions_stay_touched_when_a_look_fails(monkeypatch: pytest.MonkeyPat
     machine.candidates.refresh(machine.now)
     ready = [tp for mine in machine.candidates.nodes.values() for tp in mine.ready]
     assert sorted(ready) == PARTITIONS
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_lanes_are_free_again_when_planning_fails(
+    fails_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(0, memory=1 << 62, ahead=1 << 20)
+    machine.candidates.refresh(machine.now)
+    memory, calls = machine.buffer.memory, iter(range(1, 10))
+    grant = memory.grant_counted
+
+    def fails(*args: Any) -> Any:
+        if next(calls) == fails_at:
+            raise LookupError
+        return grant(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "grant_counted", fails)
+        with pytest.raises(LookupError):
+            machine.planner.due(machine.now)
+    assert memory.asked == 0
+    fetches, _ = machine.planner.due(machine.now)
+    assert sorted(each.topic_partition for f in fetches for each in f.plan.asks) == PARTITIONS
