@@ -6,7 +6,6 @@ core before the consumer has left its group. Out of protected functions it goes 
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Iterator
@@ -16,19 +15,29 @@ CORE = (
     "kohort.transport",
     "kohort.fetcher",
     "kohort.coordinator_client",
+    "kohort.consumer._autocommit",
     "kohort.consumer._engine",
     "kohort.consumer._topics",
     "kohort.consumer._positions",
     "kohort.consumer._host",
+    "kohort.consumer._stats",
 )
 """The code of the core's tasks. Nothing of the user's runs in it but the connect hook."""
 
 
-@functools.cache
+_protected: set[str] = set()
+
+
 def protect_core() -> None:
-    """Protect the coroutines of the core's modules, once and for all."""
-    for function in _coroutines():
-        protect(function)
+    """Protect the coroutines of the core's modules.
+
+    Each module once. The modules of groups are imported with the first consumer of a group.
+    """
+    for name in list(sys.modules):
+        if name.startswith(CORE) and name not in _protected:
+            _protected.add(name)
+            for function in _coroutines(name):
+                protect(function)
 
 
 def protect(function: Any) -> None:
@@ -38,12 +47,10 @@ def protect(function: Any) -> None:
     trio.lowlevel.enable_ki_protection(function)
 
 
-def _coroutines() -> Iterator[Any]:
-    for name, module in list(sys.modules.items()):
-        if name.startswith(CORE):
-            for value in list(vars(module).values()):
-                if getattr(value, "__module__", None) == name:
-                    yield from _of(value)
+def _coroutines(name: str) -> Iterator[Any]:
+    for value in list(vars(sys.modules[name]).values()):
+        if getattr(value, "__module__", None) == name:
+            yield from _of(value)
 
 
 def _of(value: Any) -> Iterator[Any]:

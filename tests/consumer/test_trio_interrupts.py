@@ -1,0 +1,70 @@
+"""Ctrl-C on trio is raised in the program and in no task of the core."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+import trio
+
+from kohort.consumer import _interrupts
+from kohort.consumer._autocommit import AutoCommits
+from kohort.consumer._work import Mailbox, Work
+from kohort.testing import MemoryCluster
+from tests.consumer.virtual import MemoryConsumer
+from tests.support.virtual import run_virtual
+
+
+def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPatch) -> None:
+    protected: dict[str, bool] = {}
+    perform, commit = Mailbox.perform, AutoCommits._commit
+
+    def perform_noted(mailbox: Mailbox, work: Work) -> Any:
+        protected[type(work).__name__] = trio.lowlevel.currently_ki_protected()
+        return perform(mailbox, work)
+
+    def commit_noted(commits: AutoCommits, **options: Any) -> Any:
+        protected["commit"] = trio.lowlevel.currently_ki_protected()
+        return commit(commits, **options)
+
+    async def main() -> None:
+        options: dict[str, Any] = {
+            "on_stats": lambda metrics: None,
+            "stats_interval_ms": 100,
+            "auto_commit_interval_ms": 100,
+        }
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", **options) as consumer:
+                consumer.enforce_rebalance()
+                await trio.sleep(10)
+
+    monkeypatch.setattr(Mailbox, "perform", perform_noted)
+    monkeypatch.setattr(AutoCommits, "_commit", commit_noted)
+    run_virtual(main)
+    assert protected == {
+        "PollWork": True,
+        "ListenerWork": True,
+        "AssignorWork": True,
+        "commit": True,
+    }
+
+
+def test_a_module_that_is_imported_later_is_protected(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("kohort.coordinator_client.imported_later")
+
+    async def run() -> bool:
+        return trio.lowlevel.currently_ki_protected()
+
+    run.__module__ = module.__name__
+    vars(module)["run"] = run
+    monkeypatch.setattr(_interrupts, "_protected", set(_interrupts._protected), raising=False)
+
+    async def main() -> bool:
+        _interrupts.protect_core()
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        _interrupts.protect_core()
+        return await run()
+
+    assert trio.run(main)
