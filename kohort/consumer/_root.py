@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -57,6 +58,7 @@ class _TaskRoot:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._second: asyncio.Task[None] | None = None
+        self._context = contextvars.copy_context()
 
     @property
     def alive(self) -> bool:
@@ -74,7 +76,9 @@ class _TaskRoot:
         await started.wait()
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._second = asyncio.create_task(run(), name="kohort callbacks")
+        # unsubscribe() calls this in a context of the caller.
+        context = self._context.copy()
+        self._second = asyncio.create_task(run(), name="kohort callbacks", context=context)
 
     async def stop(self) -> None:
         here = asyncio.current_task()
@@ -133,6 +137,7 @@ class _BlockRoot:
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
         self._second: _Second | None = None
+        self._context = contextvars.copy_context()
         self._failure: BaseException | None = None
 
     @property
@@ -170,7 +175,7 @@ class _BlockRoot:
                 second.ended.set()
 
         protect(main)
-        self._group.start_soon(main)
+        self._context.copy().run(self._group.start_soon, main)
 
     async def stop(self) -> None:
         self._scope.cancel()

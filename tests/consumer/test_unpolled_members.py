@@ -448,7 +448,8 @@ def test_a_custom_assignor_runs_without_a_poll() -> None:
     play(scene)
 
 
-def test_callbacks_see_the_context_of_start() -> None:
+@pytest.mark.parametrize("cause", ["rebalance", "unsubscribe"])
+def test_callbacks_see_the_context_of_start(cause: str) -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     seen: list[str] = []
 
@@ -460,8 +461,11 @@ def test_callbacks_see_the_context_of_start() -> None:
         listener = Notes(revoked=note)
         first = await it.start(listener)
         variable.set("later")
-        first.enforce_rebalance()
-        await it.cluster.wait_until(lambda: len(listener.calls) == 3, SOON)
+        if cause == "unsubscribe":
+            first.unsubscribe()
+        else:
+            first.enforce_rebalance()
+        await it.cluster.wait_until(lambda: seen, SOON)
         assert seen == ["at start"]
         listener.hooks = {}
 
