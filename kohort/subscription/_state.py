@@ -251,7 +251,8 @@ class SubscriptionState(BoundPositions):
 
     def skip_to(self, state: PartitionState, offset: int) -> None:
         """Pass over what is before ``offset`` without handing it out. The caller holds the lock."""
-        state.position = offset
+        # What is passed over may be of a later epoch than the last record before it.
+        state.position, state.leader_epoch = offset, -1
         self.fetch_anew(state)
 
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
