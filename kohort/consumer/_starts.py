@@ -102,7 +102,6 @@ class StartRules:
         self.baseline = TopicBaseline()
         self._subscription = subscription
         self._of_new = _of_new_partitions(config)
-        self._logged: dict[str, bytes] = {}
 
     def of(self, tp: TopicPartition) -> OffsetReset | None:
         """The rule for a partition without a committed offset; None while it cannot be told."""
@@ -122,8 +121,7 @@ class StartRules:
         """This consumer has read the topic that was there before: see :class:`RecreatedTopics`."""
         if not self._subscription.default_reset.reads_recreated:
             return OffsetReset.NONE
-        if self._logged.get(topic) != now:
-            self._logged[topic] = now
+        if self._subscription.history.needs_log(topic, now):
             logger.warning(
                 "topic %s was deleted and created again since this consumer read it: its id was %s "
                 "and is now %s. The new topic is read from its beginning",

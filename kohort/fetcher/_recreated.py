@@ -34,7 +34,6 @@ class RecreatedTopics:
         self._buffer = buffer
         self._on_ready = on_ready
         self._appended: dict[TopicPartition, tuple[int, bytes]] = {}
-        self._logged: dict[str, bytes] = {}
 
     def look(self) -> None:
         """Append the errors that are missing, and log each recreation once."""
@@ -54,8 +53,7 @@ class RecreatedTopics:
         for each in found:
             by_topic[each.topic_partition.topic, each.new_id].append(each)
         for (topic, new_id), partitions in by_topic.items():
-            if self._logged.get(topic) != new_id:
-                self._logged[topic] = new_id
+            if self._subscription.history.needs_log(topic, new_id):
                 self._log(topic, partitions)
         self._on_ready()
 

@@ -30,6 +30,7 @@ class TopicHistory:
         self._ids: dict[str, bytes] = {}
         self._former: dict[str, set[bytes]] = {}
         self._doubted: dict[str, bytes] = {}
+        self._logged: dict[str, bytes] = {}
         self._positions: dict[TopicPartition, bytes] = {}
         self._offsets: dict[TopicPartition, int] = {}
         self._void: dict[TopicPartition, set[int]] = {}
@@ -56,6 +57,11 @@ class TopicHistory:
                 for tp in [tp for tp in self._offsets if tp.topic == topic]:
                     self.void(tp, [self._offsets.pop(tp)])
         return found
+
+    def needs_log(self, topic: str, topic_id: bytes, /) -> bool:
+        """True once for each id: the recreation has not been logged yet."""
+        logged, self._logged[topic] = self._logged.get(topic), topic_id
+        return logged != topic_id
 
     def doubt(self, topic: str, topic_id: bytes, /) -> None:
         """A broker does not know this id: the topic may have another one by now."""

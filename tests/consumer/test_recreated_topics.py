@@ -286,6 +286,26 @@ def test_commit_of_old_offsets_fails_until_the_position_has_moved(named: bool) -
     on_virtual_time(script, named=named)
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_recreation_is_logged_once_when_a_rebalance_follows(
+    strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(cluster: MemoryCluster) -> None:
+        cluster.produce("t", OLD, partition=0)
+        consumer = MemoryConsumer(cluster, "t", partition_assignment_strategy=strategy)
+        async with consumer:
+            assert await values(consumer, 100) == OLD
+            await consumer.getmany()
+            recreate(cluster)
+            await cluster.wait_until(lambda: warnings(caplog), 60)
+            consumer.enforce_rebalance()
+            await anyio.sleep(10)
+            assert await values(consumer, 200) == NEW
+
+    on_virtual_time(script)
+    assert len(warnings(caplog)) == 1
+
+
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_offset_of_the_old_topic_is_not_applied_after_a_rebalance(named: bool, reset: str) -> None:
