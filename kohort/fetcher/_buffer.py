@@ -346,8 +346,12 @@ class FetchBuffer(FetchQueues):
                 found.position, found.leader_epoch = state.position, state.leader_epoch
                 found.moved = state
                 state.position = fetch.position
-                if records:
+                if fetch.position == fetch.next_offset:
+                    # The last batch may bring no records, as the end of a transaction.
+                    state.leader_epoch = fetch.last_leader_epoch
+                elif records:
                     state.leader_epoch = how.leader_epoch(fetch, records)
+                if records:
                     self._queues.move_to_end(tp)
                     how.hand_out(tp, records)
                     result.add(tp)

@@ -92,7 +92,7 @@ class PartitionState:
         """The position that may be committed automatically; see note_consumed()."""
         self.consumed_epoch = -1
         self.leader_epoch = -1
-        """Of the last record that the caller was given, or of the committed offset; -1 unknown."""
+        """Of the last batch before the position, or of the committed offset; -1 unknown."""
         self.fetch_leader_epoch = -1
         """Of the last batch that was fetched; -1 unknown."""
         self.paused = False

@@ -41,7 +41,7 @@ def compacted(first: int, offsets: Sequence[int], last: int) -> bytes:
     )
 
 
-def marker(offset: int, kind: ControlType, producer_id: int) -> bytes:
+def marker(offset: int, kind: ControlType, producer_id: int, *, leader_epoch: int = 3) -> bytes:
     """The control batch that ends a transaction."""
     return encode_batch(
         [end_marker(kind, coordinator_epoch=0, timestamp=5)],
@@ -50,7 +50,7 @@ def marker(offset: int, kind: ControlType, producer_id: int) -> bytes:
         producer_epoch=0,
         transactional=True,
         control=True,
-        leader_epoch=3,
+        leader_epoch=leader_epoch,
     )
 
 

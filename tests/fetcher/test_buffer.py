@@ -38,6 +38,15 @@ from tests.fetcher.making import (
 
 
 class TestDraining:
+    def test_the_epoch_is_of_the_batch_before_the_position(self) -> None:
+        bench = Bench(T0)
+        bench.put(T0, 0, batch(0, 2), marker(2, ControlType.COMMIT, 1, leader_epoch=4))
+        bench.buffer.drain(1)
+        assert bench.subscription.positions_for_commit()[T0] == OffsetAndMetadata(1, "", 3)
+        bench.buffer.drain(10)
+        bench.buffer.drain(10)
+        assert bench.subscription.positions_for_commit()[T0] == OffsetAndMetadata(3, "", 4)
+
     def test_what_is_returned_moves_the_position_and_nothing_else_does(self) -> None:
         bench = Bench(T0, T1)
         bench.put(T0, 0, batch(0, 5))
