@@ -115,7 +115,11 @@ async def test_an_assignor_of_ones_own_in_the_callers_task(
 
     mine = Watched(b"a")
     async with AsyncKafkaConsumer(
-        topic, group_id=group, partition_assignment_strategy=[mine], **options
+        topic,
+        group_id=group,
+        partition_assignment_strategy=[mine],
+        rebalance_without_poll="never",
+        **options,
     ) as consumer:
         await apoll_until(consumer, consumer.assignment)
         assert len(mine.given) == 1

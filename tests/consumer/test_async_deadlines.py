@@ -127,12 +127,18 @@ async def test_call_raises_when_the_task_has_ended(memory: MemoryCluster, name: 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_call_raises_when_the_event_loop_is_closed(cluster: Cluster, topic: str, name: str) -> None:
     consumer = AsyncKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id="closed-loop"
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="closed-loop",
+        auto_offset_reset="earliest",
     )
+    cluster.produce(topic, [b"x"])
 
     async def start() -> None:
         consumer.assign([TopicPartition(topic, 0)])
         await consumer.start()
+        # Every connection is open then. asyncio.run() cancels tasks also before they have begun,
+        # and anyio leaves the coroutine of such a task without an await.
+        await consumer.getone()
 
     async def elsewhere() -> None:
         with anyio.fail_after(SOON_S):
