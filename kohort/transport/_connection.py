@@ -32,7 +32,7 @@ from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
 from kohort.transport._tcp import TcpConnection, behind
-from kohort.transport._text import address, in_seconds, reason
+from kohort.transport._text import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
 
@@ -44,14 +44,10 @@ logger = logging.getLogger("kohort.transport")
 R = TypeVar("R", bound=Response)
 
 CLOSE_SECONDS = 1.0
+HEAD_SECONDS = 1.0
+"""Seconds that the first bytes of a response over the bound may take."""
 MAX_THROTTLE_MS = 60_000
 """A broker may ask for a pause (KIP-219), but not for one that nobody sees the end of."""
-NONSENSE = (
-    "That is not the Kafka protocol: the connection is closed and made anew. If it comes again, "
-    "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
-)
-LOOKS_LIKE = "it looks like"
-RAISE = ". If the broker sends responses of this size, raise receive_message_max_bytes"
 
 
 class Leased(Generic[R]):
@@ -141,6 +137,7 @@ class BrokerConnection:
         self._read_error: tuple[Exception, Pending | None] | None = None
         """For _watch(): why reading ended, and the request whose answer was to come next."""
         self._woken = Wake()  # for _watch()
+        self._head_until = math.inf
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -275,8 +272,11 @@ class BrokerConnection:
 
     def _large_answer(self) -> int | None:
         """The correlation id of the next answer if it belongs to a request_leased(), else None."""
-        pending = self._awaited()
-        return None if pending is None or not pending.large else pending.correlation_id
+        if (pending := self._awaited()) is None or not pending.large:
+            return None
+        self._head_until = self._clock() + HEAD_SECONDS
+        self._woken.set()
+        return pending.correlation_id
 
     def _post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
@@ -359,13 +359,14 @@ class BrokerConnection:
         """Fail the requests whose time is up, one timer for all of them."""
         while self.failure is None:
             if self._read_error is not None:
-                self._broken(*self._read_error)
-                return
+                return self._broken(*self._read_error)
+            if self._clock() >= self._head_until and (error := self._source.too_large) is not None:
+                return self._broken(error, self._awaited())
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
             # The deadlines of one kind of request only grow: so the timer is hardly ever moved.
-            self._look_at = self._pipeline.next_deadline
+            self._look_at = min(self._pipeline.next_deadline, self._head_until)
             with anyio.CancelScope(deadline=self._look_at) as self._timer:
                 await self._woken.wait()
 

@@ -70,6 +70,8 @@ class FrameSource:
         self.wants_head_of: Callable[[], int | None] = _no_head
         """Gives the correlation id of the next response if its first bytes are wanted, where it is
         over the bound; else None."""
+        self.too_large: FrameTooLargeError | None = None
+        """The error of a frame over the bound whose first bytes are being received."""
         self._connection = connection
         self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
         self.pool = pool
@@ -105,6 +107,7 @@ class FrameSource:
 
         Only the correlation id is waited for in other frames: more bytes may never come.
         """
+        self.too_large = error
         correlation_id = self.wants_head_of()
         if size < 0 or correlation_id is None:
             return error

@@ -1,6 +1,13 @@
-"""Names from others, safe to log."""
+"""Texts of errors and logs, with names from others made safe."""
 
 from __future__ import annotations
+
+NONSENSE = (
+    "That is not the Kafka protocol: the connection is closed and made anew. If it comes again, "
+    "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
+)
+LOOKS_LIKE = "it looks like"
+RAISE = ". If the broker sends responses of this size, raise receive_message_max_bytes"
 
 
 def escaped(text: str) -> str:
