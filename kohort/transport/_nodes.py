@@ -20,6 +20,7 @@ from kohort.errors import (
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
+from kohort.transport._deferred import Deferred
 from kohort.transport._metadata import Broker
 from kohort.transport._pool import BufferPool
 from kohort.transport._text import address, reason
@@ -222,7 +223,7 @@ class Nodes:
         if link is None:
             tasks = self._running()
             link = node.links[purpose] = Link(node.broker)
-            tasks.start_soon(self._serve, node, purpose, link)
+            tasks.start_soon(Deferred, lambda: self._serve(node, purpose, link))
         if link.connection is None:
             link.waiters += 1
             try:
