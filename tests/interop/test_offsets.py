@@ -171,7 +171,9 @@ def test_closing_commits_what_was_returned_unless_it_should_not(
     else:
         read(reader, 4)
         reader.close(autocommit=commit == "by itself")
-    assert broker.committed(group) == ({tuple(ten): 4} if commit == "by itself" else {})
+    # After an error the start position may be committed: everything before it was finished.
+    allowed = {"by itself": [{tuple(ten): 4}], "after an error": [{}, {tuple(ten): 0}]}
+    assert broker.committed(group) in allowed.get(commit, [{}])
 
 
 def test_commits_happen_on_the_way(broker: Broker, ten: TopicPartition, unique: Unique) -> None:
