@@ -250,6 +250,7 @@ def test_cluster_thread_ends_when_ctrl_c_strikes_in_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, wait = Cluster(), Future.result
+    before = set(threading.enumerate())  # of clusters that other tests use
 
     def interrupted(future: Future[Any], timeout: float | None = None) -> Any:
         wait(future, timeout)
@@ -259,7 +260,8 @@ def test_cluster_thread_ends_when_ctrl_c_strikes_in_the_start(
         patch.setattr(Future, "result", interrupted)
         with pytest.raises(KeyboardInterrupt):
             cluster.start()
-    assert not [each for each in threading.enumerate() if each.name == "kohort-cluster"]
+    started = set(threading.enumerate()) - before
+    assert not [each for each in started if each.name == "kohort-cluster"]
 
 
 def test_stop_is_bounded_when_the_cluster_thread_is_blocked(
