@@ -36,9 +36,9 @@ class Activity:
         self.commits = Durations()
         self.failed_commits = 0
         self.last_commit_error: str | None = None
-        """Of the latest commit, if that failed."""
+        """The error of the latest commit, if it failed."""
         self.committed: dict[TopicPartition, int] = {}
-        """What this consumer last committed or was told that the group has."""
+        """The offsets that this consumer last committed or fetched from the group."""
 
     def note_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float

@@ -1,4 +1,4 @@
-"""What start() waits for: topics that are being created, and positions."""
+"""The wait of start() for topics that are being created, and for positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Starting:
 
     @property
     def seconds(self) -> float | None:
-        """How long to wait until the next look; None: until something happens."""
+        """Return the seconds until the next look; None if only an event needs one."""
         return min(self._left, LOOK_AGAIN) if self._joined() else None
 
     @property

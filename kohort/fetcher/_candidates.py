@@ -36,7 +36,7 @@ class NodeCandidates:
 
     def __init__(self) -> None:
         self.ready: dict[TopicPartition, Ask] = {}
-        """What to ask for of each, in flight or not."""
+        """The request for each partition, in flight or not."""
         self.changed: dict[TopicPartition, None] = {}
         """Those that became another since the main lane's latest fetch, or are on the side lane."""
         self.whole = True

@@ -114,7 +114,7 @@ def partitions_of(
     asks: Mapping[TopicPartition, Ask],
     names: Mapping[bytes, str] | None = None,
 ) -> dict[TopicPartition, FetchResponse.PartitionData]:
-    """What the response has of those that were asked for; ``names`` of topics by their ids."""
+    """Return the requested partitions of the response; ``names`` of topics by their ids."""
     if names is None:
         names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
     found: dict[TopicPartition, FetchResponse.PartitionData] = {}

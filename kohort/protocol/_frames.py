@@ -82,7 +82,7 @@ def encode_request(
 
 @lru_cache(maxsize=256)
 def _rest_of_header(client_id: str | None, header_version: int) -> bytes:
-    """What follows the correlation id in the header of a request."""
+    """Return the bytes after the correlation id in the header of a request."""
     header = RequestHeader(client_id=client_id)
     start = _REQUEST_START.size - PREFIX_SIZE
     return b"".join(encode_parts(header, header_version))[start:]

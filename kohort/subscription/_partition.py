@@ -92,9 +92,9 @@ class PartitionState:
         """The position that may be committed automatically; see note_consumed()."""
         self.consumed_epoch = -1
         self.leader_epoch = -1
-        """Of the last batch before the position, or of the committed offset; -1 unknown."""
+        """Epoch of the last batch before the position, or of the committed offset; -1 unknown."""
         self.fetch_leader_epoch = -1
-        """Of the last batch that was fetched; -1 unknown."""
+        """The epoch of the last batch that was fetched; -1 unknown."""
         self.paused = False
         self.pending_revocation = False
         """Still owned, its position still commits, but neither fetched nor delivered any more."""

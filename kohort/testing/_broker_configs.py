@@ -44,7 +44,7 @@ class BrokerConfigs:
         self._refresh()
 
     def own(self, node_id: int) -> dict[str, str]:
-        """What a request has changed for one broker."""
+        """Configs that a request has changed for one broker."""
         return dict(self._own.get(node_id, {}))
 
     def change(self, node_id: int | None, configs: Mapping[str, str]) -> None:

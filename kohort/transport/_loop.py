@@ -1,4 +1,4 @@
-"""What the running event loop offers: found out once, not at each use."""
+"""The features of the running event loop, looked up once and not at each use."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class _Topic:
         )
 
     def room(self, member: str) -> int:
-        """How many more partitions the member may get. It never grows."""
+        """Number of partitions that the member may still get. It never grows."""
         return max(0, self._share + (self._extras > 0) - self._dealt[member])
 
     def near(self, member: str) -> Callable[[int], bool]:

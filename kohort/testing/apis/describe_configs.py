@@ -113,7 +113,7 @@ def _broker_configs(ctx: Context) -> list[_Config]:
 
 
 def _default_configs(ctx: Context) -> list[_Config]:
-    """What requests have changed for all brokers."""
+    """Configs that requests have changed for all brokers."""
     described = []
     for name, value in ctx.broker.cluster.configs.default.items():
         setting = setting_of(name)
