@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import kohort
+from kohort.errors import UnknownTopicOrPartitionError
 from tests.interop.peers import HEARTBEAT_MS, SESSION_MS
 from tests.interop.waiting import wait_until
 
@@ -60,3 +62,16 @@ def join(*consumers: kohort.KafkaConsumer, sizes: tuple[int, ...]) -> None:
     wait_until(lambda: owned() == sizes, poll, explain=owned)
     for one in consumers:
         one.resume(*one.assignment())
+
+
+def read_on(one: kohort.KafkaConsumer, count: int) -> list[bytes | None]:
+    """Poll until ``count`` values came. A topic that is missing meanwhile is no error."""
+    values: list[bytes | None] = []
+
+    def poll() -> None:
+        with suppress(UnknownTopicOrPartitionError):
+            for some in one.poll(timeout_ms=200).values():
+                values.extend(record.value for record in some)
+
+    wait_until(lambda: len(values) >= count, poll, explain=lambda: values)
+    return values

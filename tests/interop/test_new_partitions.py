@@ -8,28 +8,15 @@ from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort import AsyncKafkaConsumer, TopicPartition
 from kohort.errors import UnknownTopicOrPartitionError
 from tests.interop.brokers import Broker
-from tests.interop.reading import consumer
+from tests.interop.reading import consumer, read_on
 from tests.interop.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 Unique = Callable[[str], str]
 OPTIONS: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 500}
-
-
-def read_on(one: KafkaConsumer, count: int) -> list[bytes | None]:
-    """The values that come; a topic that is missing is an error that passes."""
-    values: list[bytes | None] = []
-
-    def poll() -> None:
-        with suppress(UnknownTopicOrPartitionError):
-            for some in one.poll(timeout_ms=200).values():
-                values.extend(record.value for record in some)
-
-    wait_until(lambda: len(values) >= count, poll, explain=lambda: values)
-    return values
 
 
 @pytest.mark.parametrize("grouped", [True, False])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.errors import TopicRecreatedError, UnknownTopicOrPartitionError
+from kohort.errors import TopicRecreatedError
 from tests.interop.brokers import Broker
-from tests.interop.reading import consumer, read
+from tests.interop.reading import consumer, read, read_on
 from tests.interop.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -22,19 +21,6 @@ def produce(broker: Broker, topic: str, prefix: str, count: int) -> list[bytes]:
     values = [f"{prefix}{number}".encode() for number in range(count)]
     for value in values:
         broker.write(topic, value)
-    return values
-
-
-def read_on(one: KafkaConsumer, count: int) -> list[bytes | None]:
-    """The values that come; while the topic is not there, that is an error that passes."""
-    values: list[bytes | None] = []
-
-    def poll() -> None:
-        with suppress(UnknownTopicOrPartitionError):
-            for some in one.poll(timeout_ms=200).values():
-                values.extend(record.value for record in some)
-
-    wait_until(lambda: len(values) >= count, poll, explain=lambda: values)
     return values
 
 
