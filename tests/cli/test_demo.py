@@ -31,6 +31,20 @@ def test_the_demo_proves_itself_on_fewer_flights() -> None:
         assert callback in done.stdout
 
 
+@pytest.mark.timeout(100)
+def test_demo_proves_itself_when_members_outnumber_flights() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kohort", "demo", "--flights", "1", "--no-spark"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 records read" in done.stdout
+    for fate in ("member-a is asked to leave", "member-b is killed", "member-c has left"):
+        assert fate in done.stdout
+
+
 @pytest.mark.parametrize("count", ["-5", "0", "1.5", "many"])
 def test_demo_is_a_usage_error_when_flights_is_no_count(
     count: str, capsys: pytest.CaptureFixture[str]
@@ -121,6 +135,15 @@ def test_offsets_that_are_not_committed_to_the_end_are_a_fault() -> None:
     ledger = Ledger({0: 1})
     read_all(ledger, "a", 0)
     (fault,) = ledger.faults(killed="", committed={})
+    assert "are not the ends" in fault
+
+
+def test_ledger_needs_no_offset_when_a_partition_is_empty() -> None:
+    ledger = Ledger({0: 1, 1: 0})
+    read_all(ledger, "a", 0)
+    assert ledger.faults(killed="", committed={0: 1}) == []
+    assert ledger.faults(killed="", committed={0: 1, 1: 0}) == []
+    (fault,) = ledger.faults(killed="", committed={0: 1, 1: 2})
     assert "are not the ends" in fault
 
 

@@ -126,7 +126,10 @@ class Demo:
         return True
 
     def _read(self, cluster: Cluster, ledger: Ledger, query: SparkMember | None) -> list[str]:
-        """Read until nothing is left; on the way one member joins, one leaves, one is killed."""
+        """Read all records while one member joins, one leaves and one is killed.
+
+        Members that have read everything stay until the others have come and gone.
+        """
         if query is not None:
             if not self._wait_for(lambda: "ready" in query.answers, ledger, query):
                 return ["Spark does not start"]
@@ -139,7 +142,7 @@ class Demo:
         latest = time.monotonic()
         with self._progress() as progress:
             task = progress.add_task("reading flights", total=ledger.total)
-            while not ledger.complete:
+            while second.running or not ledger.complete:
                 if self._take(ledger):
                     latest = time.monotonic()
                     progress.update(task, completed=len(ledger.readers))
@@ -147,27 +150,43 @@ class Demo:
                     return [f"no new record for {PATIENCE:.0f} s"]
                 if third is None and ledger.fraction > 0.15:
                     third = self._start(Member, cluster, "member-c")
-                if first.running and third is not None and ledger.by_member[third.name]:
-                    if ledger.fraction > 0.4:
-                        self._say(f"[{colour_of(first.name)}]{first.name}[/] is asked to leave")
-                        self._moves.ends(first.name, "left")
-                        first.leave()
-                if second.running and not first.running and ledger.fraction > 0.6:
+                if first.running and third is not None and self._can_leave(first, third, ledger):
+                    self._say(f"[{colour_of(first.name)}]{first.name}[/] is asked to leave")
+                    self._leave(first)
+                may_kill = second.rebalances and not first.running and ledger.fraction > 0.6
+                if second.running and may_kill:
                     self._say(f"[{colour_of(second.name)}]{second.name}[/] is killed (SIGKILL)")
                     self._moves.ends(second.name, "killed")
                     second.kill()
+        if query is not None:  # Its last batch is committed when it leaves.
+            self._leave(query)
+            self._wait_for(lambda: "left" in query.answers, ledger, query)
+        if third is not None:
+            # The offsets of the killed member's last records are not committed.
+            self._wait_for(lambda: ledger.covered_by(self._committed(cluster)), ledger, third)
         for member in self._members:
             if member.running:
-                self._moves.ends(member.name, "left")
-                member.leave()
-        if query is not None:  # it has something to count yet
-            self._wait_for(lambda: "left" in query.answers, ledger, query)
+                self._leave(member)
         for member in self._members:
             if member is not query:
                 member.wait(30)
         while not self._told.empty():
             self._take(ledger)
         return []
+
+    @staticmethod
+    def _can_leave(first: Member, third: Member, ledger: Ledger) -> bool:
+        """True if both are in the group and the third reads, or nothing is left to read."""
+        works = ledger.by_member[third.name] or ledger.complete
+        return bool(first.rebalances and third.rebalances and works and ledger.fraction > 0.4)
+
+    def _leave(self, member: Member) -> None:
+        self._moves.ends(member.name, "left")
+        member.leave()
+
+    @staticmethod
+    def _committed(cluster: Cluster) -> dict[int, int]:
+        return {tp.partition: at.offset for tp, at in cluster.committed(GROUP).items()}
 
     def _take(self, ledger: Ledger) -> bool:
         """Take one message of a member; True if it held a record that nobody had read before."""
@@ -207,7 +226,7 @@ class Demo:
     def _prove(
         self, cluster: Cluster, ledger: Ledger, expected: dict[str, CarrierFigures]
     ) -> list[str]:
-        committed = {tp.partition: at.offset for tp, at in cluster.committed(GROUP).items()}
+        committed = self._committed(cluster)
         killed = [member.name for member in self._members if member.ended_by == "killed"]
         self._console.print(members_table(ledger, self._members))
         self._console.print(moves_table(self._moves, self._members))
