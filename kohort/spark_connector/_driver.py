@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
 from kohort.spark_connector._admission import Patience, limited
-from kohort.spark_connector._ends import EndLookup, offsets_of
+from kohort.spark_connector._ends import PARTITIONS_REFRESH_S, EndLookup, offsets_of
 from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import SourceOptions
@@ -23,7 +23,6 @@ logger = logging.getLogger("kohort.spark_connector")
 
 ENDS_REFRESH_S = 0.1
 """An idle query asks for the next batch every 10 ms; the brokers are asked no more often."""
-PARTITIONS_REFRESH_S = 10.0
 LOOK_UP_MS = 5_000
 """Partitions without a leader would be waited for as long as ``default.api.timeout.ms``."""
 

@@ -11,6 +11,8 @@ from kohort.spark_connector._planning import Planner
 
 logger = logging.getLogger("kohort.spark_connector")
 
+PARTITIONS_REFRESH_S = 10.0
+"""Seconds from one look-up of the partitions to the next, unless something calls for it earlier."""
 SILENT_S = 5.0
 """How seldom partitions are asked for that did not come: each time takes the whole time-out."""
 

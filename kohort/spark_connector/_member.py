@@ -29,7 +29,7 @@ from kohort.errors import (
 )
 from kohort.spark_connector import _values
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._ends import SILENT_S, EndLookup, offsets_of
+from kohort.spark_connector._ends import PARTITIONS_REFRESH_S, SILENT_S, EndLookup, offsets_of
 from kohort.spark_connector._holdings import Held, Holdings
 from kohort.spark_connector._listening import MemberListener, named, user_listener
 from kohort.spark_connector._offsets import Offsets
@@ -43,7 +43,6 @@ METADATA = "kohort/"
 """Begins what goes with every commit, to tell it from those of others: the id of the query."""
 POLL_MS = 50
 ENDS_REFRESH_S = 0.15
-PARTITIONS_REFRESH_S = 10.0
 RETRY_S = 0.5
 WARN_S = 10.0
 LOOK_UP_MS = 2_000
