@@ -50,6 +50,8 @@ class ConsumerBase:
     _handout: Handout
     _performer: Performer
     _records_at_once: int
+    _unsubscribing = False
+    """True from an unsubscribe() until the listener has been called for it (async API)."""
     _closed: bool
     _unfinished: bool
     """An exception leaves the block: the caller may not be done with what it was given last."""
@@ -133,12 +135,14 @@ class ConsumerBase:
             raise IllegalStateError("subscribe() takes topics or a pattern, not both")
         subscription = self._engine.subscription
         if pattern is not None:
-            subscription.subscribe_pattern(_arguments.topic_pattern(pattern))
+            subscription.subscribe_pattern(
+                _arguments.topic_pattern(pattern), replaces=self._unsubscribing
+            )
         else:
             names = _arguments.topic_names(topics)
             if not names:
                 raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
-            subscription.subscribe(names)
+            subscription.subscribe(names, replaces=self._unsubscribing)
         self._performer.listener = listener
         self._engine.has_listener = listener is not None
         self._engine.subscribed_anew = True

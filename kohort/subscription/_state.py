@@ -58,21 +58,30 @@ class SubscriptionState(BoundPositions):
                 return frozenset(tp.topic for tp in self._partitions)
             return self._topics
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics, in place of any others; partitions of the others are withheld."""
+    def subscribe(self, topics: Iterable[str], *, replaces: bool = False) -> None:
+        """Want these topics, in place of any others; partitions of the others are withheld.
+
+        ``replaces``: in place of a pattern, too.
+        """
         if isinstance(topics, str):
             raise TypeError("subscribe() takes a list of topic names, not one string")
         wanted = frozenset(topics)
         with self.lock:
-            self._enter(SubscriptionMode.TOPICS)
+            self._enter(SubscriptionMode.TOPICS, replaces=replaces)
+            self._pattern = None
             self._want(wanted)
 
-    def subscribe_pattern(self, pattern: str | re.Pattern[str]) -> None:
-        """Want every topic whose name the pattern matches from its beginning."""
+    def subscribe_pattern(self, pattern: str | re.Pattern[str], *, replaces: bool = False) -> None:
+        """Want every topic whose name the pattern matches from its beginning.
+
+        ``replaces``: in place of named topics, too. Partitions of those are withheld.
+        """
         compiled = re.compile(pattern)
         with self.lock:
-            self._enter(SubscriptionMode.PATTERN)
+            self._enter(SubscriptionMode.PATTERN, replaces=replaces)
             self._pattern = compiled
+            if replaces:
+                self._want(frozenset(name for name in self._topics if compiled.match(name)))
 
     def match_topics(self, names: Iterable[str]) -> bool:
         """In pattern mode: take the cluster's topics; True if the wanted ones changed."""
@@ -99,8 +108,11 @@ class SubscriptionState(BoundPositions):
             self._topics, self._pattern = frozenset(), None
             self._own(_NO_PARTITIONS)
 
-    def _enter(self, mode: SubscriptionMode) -> None:
-        if self._mode not in (SubscriptionMode.NONE, mode):
+    def _enter(self, mode: SubscriptionMode, *, replaces: bool = False) -> None:
+        allowed = {SubscriptionMode.NONE, mode}
+        if replaces:
+            allowed |= {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
+        if self._mode not in allowed:
             raise IllegalStateError(
                 f"the consumer takes its partitions by {_BY[self._mode]} already and cannot take "
                 f"them by {_BY[mode]} at the same time: call unsubscribe() first"

@@ -269,6 +269,43 @@ def test_subscribe_after_unsubscribe_is_kept_without_a_poll(pause: float) -> Non
     play(scene)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pause", [0.0, 0.001, 1.0])
+@pytest.mark.parametrize("to_pattern", [True, False])
+def test_subscribe_after_unsubscribe_may_change_its_kind(
+    to_pattern: bool, pause: float, mode: str
+) -> None:
+    new = frozenset({TopicPartition("new", 0)})
+
+    async def scene(it: Scene) -> None:
+        async def slow(partitions: Partitions) -> None:
+            await anyio.sleep(0.5)
+
+        def subscribe(topic: str, by_pattern: bool) -> None:
+            if by_pattern:
+                first.subscribe(pattern=topic + "$", listener=listener)
+            else:
+                first.subscribe([topic], listener=listener)
+
+        listener = Notes(revoked=slow)
+        first = MemoryConsumer(it.cluster, rebalance_without_poll=mode)
+        subscribe("t", not to_pattern)
+        await it.enter(first)
+        it.cluster.produce("t", ["old"], partition=0)
+        it.cluster.produce("new", ["new"])
+        first.unsubscribe()
+        await anyio.sleep(pause)
+        subscribe("new", to_pattern)
+        assert await values(first, 1) == [b"new"]
+        assert await first.getmany(timeout_ms=1000) == {}
+        assert first.assignment() == new
+        assert first.subscription() == {"new"}
+        assert listener.calls[-1] == ("assigned", new)
+        assert ("revoked", BOTH) in listener.calls
+
+    play(scene, t=2, new=1)
+
+
 # --- max_poll_interval_ms -----------------------------------------------------------------------
 
 
