@@ -122,10 +122,11 @@ class AsyncCallbacks(ConsumerBase):
             self._performer.commits_unfinished = False
             self._performing = self._unpolled = None
             self._signal.notify()
-        if self._stop_later and not self._closed:
-            await self._stop_after_callback()
-        else:
-            self._perform_unpolled()
+            # Also after a CancelledError of the callback, which nothing else would notice.
+            if self._stop_later and self._stopping is None and not self._closed:
+                await self._stop_after_callback()
+            else:
+                self._perform_unpolled()
 
     async def _stop_after_callback(self) -> None:
         try:

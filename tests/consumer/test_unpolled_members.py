@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -586,6 +587,25 @@ def test_stop_in_a_callback_ends_the_consumer_without_a_poll() -> None:
         assert not it.cluster.group("g").members
         assert listener.names == ["assigned", "revoked"]
 
+    play(scene)
+
+
+def test_stop_in_a_callback_is_done_when_it_is_cancelled() -> None:
+    async def scene(it: Scene) -> None:
+        async def stop(partitions: Partitions) -> None:
+            await first.stop()
+            cancelled = asyncio.create_task(asyncio.sleep(60))
+            cancelled.cancel()
+            await cancelled
+
+        listener = Notes(revoked=stop)
+        first = await it.start(listener)
+        first.enforce_rebalance()
+        await it.cluster.wait_until(lambda: first._closed, SOON)
+        assert not it.cluster.group("g").members
+        assert listener.names == ["assigned", "revoked"]
+
+    _backend[-1] = "asyncio"  # on trio only a cancel scope raises Cancelled
     play(scene)
 
 
