@@ -7,6 +7,7 @@ consumers share one event loop, which runs in one greenlet until the process end
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -15,6 +16,8 @@ from contextlib import suppress
 
 from kohort.consumer._core_loop import new_event_loop
 from kohort.consumer._thread import START_SECONDS, Core, CoreThread, make_thread, start_thread
+
+logger = logging.getLogger("kohort.consumer")
 
 
 class SharedLoop:
@@ -37,7 +40,17 @@ class SharedLoop:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self.loop.is_closed():
+            try:
+                self.loop.run_forever()
+                return
+            except (SystemExit, KeyboardInterrupt) as error:
+                # Only these two leave the event loop. The other consumers still need it.
+                logger.exception(
+                    "a callback in kohort's event loop raised %s, which is ignored there: end the "
+                    "program from one of its own greenlets",
+                    type(error).__name__,
+                )
 
 
 _shared: SharedLoop | None = None

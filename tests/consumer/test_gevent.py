@@ -70,7 +70,20 @@ with member("one") as consumer:
 """
 
 
-@pytest.mark.parametrize("body", [AT_ONCE, IN_GREENLETS, BESIDE_OTHERS])
+AFTER_AN_EXIT = """
+one, two = member("one"), member("two")
+assert read(one, 2) == read(two, 2) == [b"a", b"b"]
+future = one.commit_async()
+future.add_done_callback(lambda future: sys.exit())
+future.result(10)
+for consumer in (one, two):
+    for _ in range(3):
+        consumer.commit()
+    consumer.close()
+"""
+
+
+@pytest.mark.parametrize("body", [AT_ONCE, IN_GREENLETS, BESIDE_OTHERS, AFTER_AN_EXIT])
 def test_consumers_work_when_gevent_has_patched_threads(
     cluster: Cluster, topic: str, body: str
 ) -> None:
