@@ -35,6 +35,9 @@ class LoopThread:
         self._up: Future[None] = Future()
         self._stop: anyio.Event | None = None
         self._token: Any = None
+        self._stopping = False
+        # Signal handlers may call stop() inside another call of their thread.
+        self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
@@ -49,6 +52,9 @@ class LoopThread:
                 f"the thread {self._thread.name!r} did not start: {error}. Lower the number of "
                 "threads or raise the system's limit"
             ) from error
+        except BaseException:  # Ctrl-C: the thread may have begun
+            self.stop()
+            raise
         try:
             self._up.result()
         except BaseException:  # Ctrl-C, for one
@@ -56,12 +62,18 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Cancel the service and wait for its end, at most :data:`STOP_SECONDS`."""
+        """Cancel the service and wait for its end, at most :data:`STOP_SECONDS`.
+
+        A service that the thread has not reached yet does not begin.
+        """
+        with self._lock:
+            self._stopping, stop = True, self._stop
         # The interpreter stops daemon threads at its end: there is nothing to wait for.
-        if self._stop is None or not self._thread.is_alive() or sys.is_finalizing():
+        if not self._thread.is_alive() or sys.is_finalizing():
             return
-        with suppress(RuntimeError):  # the event loop has ended just now
-            self._token.native_token.call_soon_threadsafe(self._stop.set)
+        if stop is not None:
+            with suppress(RuntimeError):  # the event loop has ended just now
+                self._token.native_token.call_soon_threadsafe(stop.set)
         self._thread.join(STOP_SECONDS)
         if self._thread.is_alive():
             logger.warning(
@@ -90,7 +102,10 @@ class LoopThread:
 
     async def _run(self) -> None:
         self._token = anyio.lowlevel.current_token()
-        self._stop = anyio.Event()
+        with self._lock:
+            if self._stopping:
+                return
+            self._stop = anyio.Event()
         failure: list[BaseException] = []
 
         async def serve() -> None:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -262,6 +263,43 @@ def test_cluster_thread_ends_when_ctrl_c_strikes_in_the_start(
             cluster.start()
     started = set(threading.enumerate()) - before
     assert not [each for each in started if each.name == "kohort-cluster"]
+
+
+@pytest.mark.parametrize("place", ["begin", "result"])
+def test_thread_ends_when_ctrl_c_strikes_before_the_service(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr(_thread, "STOP_SECONDS", 0.1)
+    gate, begin, run = threading.Event(), threading.Thread.start, anyio.run
+
+    async def service(up: Callable[[], None]) -> None:
+        up()
+        await anyio.sleep_forever()
+
+    def run_later(function: Any) -> None:
+        assert gate.wait(20)
+        run(function)
+
+    def start(thread: threading.Thread) -> None:
+        begin(thread)
+        if place == "begin":
+            raise KeyboardInterrupt
+
+    def result(future: Future[None]) -> None:
+        raise KeyboardInterrupt
+
+    thread = _thread.LoopThread("interrupted", service)
+    monkeypatch.setattr(anyio, "run", run_later)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(Future, "result", result)
+    with pytest.raises(KeyboardInterrupt):
+        thread.start()
+    monkeypatch.undo()
+    gate.set()
+    thread._thread.join(5)
+    ended = not thread._thread.is_alive()
+    thread.stop()
+    assert ended
 
 
 def test_stop_is_bounded_when_the_cluster_thread_is_blocked(
