@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import Pattern
+from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
@@ -380,7 +381,8 @@ class KafkaConsumer(SyncLife):
         """Commit without waiting; close() waits for it.
 
         ``callback(offsets, error)`` is called from a later poll(), commit() or close(); error is
-        None when it worked. Without one, ``default_offset_commit_callback`` is.
+        None when it worked. Without one, ``default_offset_commit_callback`` is. ``result()`` of the
+        future waits no longer than commit() does, and raises its errors.
         """
         self._check_usable()
         chosen = self._to_commit(offsets)
@@ -388,7 +390,11 @@ class KafkaConsumer(SyncLife):
         mailbox, core = self._engine.mailbox, self._core()
         self._engine.check_running()
         ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
-        future = core.call(lambda: self._engine.commit(chosen, None, ids=ids))
+        timeout = self._timeout(None)
+        future = core.call(
+            lambda: self._engine.commit(chosen, None, ids=ids),
+            CommitFuture(timeout, self._deadline(timeout)),
+        )
         self._commits.add(future)
 
         def done(future: Future[None]) -> None:

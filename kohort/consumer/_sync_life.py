@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leaving_seconds
+from kohort.consumer._commit_future import no_answer
 from kohort.consumer._core_loop import PollPauses
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import core_thread
@@ -24,7 +25,6 @@ from kohort.consumer._turn import Turn
 from kohort.errors import (
     ConsumerClosedError,
     KafkaError,
-    KafkaTimeoutError,
     RebalanceListenerError,
 )
 from kohort.listeners import CallbackName, call_listener
@@ -118,7 +118,7 @@ class SyncLife(ConsumerBase):
                 self._engine.mailbox.take_wakeup()
             if (left := deadline - time.monotonic()) <= 0:
                 core.give_up(future)
-                raise _silent(seconds)
+                raise no_answer(seconds)
             futures.wait([future], min(SLICE, left))
         return self._result(core, future)
 
@@ -145,7 +145,7 @@ class SyncLife(ConsumerBase):
                 return self._result(core, future)
             if (left := deadline - time.monotonic()) <= 0:
                 core.give_up(future)
-                logger.warning("%s", _silent(seconds))
+                logger.warning("%s", no_answer(seconds))
                 return None
             self._signal.wait(min(left, 1.0))
 
@@ -294,10 +294,3 @@ class SyncLife(ConsumerBase):
         if thread is not None and not self._closed and self._pid == os.getpid():
             thread.request_stop()
             self._warn_unclosed()  # last: with "python -W error" it raises
-
-
-def _silent(seconds: float) -> KafkaTimeoutError:
-    return KafkaTimeoutError(
-        f"the consumer's thread did not answer within {seconds:.1f} s: code that blocks runs in "
-        "its event loop, or the process gets no CPU time. Repeat the call, or close the consumer"
-    )

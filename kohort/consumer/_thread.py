@@ -121,9 +121,11 @@ class CoreThread(CoreLink):
             if not self.ended:
                 self._loop.call_soon_threadsafe(action)
 
-    def call(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+    def call(
+        self, function: Callable[[], Awaitable[T]], future: Future[T] | None = None
+    ) -> Future[T]:
         """Await ``function()`` in the core; the future may be waited for in any thread."""
-        future: Future[T] = Future()
+        future = future or Future()
         with self._lock:
             self._calls[future] = None
             if not self.ended:

@@ -167,6 +167,31 @@ def test_close_ends_pending_commits_when_the_core_is_blocked(
         assert not late.is_set()
 
 
+@pytest.mark.parametrize("wait", ["result", "exception"])
+@pytest.mark.usefixtures("quick")
+def test_commit_future_raises_in_time_when_the_core_is_blocked(
+    topic: str, group: str, make: MakeConsumer, wait: str
+) -> None:
+    consumer = make(topic, group_id=group, **OPTIONS)
+    poll_until(consumer, consumer.assignment)
+    tp = TopicPartition(topic, 0)
+    answers: list[Any] = []
+    with blocked(consumer) as late:
+        begun = time.monotonic()
+        future = consumer.commit_async({tp: 1}, lambda offsets, error: answers.append(error))
+        with pytest.raises(KafkaTimeoutError, match="thread did not answer"):
+            getattr(future, wait)()
+        assert time.monotonic() - begun < REQUEST_S + SLACK_S
+        with pytest.raises(TimeoutError):
+            future.result(timeout=0.01)
+        assert not late.is_set()
+    future.result(timeout=PATIENCE_S)  # the commit went on
+    assert future.result() is None
+    assert future.exception() is None
+    poll_until(consumer, lambda: answers == [None])
+    assert consumer.committed(tp, timeout_ms=5000) == 1
+
+
 @pytest.mark.usefixtures("quick")
 def test_consumer_goes_on_after_a_call_was_given_up(
     cluster: Cluster, topic: str, group: str, make: MakeConsumer
