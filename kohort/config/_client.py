@@ -132,7 +132,9 @@ class ClientConfig(RequestOptions):
     allow_auto_create_topics: bool = field(
         default=True,
         metadata=option(
-            Flag(), "Let a subscription create a missing topic, if the brokers allow that."
+            Flag(),
+            "Let subscribe() and assign() create missing topics, if the brokers allow that. "
+            "Look-ups create none.",
         ),
     )
     receive_message_max_bytes: int = field(

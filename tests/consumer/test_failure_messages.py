@@ -154,6 +154,17 @@ def test_lookups_of_a_mistyped_topic_do_not_create_it() -> None:
         assert cluster.topics == {}
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_position_creates_a_topic_only_when_assign_may(allowed: bool) -> None:
+    with Cluster() as cluster:
+        servers = cluster.bootstrap_servers
+        with KafkaConsumer(bootstrap_servers=servers, allow_auto_create_topics=allowed) as consumer:
+            place = TopicPartition("mistyped", 0)
+            consumer.assign([place])
+            position = consumer.position(place, timeout_ms=1_000)
+        assert (position, cluster.topics) == ((0, {"mistyped": 1}) if allowed else (None, {}))
+
+
 @pytest.mark.real_kafka
 def test_lookups_of_a_mistyped_topic_do_not_create_it_on_kafka(
     start_kafka: Callable[..., KafkaServer],
