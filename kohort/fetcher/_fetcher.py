@@ -375,6 +375,7 @@ class Fetcher:
         for tp, answer in answers.items():
             came = self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room)
             ready = came or ready
+        self._intake.log_failures()
         self._candidates.touch(there)
         notes = [
             (tp, session.asks[tp].epoch, told)

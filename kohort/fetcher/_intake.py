@@ -11,6 +11,7 @@ from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._failing import FailingPartitions
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Answer, Ask, Redirect, TooSmall
@@ -51,12 +52,18 @@ class Intake:
         self._validation = validation
         self._retries = retries
         self._counters = counters
+        self._failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget any others."""
         for memory in (self.sizes, self.turns):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
+        self._failing.keep_only(partitions)
+
+    def log_failures(self) -> None:
+        """Log the failures of one response, a line for each cause."""
+        self._failing.log()
 
     def take(
         self, node: int, ask: Ask, answer: Answer, now: float, *, had_room: bool = False
@@ -72,7 +79,7 @@ class Intake:
                 # A follower may be behind, or out of order: the leader's word counts.
                 answer = answer._replace(then=Then.RETRY)
             return self._failed(ask, answer, now, again_at_once=not of_leader)
-        self._retries.succeeded(tp)
+        self._succeeded(tp)
         if isinstance(answer, TooSmall):
             logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
             self.sizes[tp] = answer.max_bytes
@@ -121,8 +128,12 @@ class Intake:
     ) -> None:
         """Partitions that an answer leaves out, their epochs, and what was told of them before."""
         for tp, _, _ in quiet:
-            self._retries.succeeded(tp)
+            self._succeeded(tp)
         self._buffer.nothing_new(quiet, at=now, had_room=had_room)
+
+    def _succeeded(self, tp: TopicPartition) -> None:
+        self._retries.succeeded(tp)
+        self._failing.succeeded(tp)
 
     def _failed(
         self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False
@@ -136,7 +147,7 @@ class Intake:
         else:
             self._retries.failed(tp, now, epoch)
         if failure.then is Then.RETRY:
-            logger.info("%s; trying again", failure.error)
+            self._failing.failed(tp, failure.error)
             self._buffer.note_error(tp, epoch, failure.error)
             return False
         passing = failure.then is Then.RAISE

@@ -31,12 +31,16 @@ class RepeatedLog:
         self._logger = logger
         self._known: dict[Hashable, _Repeat] = {}
 
-    def log(self, key: Hashable, level: int, text: str) -> None:
-        """Log a message about ``key``, unless it says what the latest one said."""
+    def log(self, key: Hashable, level: int, text: str, *, same: str | None = None) -> None:
+        """Log a message about ``key``, unless it says what the latest one said.
+
+        ``same``: compare this in place of the text, which may hold figures that change.
+        """
         now = anyio.current_time()
         known = self._known.get(key)
-        if known is None or known.text != text:
-            self._known[key] = _Repeat(text, now + FIRST_INTERVAL_S, FIRST_INTERVAL_S)
+        compared = text if same is None else same
+        if known is None or known.text != compared:
+            self._known[key] = _Repeat(compared, now + FIRST_INTERVAL_S, FIRST_INTERVAL_S)
             self._logger.log(level, "%s", text)
             return
         known.left_out += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -10,10 +11,10 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.errors import KafkaTimeoutError
+from kohort.errors import ErrorCode, KafkaTimeoutError
 from kohort.testing import Cluster, MemoryCluster
 from kohort.transport import RepeatedLog, in_seconds
-from tests.consumer.virtual import MemoryConsumer
+from tests.consumer.virtual import MemoryConsumer, values
 from tests.support.kafka_server import KafkaServer
 from tests.support.virtual import run_virtual
 
@@ -89,6 +90,57 @@ def test_equal_messages_get_rarer_while_a_broker_is_away(
     run_virtual(main)
     assert max(lines.values()) <= 5, lines
     assert sum(lines.values()) < 25, lines
+
+
+def test_many_failing_partitions_get_one_line_for_each_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort")
+    count = 60
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": count}) as cluster:
+            cluster.produce("t", ["a"] * count)
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                await values(consumer, count)
+                caplog.clear()
+                for error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE):
+                    with cluster.fail("Fetch", error, times=None):
+                        with anyio.move_on_after(40):
+                            while True:
+                                await consumer.getmany(timeout_ms=1_000)
+                cluster.produce("t", ["b"] * count)
+                await values(consumer, count)
+                with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
+                    await consumer.getmany(timeout_ms=1_000)
+
+    run_virtual(main)
+    lines = [r.getMessage() for r in caplog.records if r.name == "kohort.fetcher"]
+    assert re.findall(r": ([A-Z_]+):.*; trying again", "\n".join(lines)) == [
+        *["NOT_LEADER_OR_FOLLOWER"] * 4,  # after 0, 5, 15 and 35 s
+        *["REPLICA_NOT_AVAILABLE"] * 4,
+        "NOT_LEADER_OR_FOLLOWER",
+    ]
+    assert lines[1].startswith(f"fetching {count} partitions, t-")
+    assert "times since the last line" in lines[1]
+
+
+def test_one_failing_partition_is_named_with_its_offset(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort.fetcher")
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=None) as consumer:
+                await consumer.getmany(timeout_ms=1_000)
+                caplog.clear()
+                with cluster.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1):
+                    await consumer.getmany(timeout_ms=5_000)
+
+    run_virtual(main)
+    (line,) = caplog.messages
+    assert line.startswith("fetching t-0 at offset 0: NOT_LEADER_OR_FOLLOWER")
 
 
 def test_a_repeated_message_is_counted_until_it_changes(

@@ -1,0 +1,83 @@
+"""Log lines about partitions that fail to be fetched: one for each cause."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Hashable
+
+from kohort.errors import BrokerResponseError, KafkaError, broker_error
+from kohort.transport import RepeatedLog
+from kohort.types import TopicPartition
+
+
+class _Cause:
+    """The partitions that fail for one reason, and the latest error of one of them."""
+
+    __slots__ = ("error", "partitions")
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, None] = {}
+        self.error: KafkaError = KafkaError()
+
+
+class FailingPartitions:
+    """Partitions whose latest fetch failed, by the cause.
+
+    The cause is the error code, or the name of the error's class. A cause
+    is logged when it begins, and then as rarely as :class:`RepeatedLog` does, until no partition
+    fails for it.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._repeats = RepeatedLog(logger)
+        self._cause_of: dict[TopicPartition, Hashable] = {}
+        self._causes: dict[Hashable, _Cause] = {}
+        self._news: dict[Hashable, None] = {}
+
+    def failed(self, tp: TopicPartition, error: KafkaError) -> None:
+        """Note a failure. The next :meth:`log` reports it."""
+        key: Hashable = type(error).__name__
+        if isinstance(error, BrokerResponseError):
+            key = error.code
+        if self._cause_of.get(tp, key) != key:
+            self.succeeded(tp)
+        self._cause_of[tp] = key
+        cause = self._causes.setdefault(key, _Cause())
+        cause.partitions[tp] = None
+        cause.error = error
+        self._news[key] = None
+
+    def succeeded(self, tp: TopicPartition) -> None:
+        """Forget the failure of a partition that could be fetched, or is not owned."""
+        if tp not in self._cause_of:
+            return
+        key = self._cause_of.pop(tp)
+        partitions = self._causes[key].partitions
+        del partitions[tp]
+        if not partitions:
+            del self._causes[key]
+            self._news.pop(key, None)
+            self._repeats.ended(key)
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the failures of all other partitions."""
+        for tp in [tp for tp in self._cause_of if tp not in partitions]:
+            self.succeeded(tp)
+
+    def log(self) -> None:
+        """Log the causes of the failures since the call before, where a line is due."""
+        while self._news:
+            key, _ = self._news.popitem()
+            cause = self._causes[key]
+            text = f"{_text(cause)}; trying again"
+            self._repeats.log(key, logging.INFO, text, same=str(key))
+
+
+def _text(cause: _Cause) -> str:
+    count, error = len(cause.partitions), cause.error
+    if count == 1:
+        return str(error)
+    topic, partition = next(iter(cause.partitions))
+    if isinstance(error, BrokerResponseError):
+        error = broker_error(error.code)
+    return f"fetching {count:,} partitions, {topic}-{partition} one of them: {error}"
