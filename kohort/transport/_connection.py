@@ -27,7 +27,7 @@ from kohort.protocol import Buffer, Message, Request, Response, decode_response,
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
-from kohort.transport._handshake import check_correlation_id, shake_hands
+from kohort.transport._handshake import shake_hands
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
@@ -178,6 +178,7 @@ class BrokerConnection:
                 connection.versions = await shake_hands(link, source, peer, client_id)
                 source.max_size = max_frame
                 source.wants_head_of = connection._large_answer
+                source.awaited_id = connection._pipeline.awaited_id
                 shaken = True
         except Exception as error:
             raise connection._explained(error) from error
@@ -272,7 +273,7 @@ class BrokerConnection:
 
     def _large_answer(self) -> int | None:
         """The correlation id of the next answer if it belongs to a request_leased(), else None."""
-        if (pending := self._awaited()) is None or not pending.large:
+        if (pending := self._pipeline.awaited) is None or not pending.large:
             return None
         self._head_until = self._clock() + HEAD_SECONDS
         self._woken.set()
@@ -338,11 +339,7 @@ class BrokerConnection:
         try:
             await half()
         except Exception as error:
-            self._broken(error, self._awaited())
-
-    def _awaited(self) -> Pending | None:
-        """The request whose answer comes next."""
-        return self._pipeline.sent[0] if self._pipeline.sent else None
+            self._broken(error, self._pipeline.awaited)
 
     def _broken(self, error: Exception, pending: Pending | None) -> None:
         # What makes no sense was sent in place of the next answer.
@@ -361,7 +358,7 @@ class BrokerConnection:
             if self._read_error is not None:
                 return self._broken(*self._read_error)
             if self._clock() >= self._head_until and (error := self._source.too_large) is not None:
-                return self._broken(error, self._awaited())
+                return self._broken(error, self._pipeline.awaited)
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
@@ -385,7 +382,7 @@ class BrokerConnection:
             except Exception as error:
                 link.stop_reading()
                 # A request that is made before _watch() runs is not the one to blame.
-                self._read_error = error, self._awaited()
+                self._read_error = error, self._pipeline.awaited
                 self._woken.set()
 
         return link.read_with(loop, on_readable)
@@ -398,11 +395,7 @@ class BrokerConnection:
             self._deliver(frame)
 
     def _deliver(self, frame: Frame) -> None:
-        if not self._pipeline.sent:
-            raise ProtocolError("an answer came that nothing was asked for")
-        pending = self._pipeline.sent[0]
-        check_correlation_id(frame.data, pending.correlation_id)
-        self._pipeline.sent.popleft()
+        pending = self._pipeline.take_answered(frame.data)
         self.answered += 1
         self.last_used = self._clock()
         self._source.pool.trim(self.last_used)

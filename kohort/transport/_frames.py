@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
-from kohort.errors import FrameTooLargeError, KafkaConnectionError
+from kohort.errors import (
+    CorrelationIdError,
+    FrameTooLargeError,
+    KafkaConnectionError,
+    MessageDecodeError,
+)
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._pool import BufferPool, Lease
@@ -14,8 +20,8 @@ STAGING_SIZE = 32 << 10
 IDLE_STAGING_SIZE = 2 << 10
 """Bytes of the staging buffer of a connection on which not more has come at once."""
 FIRST_PIECE = 1 << 20
-CORRELATION_ID_SIZE = 4
-"""Bytes of a response after its length prefix."""
+_CORRELATION_ID = struct.Struct(">i")
+"""The first bytes of a response after its length prefix."""
 GROWTH = 8
 
 
@@ -23,7 +29,7 @@ def _ignore(size: int) -> None:
     pass
 
 
-def _no_head() -> int | None:
+def _no_id() -> int | None:
     return None
 
 
@@ -44,6 +50,17 @@ class OversizedFrameError(FrameTooLargeError):
     def with_text(self, message: str) -> OversizedFrameError:
         """The same with another message."""
         return OversizedFrameError(message, self.size, self.limit, self.head, self.version)
+
+
+def check_correlation_id(data: Buffer, expected: int) -> None:
+    """Raises CorrelationIdError if the frame answers another request, MessageDecodeError."""
+    if len(data) < _CORRELATION_ID.size:
+        raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for an answer")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(data)
+    if correlation_id != expected:
+        raise CorrelationIdError(
+            f"the answer carries correlation id {correlation_id}, the request had {expected}"
+        )
 
 
 class Frame:
@@ -67,9 +84,11 @@ class FrameSource:
 
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size
-        self.wants_head_of: Callable[[], int | None] = _no_head
+        self.wants_head_of: Callable[[], int | None] = _no_id
         """Gives the correlation id of the next response if its first bytes are wanted, where it is
         over the bound; else None."""
+        self.awaited_id: Callable[[], int | None] = _no_id
+        """Gives the correlation id of the next response; None if no request was sent."""
         self.too_large: FrameTooLargeError | None = None
         """The error of a frame over the bound whose first bytes are being received."""
         self._connection = connection
@@ -81,8 +100,8 @@ class FrameSource:
     async def read(self) -> Frame | None:
         """The next frame; None if the peer ended the connection between two frames.
 
-        Raises FrameTooLargeError, KafkaConnectionError when it ended inside a frame, and what the
-        connection raises.
+        Raises FrameTooLargeError, CorrelationIdError as soon as the first bytes of a response tell,
+        KafkaConnectionError when it ended inside a frame, and what the connection raises.
         """
         if not await self._stage(PREFIX_SIZE):
             if self._end > self._start:
@@ -94,6 +113,8 @@ class FrameSource:
             size = frame_size(prefix, self.max_size)
         except FrameTooLargeError as error:
             raise await self._with_head(error, int.from_bytes(prefix, "big", signed=True)) from None
+        if size > self._end - self._start:
+            await self._check_id(size)
         if size > STAGING_SIZE:
             return await self._read_large(size)
         if not await self._stage(size):
@@ -101,6 +122,14 @@ class FrameSource:
         data = bytes(self._staging[self._start : self._start + size])
         self._start += size
         return Frame(data)
+
+    async def _check_id(self, size: int) -> None:
+        """Check the correlation id of a frame that has not come as a whole, and may never."""
+        if size < _CORRELATION_ID.size or not await self._stage(_CORRELATION_ID.size):
+            return
+        expected = self.awaited_id()
+        if expected is not None:
+            check_correlation_id(self._staging[self._start : self._end], expected)
 
     async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
         """The error with the first bytes of the frame, if it is the response that is wanted.
@@ -111,9 +140,9 @@ class FrameSource:
         correlation_id = self.wants_head_of()
         if size < 0 or correlation_id is None:
             return error
-        expected = correlation_id.to_bytes(CORRELATION_ID_SIZE, "big", signed=True)
-        await self._stage(CORRELATION_ID_SIZE)
-        if bytes(self._staging[self._start : self._end])[:CORRELATION_ID_SIZE] != expected:
+        expected = correlation_id.to_bytes(_CORRELATION_ID.size, "big", signed=True)
+        await self._stage(_CORRELATION_ID.size)
+        if bytes(self._staging[self._start : self._end])[: _CORRELATION_ID.size] != expected:
             return error
         await self._stage(min(size, STAGING_SIZE))
         head = bytes(self._staging[self._start : self._end])

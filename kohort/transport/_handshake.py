@@ -9,22 +9,19 @@ from itertools import count
 
 from kohort.config import VERSION
 from kohort.errors import (
-    CorrelationIdError,
     ErrorCode,
     KafkaConnectionError,
-    MessageDecodeError,
     broker_error,
     error_name,
 )
 from kohort.protocol import ApiKey, Buffer, decode_response, encode_request
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from kohort.transport._bytes import ByteConnection
-from kohort.transport._frames import FrameSource
+from kohort.transport._frames import FrameSource, check_correlation_id
 from kohort.transport._versions import BrokerVersions
 
 MAX_BYTES = 1 << 20
 """The answer to ApiVersions is a few KB; what announces more is not a broker."""
-_CORRELATION_ID = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">4xh")  # behind the correlation id, in every version
 
 
@@ -38,6 +35,7 @@ async def shake_hands(
     """
     tried = ApiVersionsRequest.versions.last
     for correlation_id in count(0, -1):
+        _expect(source, correlation_id)
         request = ApiVersionsRequest()
         if tried >= 3:
             request.client_software_name = "kohort"
@@ -62,15 +60,8 @@ async def shake_hands(
     return BrokerVersions(peer, response.api_keys)
 
 
-def check_correlation_id(data: Buffer, expected: int) -> None:
-    """Raises CorrelationIdError if the frame answers another request, MessageDecodeError."""
-    if len(data) < _CORRELATION_ID.size:
-        raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for an answer")
-    (correlation_id,) = _CORRELATION_ID.unpack_from(data)
-    if correlation_id != expected:
-        raise CorrelationIdError(
-            f"the answer carries correlation id {correlation_id}, the request had {expected}"
-        )
+def _expect(source: FrameSource, correlation_id: int) -> None:
+    source.awaited_id = lambda: correlation_id
 
 
 def _read(tried: int, frame: Buffer) -> ApiVersionsResponse:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, ProtocolError
 from kohort.protocol import Buffer
-from kohort.transport._frames import Frame
+from kohort.transport._frames import Frame, check_correlation_id
 from kohort.transport._loop import OneShot
 
 
@@ -91,6 +91,22 @@ class Pipeline:
     def overdue(self, now: float) -> list[Pending]:
         """Those whose time is up, the sent ones first."""
         return [each for each in (*self.sent, *self.waiting) if each.deadline <= now]
+
+    @property
+    def awaited(self) -> Pending | None:
+        """The request whose response comes next."""
+        return self.sent[0] if self.sent else None
+
+    def awaited_id(self) -> int | None:
+        """The correlation id of the next response; None if no request was sent."""
+        return self.sent[0].correlation_id if self.sent else None
+
+    def take_answered(self, data: Buffer) -> Pending:
+        """Take out the request that this response answers. ProtocolError if it answers none."""
+        if not self.sent:
+            raise ProtocolError("an answer came that nothing was asked for")
+        check_correlation_id(data, self.sent[0].correlation_id)
+        return self.sent.popleft()
 
     @property
     def next_deadline(self) -> float:

@@ -359,6 +359,20 @@ async def test_oversized_nonsense_fails_a_leased_request_at_once() -> None:
         assert not isinstance(caught.value, OversizedFrameError)
 
 
+@pytest.mark.parametrize("size", [9, 40_000, 1 << 19])
+@pytest.mark.parametrize("leased", [True, False])
+async def test_request_fails_at_once_when_nonsense_is_cut_short(size: int, leased: bool) -> None:
+    async def serve(peer: Peer) -> None:
+        await peer.expect(HeartbeatRequest)
+        await peer.send(size.to_bytes(4, "big") + b"SIP/")
+        await peer.receive()
+
+    async with opened(serve, max_frame=1 << 20) as (connection, _):
+        request = connection.request_leased if leased else connection.request
+        with anyio.fail_after(5), pytest.raises(CorrelationIdError, match="b:9092"):
+            await request(HeartbeatRequest(group_id="g"), timeout=60)
+
+
 async def raised_by_answer(answer: bytes) -> KafkaError:
     """What a request raises that is answered with these bytes; the connection is closed then."""
 
