@@ -68,6 +68,7 @@ class Engine:
             config.fetch,
             wall_clock=time.time,
             on_ready=notify,
+            hand_over=self.mailbox.hand_over,
             on_room=lambda: self.mailbox.core.call_soon(self.fetcher.wake),
             may_deliver=self.may_deliver,
             key_deserializer=config.deserialize_key,

@@ -88,7 +88,7 @@ class Notice:
         """Return when it was given, or after ``timeout`` seconds."""
         if self._is_set:
             await anyio.lowlevel.checkpoint()
-        elif (loop := _asyncio_loop()) is not None:
+        elif (loop := asyncio_loop()) is not None:
             await self._wait_on(loop, timeout)
         else:
             if self._event is None:
@@ -113,7 +113,7 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+def asyncio_loop() -> asyncio.AbstractEventLoop | None:
     """Return asyncio's event loop if the caller runs in one of its tasks; None on trio."""
     try:
         task = asyncio.current_task()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 START_SECONDS = 1.0
 """Seconds that the first call waits for the engine. Later calls wait for it by their own limits."""
+
+WAKE_SECONDS = 0.0001
+"""Seconds that a thread takes to wake up, and to take the interpreter's lock."""
 
 
 class Core(Protocol):
@@ -120,6 +124,13 @@ class CoreThread(CoreLink):
         with self._lock:
             if not self.ended:
                 self._loop.call_soon_threadsafe(action)
+
+    async def give_way(self) -> None:
+        """Release the interpreter's lock for the time that the caller's thread takes to wake up.
+
+        The caller would wait until the core's next system call otherwise.
+        """
+        time.sleep(WAKE_SECONDS)  # noqa: ASYNC251 - nothing else runs in this event loop
 
     def call(
         self, function: Callable[[], Awaitable[T]], future: Future[T] | None = None

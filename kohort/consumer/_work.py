@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import anyio
 
+from kohort.consumer._handover import Pace
+from kohort.consumer._signal import asyncio_loop
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.subscription import Bell
@@ -23,6 +26,14 @@ class CoreLink:
     def call_soon(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the core's event loop, soon."""
         action()
+
+    async def give_way(self) -> None:
+        """Let the notified caller run before the core goes on, if the event loop has an order.
+
+        asyncio runs tasks in the order in which they become ready, trio in no order.
+        """
+        if asyncio_loop() is not None:
+            await asyncio.sleep(0)
 
 
 class Work:
@@ -114,6 +125,7 @@ class Mailbox:
         self.notify = notify
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
+        self.pace = Pace(clock)
         self.work: deque[Work] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
         self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
@@ -139,9 +151,17 @@ class Mailbox:
         self.polling = True
         self.in_hand = False
         self.last_at = now
+        self.pace.came_back(now)
         self.polls += 1
         if last is not None and now - last > self.longest_absence:
             self.longest_absence = now - last
+
+    async def hand_over(self) -> None:
+        """Give way to a caller that waits for records and was quick the last time."""
+        if self.polling:
+            self.pace.notified()
+            if self.pace.quick:
+                await self.core.give_way()
 
     def left_poll(self) -> None:
         """The caller went out of poll()."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -47,7 +47,15 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 logger = logging.getLogger("kohort.fetcher")
 
 
+SMALL_ANSWER = 16 << 10
+"""Bytes of batches that the caller decodes in no time. Larger ones wait for the next fetch."""
+
+
 def _nothing() -> None:
+    pass
+
+
+async def _go_on() -> None:
     pass
 
 
@@ -56,7 +64,8 @@ class Fetcher:
 
     :meth:`run` does the work; :meth:`wake` has it look again and is called, in its event loop,
     whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
-    something to drain. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
+    something to drain; ``hand_over`` is awaited after it, before the next fetch is sent, if the
+    answer was small. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
     drains, when the fetcher waits for room: it has to see to a wake(). While ``may_deliver`` is
     False, everything is kept and nothing handed out. ``wall_clock`` gives seconds since 1970.
     """
@@ -69,6 +78,7 @@ class Fetcher:
         *,
         wall_clock: Callable[[], float],
         on_ready: Callable[[], None] = _nothing,
+        hand_over: Callable[[], Awaitable[None]] = _go_on,
         on_room: Callable[[], None] | None = None,
         may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
@@ -84,6 +94,7 @@ class Fetcher:
         self._config = config
         self._rack = rack or ""
         self._on_ready = on_ready
+        self._hand_over = hand_over
         self._wall_clock = wall_clock
         self._options = DecodeOptions(
             check_crcs=config.check_crcs,
@@ -287,10 +298,13 @@ class Fetcher:
         """Fetch over a lane, as long as one follows the other at once."""
         fetch: Fetch | None = first
         while fetch is not None:
-            if await self._fetch_once(fetch):
+            size = await self._fetch_once(fetch)
+            if size is not None:
                 # A thread that waits takes a while to wake up. It has the interpreter's lock only
-                # when the next fetch is sent, so that is on its way before anybody decodes.
+                # when the next fetch is sent, so that is on its way before much is decoded.
                 self._on_ready()
+                if size <= SMALL_ANSWER:
+                    await self._hand_over()
             # It is sent by this task, if it is for this lane: a new one would begin a turn later.
             self._following, self._follows = fetch.lane, None
             look_again = self._look(tasks)
@@ -298,11 +312,14 @@ class Fetcher:
             if self._waiting is not None:
                 self._waiting.deadline = look_again
 
-    async def _fetch_once(self, fetch: Fetch) -> bool:
-        """Send, wait, and put what came into the buffer; True if the caller is to be told."""
+    async def _fetch_once(self, fetch: Fetch) -> int | None:
+        """Send, wait, and put what came into the buffer.
+
+        Returns the bytes of its batches if the caller is to be told, else None.
+        """
         lane, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
-        ready = False
+        ready, size = False, 0
         stays = self._replicas.any_stays(lane.session.asks)
         try:
             leased = await self._cluster.request_leased(
@@ -339,7 +356,7 @@ class Fetcher:
         finally:
             lane.finish()
             self.buffer.memory.answered(granted)
-        return ready
+        return size if ready else None
 
     # --- taking what came -----------------------------------------------------------------------
 

@@ -335,7 +335,13 @@ class Consumer:
     ) -> None:
         given = {
             name: options.pop(name)
-            for name in ("key_deserializer", "value_deserializer", "wall_clock", "rack")
+            for name in (
+                "key_deserializer",
+                "value_deserializer",
+                "wall_clock",
+                "rack",
+                "hand_over",
+            )
             if name in options
         }
         self.subscription = subscription

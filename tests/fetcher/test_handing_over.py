@@ -1,0 +1,55 @@
+"""The order of the caller and the next fetch after an answer with records."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from kohort.fetcher._fetcher import SMALL_ANSWER
+from tests.fetcher.fake import Consumer, FakeCluster
+from tests.fetcher.making import T0, batch, owning
+
+pytestmark = pytest.mark.anyio
+
+
+class Observed:
+    """The number of fetches that were sent at each hand-over."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.fetches_sent: list[int] = []
+        self._cluster = cluster
+
+    async def hand_over(self) -> None:
+        self.fetches_sent.append(len(self._cluster.fetches))
+
+
+async def settled() -> None:
+    """Let every task run until it waits for something."""
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+
+
+async def read_one_answer(cluster: FakeCluster) -> Observed:
+    observed = Observed(cluster)
+    consumer = Consumer(cluster, owning(T0), hand_over=observed.hand_over)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(consumer.fetcher.run)
+        assert await consumer.poll()
+        await settled()
+        tasks.cancel_scope.cancel()
+    return observed
+
+
+async def test_the_caller_goes_first_when_an_answer_is_small() -> None:
+    cluster = FakeCluster()
+    cluster.add(T0).append(1, batch(0, 1))
+    observed = await read_one_answer(cluster)
+    assert observed.fetches_sent == [1]
+
+
+async def test_the_next_fetch_goes_first_when_an_answer_is_large() -> None:
+    cluster = FakeCluster()
+    cluster.add(T0).append(SMALL_ANSWER // 8, batch(0, SMALL_ANSWER // 8))
+    observed = await read_one_answer(cluster)
+    assert observed.fetches_sent == []
