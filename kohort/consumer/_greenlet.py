@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from kohort.consumer._core_loop import new_event_loop
 from kohort.consumer._thread import START_SECONDS, Core, CoreThread, make_thread, start_thread
+from kohort.errors import IllegalStateError
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -122,6 +123,20 @@ class CoreGreenlet(CoreThread):
         return not self._begun or self._finished.wait(timeout)
 
 
+def check_patches() -> None:
+    """Raise IllegalStateError if gevent has replaced Python's sockets, but not its threads."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is None or monkey.is_module_patched("threading"):
+        return
+    if monkey.is_module_patched("socket") or monkey.is_module_patched("select"):
+        raise IllegalStateError(
+            "gevent has replaced Python's sockets but not its threads, so the consumer's thread "
+            "cannot wait for the brokers. Call gevent.monkey.patch_all() without thread=False, "
+            "before other imports"
+        )
+
+
 def core_thread(core: Core, name: str) -> CoreThread:
-    """The consumer thread, as this process can have it. ThreadStartError."""
+    """The consumer thread, as this process can have it. ThreadStartError, IllegalStateError."""
+    check_patches()
     return CoreGreenlet(core, name) if threads_are_greenlets() else CoreThread(core, name)

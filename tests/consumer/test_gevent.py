@@ -100,3 +100,30 @@ def test_consumers_work_when_gevent_has_patched_threads(
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "patch", ["patch_all(thread=False)", "patch_all(socket=False, thread=False)", "patch_socket()"]
+)
+def test_consumer_raises_when_gevent_patched_all_but_threads(patch: str) -> None:
+    pytest.importorskip("gevent")
+    body = """
+import kohort
+try:
+    member("one").poll()
+except kohort.errors.IllegalStateError as error:
+    assert "patch_all() without thread=False" in str(error)
+else:
+    raise AssertionError("it did not raise")
+"""
+    program = PROGRAM.replace("patch_all()", patch).format(
+        path=sys.path, topic="t", servers="127.0.0.1:1", body=body
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
