@@ -19,7 +19,7 @@ from benchmarks._consumers import ASYNC, SYNC, Ask, module_of
 
 
 class First(NamedTuple):
-    """In milliseconds; CPU of the import is that of the process."""
+    """Figures in milliseconds; the CPU time of the import is that of the process."""
 
     import_ms: float
     record_ms: float

@@ -2,8 +2,8 @@
 
     python -m benchmarks._idling CLIENT BOOTSTRAP_SERVERS TOPIC GROUP CONSUMERS SECONDS
 
-Each consumer is in a group of its own and waits in calls of one second: a synchronous one in a
-thread of its own, an asynchronous one in a task. The topic has one record. When all consumers have
+Each consumer is in a separate group and waits in calls of one second: a synchronous one in a
+separate thread, an asynchronous one in a task. The topic has one record. When all consumers have
 had that, CPU and context switches are counted for SECONDS. Prints a line of JSON.
 """
 
@@ -37,7 +37,7 @@ class Idling(NamedTuple):
 
 
 class Meter:
-    """Waits until so many consumers are ready."""
+    """Waits until all consumers are ready."""
 
     def __init__(self, consumers: int, seconds: float) -> None:
         self._left = consumers

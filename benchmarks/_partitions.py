@@ -56,7 +56,7 @@ class Result(NamedTuple):
 
 
 class Meter:
-    """Is told of every value; over when all records came."""
+    """Receives every value; over when all records came."""
 
     def __init__(self, task: Task) -> None:
         self._task = task

@@ -7,7 +7,7 @@ members' assignments. "CPU s" is the assignor alone. "leader ms" is the most CPU
 turns of another task of the event loop while the leader does all of it. The members own what they
 got from the assignment before, and every tenth of them is new. "racks" have each member in one of
 three racks and two replicas of each partition. "mixed" have each member leave out one topic. Peers
-run in processes of their own, and are ended after 10 CPU seconds. The runtime of each is the best
+run in separate processes, and are ended after 10 CPU seconds. The runtime of each is the best
 of three runs, or of one if that takes more than 5 s.
 """
 

@@ -1,9 +1,9 @@
-"""What consumers take that have nothing to read, and what the first record takes.
+"""The cost of consumers that have nothing to read, and of the first record.
 
     python -m benchmarks.idle [--rounds 5] [--short] [--output FILE]
 
-Each measurement is a process of its own on Apache Kafka, and the clients take turns within each
-round. "CPU" is that of the process while 1 or 50 consumers, each in a group of its own, wait for
+Each measurement is a separate process on Apache Kafka, and the clients take turns within each
+round. "CPU" is that of the process while 1 or 50 consumers, each in a separate group, wait for
 records in calls of one second. "MB each" is the resident memory of each of the 50. "import" is the
 time of importing the library. "first record" is the time from the constructor to the first record
 in a new group, without the import; the group's initial rebalance delay is 0. "kept" is the resident
@@ -156,7 +156,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--short", action="store_true", help="2 rounds of 5 s, without 480 MB")
-    parser.add_argument("--servers", help="measure on these instead of an Apache Kafka of its own")
+    parser.add_argument("--servers", help="measure on these instead of starting Apache Kafka")
     parser.add_argument("--clients", help="names separated by commas", default=",".join(CLIENTS))
     parser.add_argument("--output", type=Path)
     return parser.parse_args()

@@ -1,9 +1,9 @@
-"""How long a record takes from the producer's send to the return of the consumer's call.
+"""The time from the producer's send to the return of the consumer's call.
 
     python -m benchmarks.latency [--rounds 5] [--records 100] [--short] [--output FILE]
 
 Each client reads a topic of one partition on Apache Kafka, as the only member of a group, in a
-process of its own. A record is produced every 20 to 40 ms, so the topic is idle before each of
+separate process. A record is produced every 20 to 40 ms, so the topic is idle before each of
 them. "wait" is a call that waits for a record. "spin" is poll(timeout_ms=0) in a loop, without any
 pause. The clients take turns within each round.
 """
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--records", type=int)
     parser.add_argument("--short", action="store_true", help="3 rounds of 60 records")
-    parser.add_argument("--servers", help="measure on these instead of an Apache Kafka of its own")
+    parser.add_argument("--servers", help="measure on these instead of starting Apache Kafka")
     parser.add_argument("--clients", help="names separated by commas", default="")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path)

@@ -4,7 +4,7 @@
 
 Measured on Apache Kafka: CPU and latency of a reader of 1,000 partitions while one of them gets 90
 records a second, and the rate at which a backlog in one of 10, 1,000 and 2,000 partitions is read.
-Each reading is a process of its own, and the clients take turns within each round, so that load on
+Each reading is a separate process, and the clients take turns within each round, so that load on
 the machine falls on all of them.
 """
 
@@ -71,7 +71,7 @@ BACKLOG_GOALS = {1000: Goal(0.8, 0.6), 2000: Goal(0.7, 0.5)}
 
 
 class Case(NamedTuple):
-    """One client, one way to read, and so many partitions assigned."""
+    """One client, one way to read, and the number of assigned partitions."""
 
     client: str
     way: str
@@ -104,7 +104,7 @@ def fill(servers: str, topic: str, records: int) -> None:
 
 
 def read(case: Case, servers: str, topic: str, records: int, producer: Producer) -> Result:
-    """Let a client read in a process of its own."""
+    """Let a client read in a separate process."""
     told = case.client, case.way, servers, topic, str(case.partitions), str(records)
     words = [sys.executable, "-m", "benchmarks._partitions", *told]
     folder = Path(__file__).parents[1]

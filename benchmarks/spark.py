@@ -170,7 +170,7 @@ def rows_of(sessions: Iterable[str], measures: Iterable[Measure]) -> Iterator[Ro
 
 @contextmanager
 def session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Spark in a JVM of its own with both sources; its workers run this Python."""
+    """Spark in a separate JVM with both sources; its workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ |= COMPILED_ONCE  # as pip does when it installs

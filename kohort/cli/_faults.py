@@ -35,7 +35,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--disconnect", type=chance, metavar="CHANCE", help="end connections instead of answering"
     )
     faults.add_argument(
-        "--slow", type=above_zero, metavar="BYTES", help="send so many bytes of an answer a second"
+        "--slow",
+        type=above_zero,
+        metavar="BYTES",
+        help="send this many bytes of a response each second",
     )
     faults.add_argument(
         "--fragment",

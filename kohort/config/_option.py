@@ -118,7 +118,7 @@ class Section:
     """Base of the sections: checks every option when the section is made, then all together.
 
     A section is a frozen dataclass. Its comparison, hash and repr are here, because a dataclass
-    compiles its own, which costs as much as the rest of the class.
+    compiles another one, which costs as much as the rest of the class.
     """
 
     __slots__ = ()

@@ -231,7 +231,7 @@ class AsyncKafkaConsumer(AsyncLife):
     def subscribe(
         self, topics: Iterable[str] = (), pattern: Pattern | None = None, listener: Any = None
     ) -> None:
-        """As :meth:`KafkaConsumer.subscribe`; the group is joined in the background.
+        """Subscribe as :meth:`KafkaConsumer.subscribe` does; the group is joined in the background.
 
         With ``rebalance_without_poll="never"`` the next poll joins it.
         """

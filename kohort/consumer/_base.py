@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.consumer")
 
 _SHARE_OF_LEAVING = 0.8
-"""Of the time for closing, for the commit and the leaving; the core's end needs some, too."""
+"""Share of the time for closing that the commit and the leaving get. The rest ends the core."""
 
 
 def leaving_seconds(limit: float) -> float:

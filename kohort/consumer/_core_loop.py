@@ -20,7 +20,7 @@ LONGEST_PAUSE = 0.002
 
 
 class WatchedSelector(selectors.BaseSelector):
-    """The default selector. It tells other threads whether the event loop waits in it."""
+    """The default selector. Other threads can see whether the event loop waits in it."""
 
     def __init__(self) -> None:
         self._inner = selectors.DefaultSelector()

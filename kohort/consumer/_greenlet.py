@@ -49,7 +49,7 @@ class SharedLoop:
                 # Only these two leave the event loop. The other consumers still need it.
                 logger.exception(
                     "a callback in kohort's event loop raised %s, which is ignored there: end the "
-                    "program from one of its own greenlets",
+                    "program from another greenlet",
                     type(error).__name__,
                 )
 

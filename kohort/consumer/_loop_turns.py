@@ -1,4 +1,4 @@
-"""When an asynchronous consumer lets the event loop run while it has records to return."""
+"""Turns that an asynchronous consumer gives the event loop while it has records to return."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class Performer:
         except WakeupError:
             self._engine.mailbox.wake()
         except KafkaError as error:
-            logger.info("the brokers were not told that the fetches end: %s", error)
+            logger.info("the fetch sessions could not be ended: %s", error)
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""

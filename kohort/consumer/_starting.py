@@ -16,7 +16,7 @@ LOOK_AGAIN = 0.05
 
 
 class Starting:
-    """Tells when start() may return, so that nothing that is produced later is missed.
+    """Finds out when start() may return, so that nothing that is produced later is missed.
 
     It waits for the first assignment, and ``request_timeout_ms`` at most for what follows.
     """

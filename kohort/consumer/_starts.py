@@ -18,7 +18,7 @@ SURE_AFTER = 3
 """Answers that leave a partition out before it counts as new whatever its leader epoch. A broker
 that has just started may not know all partitions. A new one has had one leader, in epoch 0."""
 ABSENT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
-"""What is answered for a topic without partitions that does not exist, or is being created."""
+"""The error codes of a topic that does not exist, or is being created: it has no partitions."""
 
 
 class _Seen:
@@ -104,7 +104,7 @@ class StartRules:
         self._of_new = _of_new_partitions(config)
 
     def of(self, tp: TopicPartition) -> OffsetReset | None:
-        """The rule for a partition without a committed offset; None while it cannot be told."""
+        """The rule for a partition without a committed offset; None while it is not known."""
         subscription = self._subscription
         history, rule = subscription.history, subscription.default_reset
         old, now = history.last_read(tp), history.of(tp.topic)

@@ -133,7 +133,7 @@ class SyncLife(ConsumerBase):
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
-        """As :meth:`_call`, performing what the core leaves meanwhile; gives up with a warning."""
+        """Do as :meth:`_call` does, and perform what the core leaves. Give up with a warning."""
         core = self._core()
         deadline = self._deadline(seconds)
         future = core.call(function)

@@ -18,7 +18,7 @@ from kohort.errors import ConsumerClosedError, ThreadStartError
 T = TypeVar("T")
 
 START_SECONDS = 1.0
-"""Seconds that the first call waits for the engine. Later calls wait for it by their own limits."""
+"""Seconds that the first call waits for the engine. Later calls have other limits."""
 
 WAKE_SECONDS = 0.0001
 """Seconds that a thread takes to wake up, and to take the interpreter's lock."""
@@ -35,7 +35,7 @@ class CoreThread(CoreLink):
     """A daemon thread with an asyncio event loop; it never delays the end of the process.
 
     (anyio's blocking portal would: its thread is joined at exit.) No method waits for the event
-    loop longer than it is told to.
+    loop longer than its limit.
     """
 
     def __init__(self, core: Core, name: str) -> None:
@@ -146,7 +146,7 @@ class CoreThread(CoreLink):
         return future
 
     def give_up(self, future: Future[Any]) -> None:
-        """Cancel a call that nobody waits for any longer, as soon as the event loop runs."""
+        """Cancel a call whose caller has gone, as soon as the event loop runs."""
         if not future.cancel():
             self.call_soon(partial(self._cancel, future))
 

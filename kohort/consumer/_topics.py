@@ -157,7 +157,7 @@ class TopicWatch:
         engine.mailbox.notify()  # start() may be waiting for it
 
     def _note_ids(self) -> None:
-        """Tell the subscription which topics were recreated, before anything else is done."""
+        """Pass recreated topics to the subscription, before anything else is done."""
         engine = self._engine
         topics = engine.cluster.metadata.topics
         recreated = engine.subscription.note_topic_ids(

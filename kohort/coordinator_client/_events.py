@@ -69,7 +69,7 @@ class Answered(NamedTuple):
     token: int
     response: Response
     members: Mapping[str, Subscription] | None = None
-    """To the leader's JoinGroup: the subscriptions in the answer, if they have been read."""
+    """The subscriptions in the response to the leader's JoinGroup, if they have been read."""
 
 
 class Failed(NamedTuple):

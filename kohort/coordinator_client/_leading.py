@@ -32,7 +32,7 @@ def check_deal(
     *,
     cooperative: bool,
 ) -> dict[str, Assignment]:
-    """Check a deal at once; see :func:`check_in_steps`."""
+    """Check an assignment at once; see :func:`check_in_steps`."""
     return finish(check_in_steps(assignor, cluster, members, dealt, cooperative=cooperative))
 
 

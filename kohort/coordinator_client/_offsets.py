@@ -236,7 +236,7 @@ class OffsetManager:
 
         An offset that goes by the topic's name counts as nothing if it is known to belong to a
         topic that was deleted. One request for all of them. Raises KafkaTimeoutError after
-        ``timeout`` seconds, and the errors of a broker that a repetition would not mend.
+        ``timeout`` seconds, and the errors of a broker that another try would not change.
         """
         left = set(partitions)
         result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(left)

@@ -312,7 +312,7 @@ class FetchBuffer(FetchQueues):
         )
 
     def _reset(self, item: FailedFetch) -> None:
-        """Answer an offset out of range by the policy, now that all before it is handed out.
+        """Answer an offset out of range by the policy: all records before it were returned.
 
         Of a topic that was recreated, every record is younger than the subscription.
         """

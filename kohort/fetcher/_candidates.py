@@ -40,7 +40,7 @@ class NodeCandidates:
         self.changed: dict[TopicPartition, None] = {}
         """Those that became another since the main lane's latest fetch, or are on the side lane."""
         self.whole = True
-        """False: the main lane's latest fetch left out more than :attr:`changed` tells."""
+        """False: the main lane's latest fetch left out more than :attr:`changed` contains."""
 
     def put(self, tp: TopicPartition, ask: Ask | None) -> None:
         """Note what to ask for; None for nothing."""
@@ -109,7 +109,7 @@ class Candidates:
         self._validation = validation
         self._size_of = size_of
         self.nodes: dict[int, NodeCandidates] = {}
-        """By the broker that each partition is read from."""
+        """Candidates by the broker that each partition is read from."""
         self.crowded: dict[TopicPartition, int] = {}
         """Those that the buffer has no room for, and their brokers."""
         self.unsure: dict[FetchTarget, Leader] = {}

@@ -231,7 +231,7 @@ class Fetcher:
         return self._planner.in_flight()
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
-        """When a fetch of the partition was answered last, by the event loop's clock; or None.
+        """Time of the latest response to a fetch of the partition, by the loop's clock; or None.
 
         May be called from any thread.
         """
@@ -315,7 +315,7 @@ class Fetcher:
     async def _fetch_once(self, fetch: Fetch) -> int | None:
         """Send, wait, and put what came into the buffer.
 
-        Returns the bytes of its batches if the caller is to be told, else None.
+        Returns the bytes of its batches if the caller needs to know, else None.
         """
         lane, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
@@ -415,7 +415,7 @@ class Fetcher:
     def _too_large(self, lane: Lane, error: OversizedFrameError) -> bool:
         """Find the batch that made a response too large; True if there is an error to raise.
 
-        What may fit by itself, and what the response does not tell of, is fetched alone.
+        A partition that may fit alone, or that the response does not name, is fetched alone.
         """
         self._counters.fetch_errors += 1
         lanes, asks = self._planner.lanes(lane.node), lane.session.asks

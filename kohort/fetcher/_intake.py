@@ -126,7 +126,7 @@ class Intake:
         *,
         had_room: bool = False,
     ) -> None:
-        """Partitions that an answer leaves out, their epochs, and what was told of them before."""
+        """Note partitions that a response leaves out, with their epochs and latest watermarks."""
         for tp, _, _ in quiet:
             self._succeeded(tp)
         self._buffer.nothing_new(quiet, at=now, had_room=had_room)

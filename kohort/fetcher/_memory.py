@@ -58,7 +58,7 @@ class FetchMemory:
         return self.grant_counted(Counter(sizes), most, sharers)
 
     def grant_counted(self, sizes: Mapping[int, int], most: int, sharers: int) -> Grant:
-        """As grant(), where ``sizes`` tells of how many partitions each size is asked for."""
+        """Do the same as grant(). ``sizes`` has the number of partitions for each size."""
         wanted = min(most, sum([size * count for size, count in sizes.items()]))
         left = (self._limit - self.taken - self.asked) // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))

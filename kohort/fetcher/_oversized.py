@@ -3,7 +3,7 @@
 Only the first bytes of such a response were received. A broker keeps to the ``max_bytes`` of the
 request, with one exception: the first batch comes whole, whatever its size (KIP-74). So the
 partition whose records go beyond these bytes is the one, and its first batch begins with a header
-that tells its size and its last offset.
+that has its size and its last offset.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LENGTH_BYTES = 12
 
 
 class Found(NamedTuple):
-    """A partition, and the first batch of its records; None where the bytes do not tell."""
+    """A partition, and the first batch of its records; None where the bytes do not show it."""
 
     topic_partition: TopicPartition
     size: int | None = None
-    """In bytes, with its header."""
+    """Bytes of the batch, with its header."""
     next_offset: int | None = None
     """The offset after its last record."""
 
@@ -74,7 +74,7 @@ class _Head:
         return self._data[self._at - size : self._at]
 
     def number(self, size: int) -> int:
-        """A signed integer of so many bytes."""
+        """A signed integer of ``size`` bytes."""
         return int.from_bytes(self.take(size), "big", signed=True)
 
     def length(self, size: int) -> int:

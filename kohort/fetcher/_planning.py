@@ -92,7 +92,7 @@ class Planner:
         fetches: list[Fetch] = []
         try:
             return fetches, self._add_due(fetches, now)
-        except BaseException:  # a bug; a lane that nobody sends over would be busy for ever
+        except BaseException:  # a bug; a lane without a request would be busy for ever
             self._undo(fetches)
             raise
 
@@ -163,7 +163,7 @@ class Planner:
         return next(self._free(mine, lanes.node, new=lanes.main.busy), None) is not None
 
     def _free(self, mine: NodeCandidates, node: int, *, new: bool) -> Iterator[Ask]:
-        """What to ask for of those not in flight; ``new``: since the main lane's latest fetch.
+        """Partitions to fetch, not in flight; ``new``: since the main lane's latest fetch.
 
         A fetch at a broker that has lost the leadership, or is dead, is not waited for.
         """

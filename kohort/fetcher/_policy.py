@@ -207,7 +207,7 @@ class ErrorPolicy:
             state = self._current(item)
             if state is None or state.position is None:
                 return
-            # The high watermark is older than the header, so it tells nothing of the end.
+            # The high watermark is older than the header, so it does not show the end.
             behind = max(behind, state.position + 1)
             self.counters.batches_skipped += 1
             self.counters.bytes_skipped += item.size_in_bytes or 0

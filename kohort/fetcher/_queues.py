@@ -64,7 +64,7 @@ class FetchQueues:
         self._fetcher_waits = False  # under the lock: something was left out for want of room
         self._full = False  # under the lock: as much is read ahead as may be
         self.allowed: Collection[TopicPartition] | None = None
-        """What there is memory for, as of look(); None for everything."""
+        """The partitions that there is memory for, as of look(); None for all."""
         self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
         self._most_fetches = FETCHES_PER_PARTITION
         self._reported: KafkaError | None = None  # of no partition in particular

@@ -74,7 +74,7 @@ class Replicas:
         return any(tp in partitions for tp in self._staying)
 
     def until(self, tp: TopicPartition) -> float | None:
-        """When the choice ends that was made for the partition; None if none was."""
+        """Time when the choice for the partition ends; None if there is none."""
         chosen = self._chosen.get(tp)
         return None if chosen is None else chosen.until
 

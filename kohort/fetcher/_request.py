@@ -67,7 +67,7 @@ def fetch_request(
 ) -> FetchRequest:
     """The request, its partitions in their order as far as they can be grouped by topic.
 
-    An offset is asked for under the id of its own topic: a topic that was recreated has two.
+    An offset is asked for under the id of its topic: a topic that was recreated has two.
     """
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     for ask in plan.asks:

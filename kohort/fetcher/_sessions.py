@@ -40,7 +40,7 @@ class Watermarks(NamedTuple):
 
 
 class Quiet(Mapping[TopicPartition, Watermarks]):
-    """The partitions that an answer leaves out, and what was told of them last.
+    """The partitions that an answer leaves out, and their latest watermarks.
 
     A view: making one costs nothing, however many partitions the session has.
     """
@@ -110,7 +110,7 @@ class FetchSession:
         return self.update(changes | wanted)
 
     def update(self, changes: Mapping[TopicPartition, Ask | None]) -> FetchPlan:
-        """What the next request has to say after these changes; None: fetched no more."""
+        """The next request after these changes; None: the partition is no longer fetched."""
         changed: list[Ask] = []
         forgotten: list[Ask] = []
         for tp, ask in changes.items():
@@ -205,7 +205,7 @@ class FetchSession:
         return due
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
-        """When an answer came last that told of the partition, or was quiet about it."""
+        """Time of the latest response that named the partition, or left it out as unchanged."""
         return self.answered_at if tp in self._told else None
 
     def end(self) -> FetchPlan | None:

@@ -30,7 +30,7 @@ class CommitOnRevoke(ConsumerRebalanceListener):
     """Commits the positions of partitions before they are taken away.
 
     For consumers without automatic commits, whose records are done with when poll() is called
-    again. What is lost is not committed: it is somebody else's. With
+    again. Lost partitions are not committed: they are another member's. With
     ``rebalance_without_poll="always"`` it commits records that you still process, too.
     """
 

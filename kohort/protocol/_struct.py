@@ -156,7 +156,7 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 _MADE_ONCE: set[type[Struct]] = set()
-"""The classes that an object was made of, without a constructor of their own."""
+"""The classes that an object was made of, without a constructor."""
 
 
 class Struct(metaclass=StructMeta):

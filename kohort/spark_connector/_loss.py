@@ -78,7 +78,7 @@ class LossCheck:
         return void | shorter | dropped
 
     def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
-        """Partitions of the checkpoint that the options do not name any more; warns of each."""
+        """Partitions of the checkpoint that the options no longer name; warns of each."""
         found = {tp for tp in start.end if not self._is_subscribed(tp)}
         news = sorted(found - self._warned)
         if news:

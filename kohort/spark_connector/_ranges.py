@@ -11,7 +11,7 @@ from kohort import TopicPartition
 from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
-"""A Python task of Spark has a fixed cost, which is about that of reading so many records."""
+"""The fixed cost of a Python task of Spark, as the number of records read in the same time."""
 MOST_PIECES = 100_000
 """More would take the driver's memory and time; whoever asks for them has made a mistake."""
 

@@ -28,7 +28,7 @@ class BoundPositions:
     def note_topic_ids(self, ids: Mapping[str, bytes]) -> list[Recreation]:
         """Take the ids that the brokers name; returns the topics that were recreated since.
 
-        Positions in these are kept, but neither fetched at nor committed any more. A first position
+        Positions in these are kept, but no longer fetched at or committed. A first position
         that is being looked up by a rule is looked up again.
         """
         with self.lock:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kohort.types import TopicPartition
 
 NO_ID = bytes(16)
-"""In place of the id of a topic: brokers before 2.8 have none, or nothing is known yet."""
+"""Stands for the id of a topic if brokers have none (before 2.8), or it is not known yet."""
 
 
 class Recreation(NamedTuple):
@@ -68,7 +68,7 @@ class TopicHistory:
         self._doubted[topic] = topic_id
 
     def certain(self, topic: str, /) -> bytes:
-        """As :meth:`of`, but NO_ID if a broker does not know the id."""
+        """Return the same as :meth:`of`, but NO_ID if a broker does not know the id."""
         topic_id = self.of(topic)
         return NO_ID if self._doubted.get(topic) == topic_id else topic_id
 

@@ -97,9 +97,9 @@ class PartitionState:
         """The epoch of the last batch that was fetched; -1 unknown."""
         self.paused = False
         self.pending_revocation = False
-        """Still owned, its position still commits, but neither fetched nor delivered any more."""
+        """Still owned, its position still commits, but no longer fetched or delivered."""
         self.unwanted = False
-        """Of a topic that is no longer subscribed to; the same holds until it is, or is revoked."""
+        """True if its topic is no longer subscribed to. Stays until it is again, or is revoked."""
         self.reset: OffsetReset | None = None
         """The position is to be looked up by this rule."""
         self.first = False
@@ -112,7 +112,7 @@ class PartitionState:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.fetched_at: float | None = None
-        """When an answer last told of it, by the core's clock; see Fetcher.fetched_at()."""
+        """Time of the latest response about it, by the core's clock; see Fetcher.fetched_at()."""
         self.withheld: tuple[int, float] | None = None
         """The offset from which on answers bring nothing though the log goes on, and since when."""
         self.last_error: KafkaError | None = None

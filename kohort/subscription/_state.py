@@ -368,8 +368,8 @@ class SubscriptionState(BoundPositions):
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
 
-        Bound to the ownership: a partition that was away and came back starts anew. Without those
-        in topics that were recreated since.
+        Bound to the ownership: a partition that was revoked and comes back starts again. Positions
+        in topics that were recreated since are left out.
         """
         with self.lock:
             self._run.fold()

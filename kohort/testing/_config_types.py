@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ConfigType(IntEnum):
-    """As DescribeConfigs numbers them."""
+    """Numbers of the types in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -22,7 +22,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who has set a value, as DescribeConfigs numbers them."""
+    """Sources of a value, by their numbers in DescribeConfigs."""
 
     TOPIC = 1
     BROKER = 2

@@ -290,7 +290,7 @@ class ClusterCore:
         self.changed()
 
     def settings_changed(self) -> None:
-        """Notify who goes by the settings of topics or brokers."""
+        """Notify the parts that use the settings of topics or brokers."""
         self.cleaner.settings_changed()
         self.changed()
 

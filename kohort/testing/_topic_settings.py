@@ -9,7 +9,7 @@ from kohort.testing._config_types import ConfigType, is_valid
 
 
 class TopicSetting(NamedTuple):
-    """``synonym``: the broker's config that a topic without its own value goes by, if any."""
+    """``synonym``: the broker's config that a topic without a value uses, if any."""
 
     default: str
     type: ConfigType

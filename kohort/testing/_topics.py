@@ -163,7 +163,7 @@ class Topics:
         defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
         self.defaults = defaults
-        """Values of what topics do not have of their own."""
+        """Values that topics use for the settings they do not have."""
         self._racks = dict(nodes)
         self._is_live = is_live
         self._rng = rng

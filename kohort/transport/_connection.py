@@ -133,7 +133,7 @@ class BrokerConnection:
         self._tasks: anyio.CancelScope | None = None
         self._timer = anyio.CancelScope()
         self._look_at = math.inf
-        """When _watch() looks next whether the time of a request is up."""
+        """Time when _watch() looks next whether the time of a request is up."""
         self._read_error: tuple[Exception, Pending | None] | None = None
         """For _watch(): why reading ended, and the request whose answer was to come next."""
         self._woken = Wake()  # for _watch()
@@ -232,7 +232,7 @@ class BrokerConnection:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> Leased[R]:
-        """As request(), for large answers: their buffer is used again when it is released.
+        """Send a request for a large response, whose buffer is used again when it is released.
 
         Raises OversizedFrameError for an answer over the bound.
         """

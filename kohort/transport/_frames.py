@@ -34,7 +34,7 @@ def _no_id() -> int | None:
 
 
 class OversizedFrameError(FrameTooLargeError):
-    """A frame over the bound, of which the first bytes came: they may tell what makes it large.
+    """A frame over the bound, of which the first bytes came: they may show what makes it large.
 
     ``size`` and ``limit`` are bytes without the length prefix, ``head`` the first bytes after it,
     ``version`` the API version of the response in it; -1 unknown.

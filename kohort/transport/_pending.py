@@ -110,7 +110,7 @@ class Pipeline:
 
     @property
     def next_deadline(self) -> float:
-        """When the next one's time is up; infinity if there is none."""
+        """Earliest deadline; infinity if there is none."""
         return min((each.deadline for each in (*self.sent, *self.waiting)), default=math.inf)
 
     def clear(self) -> list[Pending]:

@@ -11,7 +11,7 @@ MOST_WASTE = 2
 """A buffer of up to so many times the wanted size will do."""
 MAX_FREE_BYTES = 64 << 20
 IDLE_SECONDS = 5.0
-"""Time after which a buffer that nobody needed is freed; twice as long at most."""
+"""Time after which an unused buffer is freed; twice as long at most."""
 
 
 class BufferPool:

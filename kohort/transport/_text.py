@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 NONSENSE = (
-    "That is not the Kafka protocol: the connection is closed and made anew. If it comes again, "
+    "That is not the Kafka protocol: the connection is closed and opened again. If it comes again, "
     "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
 )
 LOOKS_LIKE = "it looks like"

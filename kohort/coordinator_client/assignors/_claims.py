@@ -19,7 +19,7 @@ class Ownership:
         self.owned: dict[str, dict[TopicPartition, None]] = {}
         """Member -> its partitions, in the order in which it named them."""
         self.contested: set[TopicPartition] = set()
-        """Claimed by two members for one generation: nobody's, not safe to hand out at once."""
+        """Partitions that two members claim for one generation: not safe to assign at once."""
         self.earlier: dict[TopicPartition, str] = {}
         """Partition -> the last owner that missed the newest generation."""
 

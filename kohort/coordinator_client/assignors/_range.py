@@ -59,7 +59,7 @@ class RangeAssignor(BuiltInAssignor):
 
 
 def _deal_runs(topic: str, members: Sequence[str], count: int, result: _Result) -> None:
-    """Deal a topic without regard to racks."""
+    """Assign a topic without regard to racks."""
     share, extras = divmod(count, len(members))
     start = 0
     for member in members:
@@ -72,7 +72,7 @@ def _deal_runs(topic: str, members: Sequence[str], count: int, result: _Result) 
 
 
 class _Topic:
-    """The state of dealing one topic where racks matter."""
+    """The state of the assignment of one topic where racks matter."""
 
     def __init__(
         self, name: str, members: Sequence[str], cluster: ClusterTopics, racks: Mapping[str, str]
@@ -110,7 +110,7 @@ class _Topic:
             del self._left[number]
 
     def deal_runs(self, result: _Result, *, near: bool = False) -> Steps[None]:
-        """Deal what is left, or of that what is near, in runs."""
+        """Assign the partitions that are left in runs; with ``near``, those in the same rack."""
         for member in self.members:
             room = self.room(member)
             if room:

@@ -53,7 +53,7 @@ class _Loads:
 
 
 class UnevenDeal:
-    """One such deal. ``partitions``: all of them, by topic in Java's order and number."""
+    """One such assignment. ``partitions``: all of them, by topic in Java's order and number."""
 
     def __init__(
         self,

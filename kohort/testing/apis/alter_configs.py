@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0-2: everything that a topic or broker has of its own is replaced."""
+"""AlterConfigs (33), versions 0-2: all settings of a topic or broker are replaced."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _create(ctx: Context, asked: _Asked, *, validate_only: bool) -> _Result:
 
 
 def _source(ctx: Context, synonym: str | None) -> ConfigSource:
-    """Who has set the value that a topic goes by without its own."""
+    """Source of the value that a topic uses if it has none."""
     origins = synonym and ctx.broker.cluster.configs.origins(synonym, ctx.broker.node)
     return origins[0].source if origins else ConfigSource.DEFAULT
 

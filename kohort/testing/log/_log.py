@@ -95,7 +95,7 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     def discard(self) -> None:
-        """Free the batches, when nothing is read from the log any more."""
+        """Free the batches, when the log is no longer read."""
         self._segments = []
 
     def notify(self) -> None:
