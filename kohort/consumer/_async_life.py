@@ -82,7 +82,7 @@ class AsyncLife(AsyncCallbacks):
             return
         root = self._root = make_root(in_block=in_block)
         self._loop, self._pid = event_loop(), os.getpid()
-        self._clock = loop_clock(self._loop)
+        self._clock = self._engine.mailbox.clock = loop_clock(self._loop)
         try:
             await root.start(self._engine.run)
             await self._begin()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 QUICK_SECONDS = 0.001
 """A caller that is back in poll() so soon gets its next records before the next fetch is sent."""
 
@@ -16,17 +14,16 @@ class Pace:
     so that the broker answers while the caller processes its records.
     """
 
-    __slots__ = ("_clock", "_since", "quick")
+    __slots__ = ("_since", "quick")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._since: float | None = None
         self.quick = True
         """True if the caller came back within ``QUICK_SECONDS`` the last time."""
 
-    def notified(self) -> None:
+    def notified(self, now: float) -> None:
         """A caller that waits was notified of records; called by the core."""
-        self._since = self._clock()
+        self._since = now
 
     def came_back(self, now: float) -> None:
         """The caller is in poll() again; called on its thread."""

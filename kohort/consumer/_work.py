@@ -125,7 +125,7 @@ class Mailbox:
         self.notify = notify
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
-        self.pace = Pace(clock)
+        self.pace = Pace()
         self.work: deque[Work] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
         self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
@@ -159,7 +159,7 @@ class Mailbox:
     async def hand_over(self) -> None:
         """Give way to a caller that waits for records and was quick the last time."""
         if self.polling:
-            self.pace.notified()
+            self.pace.notified(self.clock())
             if self.pace.quick:
                 await self.core.give_way()
 

@@ -41,7 +41,7 @@ from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import Backoff, OversizedFrameError, RepeatedLog
+from kohort.transport import Backoff, OversizedFrameError, RepeatedLog, running_clock
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -160,6 +160,7 @@ class Fetcher:
         )
         self._planner = Planner(self._candidates, self.buffer, config, self._intake.turn_of)
         self._owned: Collection[TopicPartition] = ()
+        self._clock: Callable[[], float] = anyio.current_time
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
         self._following: Lane | None = None  # whose task looks for what to do next
@@ -167,6 +168,7 @@ class Fetcher:
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
+        self._clock = running_clock()
         async with anyio.create_task_group() as tasks:
             while True:
                 self._wakeup = anyio.Event()
@@ -268,7 +270,7 @@ class Fetcher:
 
     def _look(self, tasks: TaskGroup) -> float:
         """Start whatever can be started; returns when to look again."""
-        now = anyio.current_time()
+        now = self._clock()
         owned = self._subscription.assigned()
         if owned is not self._owned:
             self._forget(owned)
@@ -368,7 +370,7 @@ class Fetcher:
         had_room: bool,
     ) -> bool:
         """Returns True if there is something new to drain."""
-        now = anyio.current_time()
+        now = self._clock()
         self._counters.answered(now - lane.sent_at)
         if response.error_code:
             again = lane.session.incremental and response.error_code in SESSION_ERRORS
@@ -399,7 +401,8 @@ class Fetcher:
             for tp, told in session.settle(quiet, there, had_room=had_room).items()
             if self._planner.lane_of(tp) is lane
         ]
-        self._intake.nothing_new(notes, now, had_room=had_room)
+        if notes:
+            self._intake.nothing_new(notes, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
@@ -419,7 +422,7 @@ class Fetcher:
         """
         self._counters.fetch_errors += 1
         lanes, asks = self._planner.lanes(lane.node), lane.session.asks
-        lanes.not_before = anyio.current_time() + self._config.retry_backoff_ms / 1000
+        lanes.not_before = self._clock() + self._config.retry_backoff_ms / 1000
         found = find_batch(error.head, error.version, lane.session.names)
         if found is not None and found.topic_partition not in asks:
             found = None
@@ -440,7 +443,7 @@ class Fetcher:
         node, asks = lane.node, lane.session.asks.values()
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
-        now = anyio.current_time()
+        now = self._clock()
         self._planner.lanes(node).not_before = self._node_retries.failed(node, now)
         for ask in asks:
             self._replicas.leave(ask.topic_partition, node, now)

@@ -11,6 +11,7 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection, Leased
 from kohort.transport._frames import OversizedFrameError
+from kohort.transport._loop import running_clock
 from kohort.transport._metadata import (
     Broker,
     ClusterMetadata,
@@ -48,4 +49,5 @@ __all__ = [
     "TopicMetadata",
     "escaped",
     "in_seconds",
+    "running_clock",
 ]

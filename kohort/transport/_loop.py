@@ -30,6 +30,11 @@ def clock_of(loop: CallbackLoop | None) -> Callable[[], float]:
     return anyio.current_time if loop is None else loop.time
 
 
+def running_clock() -> Callable[[], float]:
+    """Return what is ``anyio.current_time`` in the running event loop."""
+    return clock_of(callback_loop())
+
+
 class OneShot:
     """An event that is set once, and that one task waits for.
 
