@@ -22,6 +22,8 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 
+NAMED = 5
+"""Partitions that a line names at most."""
 _TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
@@ -107,23 +109,29 @@ class Resets:
         finally:
             self._asked.difference_update((tp, pending.epoch) for tp, pending in asked.items())
         now = anyio.current_time()
+        started: dict[str, list[str]] = defaultdict(list)
         for tp, found in results.items():
             pending = asked[tp]
-            if isinstance(found, OffsetAndTimestamp):
-                self._found(pending, found, epochs[tp])
-            else:
+            if not isinstance(found, OffsetAndTimestamp):
                 self._fail(pending, found or no_leader(tp), now)
+            elif self._found(pending, found, epochs[tp]):
+                started[pending.strategy.value].append(
+                    f"{tp.topic}-{tp.partition} at {found.offset}"
+                )
+        _log_starts(started)
         self._on_found()
 
-    def _found(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> None:
+    def _found(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
+        """Take a position; False if it is not wanted any longer."""
         tp, epoch = pending.topic_partition, pending.epoch
         self._retries.succeeded(tp)
         if self._subscription.set_position(
             tp, found.offset, found.leader_epoch, epoch=epoch, topic_id=pending.topic_id
         ):
             self._on_position(tp, epoch, under)
-            logger.info("%s-%d starts at offset %d (%s)", *tp, found.offset, pending.strategy.value)
             self._on_ready()  # start() may be waiting for it
+            return True
+        return False
 
     def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
@@ -150,3 +158,13 @@ class Resets:
             error = recreated_error(tp, None, old, now)
         if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
             self._on_ready()
+
+
+def _log_starts(started: Mapping[str, list[str]]) -> None:
+    """Log the offsets of one response, a line for each rule."""
+    for rule, places in started.items():
+        first, count = ", ".join(places[:NAMED]), len(places)
+        others = f" and {count - NAMED:,} other partitions" if count > NAMED else ""
+        logger.info("reading starts by %r: %s%s", rule, first, others)
+        if others:
+            logger.debug("reading starts by %r: %s", rule, ", ".join(places))

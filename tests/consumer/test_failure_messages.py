@@ -125,6 +125,23 @@ def test_many_failing_partitions_get_one_line_for_each_cause(
     assert "times since the last line" in lines[1]
 
 
+@pytest.mark.parametrize(("count", "end"), [(1, "t-0 at 0"), (300, " and 295 other partitions")])
+def test_start_positions_are_logged_in_one_line(
+    caplog: pytest.LogCaptureFixture, count: int, end: str
+) -> None:
+    caplog.set_level(logging.INFO, "kohort.fetcher")
+
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": count}) as cluster:
+            async with MemoryConsumer(cluster, "t", group_id=None):
+                pass
+
+    run_virtual(main)
+    (line,) = caplog.messages
+    assert line.startswith("reading starts by 'earliest': t-")
+    assert line.endswith(end)
+
+
 def test_one_failing_partition_is_named_with_its_offset(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
