@@ -34,7 +34,7 @@ OF_A_PROCESS = {
     "log.initial.task.delay.ms",
     "process.roles",
 }
-"""What only a broker of its own has: its listeners, and what Kafka does not show."""
+"""Configs of a broker in a separate process: its listeners, and those that Kafka hides."""
 
 MODULES = (
     "versions",

@@ -178,7 +178,7 @@ class Sample(NamedTuple):
     threads: int
     descriptors: int
     megabytes: float
-    """Of resident memory."""
+    """Bytes of resident memory."""
     restarts: int
     records: int
     """Read by all groups, duplicates left out."""

@@ -24,9 +24,9 @@ from tests.consumer.kit import kohort_threads, poll_until, read
 REQUEST_S = 0.4
 CLOSE_S = 1.0
 SLACK_S = 2.5
-"""How much later than its limit a call may end on a busy machine."""
+"""Seconds that a call may end after its limit on a busy machine."""
 PATIENCE_S = 15.0
-"""When a blocked core is released, so that a call without a limit fails instead of hanging."""
+"""Seconds until a blocked core is released, so that a call without a limit fails."""
 
 Call = Callable[[KafkaConsumer, TopicPartition], object]
 

@@ -1,4 +1,4 @@
-"""Who goes first when records came: the caller, or the next fetch."""
+"""The order of the caller and of the next fetch when records came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is new is read from its beginning, and nothing is missed after start()."""
+"""New topics and partitions are read from their beginning; nothing is missed after start()."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def on_cluster(script: Callable[[MemoryCluster], Awaitable[None]]) -> None:
 
 
 def commits(cluster: MemoryCluster) -> list[int]:
-    """How many partitions each commit was of."""
+    """The number of partitions of each commit."""
     requests = [r.message for r in cluster.requests if isinstance(r.message, OffsetCommitRequest)]
     return [sum(len(topic.partitions) for topic in request.topics) for request in requests]
 
@@ -46,7 +46,7 @@ def offsets(cluster: MemoryCluster) -> dict[TopicPartition, int]:
 
 @pytest.mark.parametrize("polls", [True, False])
 def test_unchanged_offsets_outlive_the_retention(polls: bool) -> None:
-    """Of partitions that were read, of one that was only looked up, and of a paused one."""
+    """Cover partitions that were read, one that was only looked up, and a paused one."""
 
     async def script(cluster: MemoryCluster) -> None:
         cluster.produce("t", ["a", "b"], partition=0)

@@ -1,4 +1,4 @@
-"""How long a thread waits at a time."""
+"""Seconds that a thread waits at a time."""
 
 from __future__ import annotations
 

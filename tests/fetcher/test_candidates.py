@@ -38,7 +38,7 @@ STEPS = 400
 
 
 class Walk(NamedTuple):
-    """What a look at every partition finds."""
+    """The candidates that a look at every partition finds."""
 
     ready: dict[int, dict[TopicPartition, Ask]]
     crowded: dict[TopicPartition, int]
@@ -238,7 +238,7 @@ class Machine:
         assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}
 
     def free(self, walk: Walk) -> dict[int, dict[TopicPartition, Ask]]:
-        """What may be asked for at each broker, and is not in flight there."""
+        """Partitions that each broker may be asked for, and that are not in flight there."""
         found: dict[int, dict[TopicPartition, Ask]] = {}
         allowed = self.buffer.allowed
         for node, ready in walk.ready.items():

@@ -368,7 +368,7 @@ IN_PROFILE: dict[str, tuple[Check, ...]] = {
 
 
 BY_NAME: tuple[Check, ...] = (only_owned_partitions_are_delivered,)
-"""What goes by the names of topics, whether or not they were recreated."""
+"""Checks by the names of topics, whether or not they were recreated."""
 
 
 def violations(log: EventLog, profile: str) -> list[str]:

@@ -124,7 +124,7 @@ def read_on_in_recreated_topics() -> Iterator[None]:
 
 @contextmanager
 def commit_unchanged_offsets_once() -> Iterator[None]:
-    """What is assigned by hand is committed when it changes, and never again."""
+    """Commit offsets of an assign() when they change, and never again."""
     make: Callable[..., None] = AutoCommits.__init__
 
     def made(commits: AutoCommits, engine: Any) -> None:

@@ -64,7 +64,7 @@ _loop: contextvars.ContextVar[VirtualLoop] = contextvars.ContextVar("loop")
 
 
 def run_virtual_on(backend: str, main: Callable[[], Awaitable[T]], *, seed: int = 0) -> T:
-    """As :func:`run_virtual`, on "trio" or on "asyncio". ``seed`` is trio's."""
+    """Run as :func:`run_virtual` does, on "trio" or on "asyncio". ``seed`` is trio's."""
     if backend == "trio":
         return run_virtual(main, seed=seed)
 

@@ -39,7 +39,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
 
 
 def in_use(buffers: Buffers) -> int:
-    """How many of the buffers are in memory."""
+    """The number of buffers in memory."""
     return sum(buffer() is not None for buffer in buffers)
 
 

@@ -28,7 +28,7 @@ OF_THE_PROCESS = frozenset(
         "log.initial.task.delay.ms",
     }
 )
-"""What a broker that is a process of its own sets, to values of its own."""
+"""Configs that a broker in a separate process sets to other values."""
 KNOWN_TO_BOTH = sorted(OF_THE_PROCESS - {"log.initial.task.delay.ms"})
 NODE = "1"
 BYTES, POLICY, MIN_ISR = "log.retention.bytes", "log.cleanup.policy", "min.insync.replicas"
@@ -60,7 +60,7 @@ def all_settings_of_a_broker(session: Session) -> Observations:
 
 @probe("3")
 def settings_of_all_brokers(session: Session) -> Observations:
-    """What requests have changed for all brokers: asked for without the id of a broker."""
+    """Configs that requests have changed for all brokers, described without a broker's id."""
     for version in (1, 4):
         for keys in (None, [MIN_ISR], ["num.partitions"], []):
             answer = describe(session, "", keys, BROKER, version, include_synonyms=True)

@@ -163,7 +163,7 @@ def work(steps: int) -> Steps[str]:
 
 
 async def turns_during(steps: int) -> int:
-    """How often another task runs while a computation does."""
+    """Count the turns of another task during a computation."""
     turns, over = 0, False
 
     async def other() -> None:
