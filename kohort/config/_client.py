@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kohort.config._kinds import Choice, Flag, SocketOptions, Text, Whole
-from kohort.config._option import Section, invalid, option
+from kohort.config._option import Section, invalid, option, section
 from kohort.config._servers import DEFAULT_PORT, Servers
 
 _OS_DEFAULT = {None: None, -1: None, 0: None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class RequestOptions(Section):
     """What everything that sends requests needs; each of the parts has a copy."""
 
@@ -45,7 +45,7 @@ class RequestOptions(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class ClientConfig(RequestOptions):
     """What the transport needs."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kohort.config import _names
@@ -14,14 +14,14 @@ from kohort.config._deserializers import Deserialize, resolve
 from kohort.config._face import FaceOptions
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
-from kohort.config._option import Option, Section, options_of
+from kohort.config._option import Option, Section, options_of, section
 from kohort.config._unsupported import KEYWORDS
 from kohort.errors import UnsupportedOptionError
 
 _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class ConsumerConfig(FaceOptions):
     """All options of a consumer, frozen. Made by from_kwargs() or from_properties()."""
 

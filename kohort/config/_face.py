@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kohort.config._deserializers import Deserializer
 from kohort.config._kinds import Choice, Flag, Function, Instance, Millis
-from kohort.config._option import Section, option
+from kohort.config._option import Section, option, section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class FaceOptions(Section):
     """What KafkaConsumer and AsyncKafkaConsumer need."""
 

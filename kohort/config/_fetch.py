@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._kinds import INT32_MAX, Choice, ChoiceOr, Flag, Whole
-from kohort.config._option import invalid, option
+from kohort.config._option import invalid, option, section
 from kohort.config._reset import NewPartitionsReset, Reset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class FetchConfig(RequestOptions):
     """What the fetcher needs."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._kinds import Assignors, Flag, Text, Whole
-from kohort.config._option import invalid, option
+from kohort.config._option import invalid, option, section
 
 _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -24,7 +24,7 @@ def _instance_id(text: str) -> bool:
     return _INSTANCE_ID.fullmatch(text) is not None and text not in {".", ".."}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@section
 class GroupConfig(RequestOptions):
     """What the coordinator client needs."""
 

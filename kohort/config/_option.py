@@ -6,10 +6,12 @@ import dataclasses
 import re
 import reprlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar, dataclass_transform
 
 from kohort.config._kinds import Kind
 from kohort.errors import ConfigurationError, InvalidOptionError
+
+S = TypeVar("S", bound="Section")
 
 _METADATA = "kohort.option"
 _USER_INFO = re.compile(r"[^\s'\"/,]+@")
@@ -117,11 +119,29 @@ def _shown(default: Any) -> str:
 class Section:
     """Base of the sections: checks every option when the section is made, then all together.
 
-    A section is a frozen dataclass. Its comparison, hash and repr are here, because a dataclass
-    compiles another one, which costs as much as the rest of the class.
+    A section is frozen. All sections share the methods of this class, because a dataclass compiles
+    methods for each class, which takes longer than the rest of the class.
     """
 
-    __slots__ = ()
+    def __init__(self, **values: Any) -> None:
+        names = set()
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            names.add(field.name)
+            if field.name in values:
+                self._settle(field.name, values[field.name])
+            elif field.default_factory is not dataclasses.MISSING:
+                self._settle(field.name, field.default_factory())
+        if unknown := values.keys() - names:
+            raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+        for each in options_of(type(self)):
+            self._settle(each.name, each.check(getattr(self, each.name)))
+        self._check_together()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -140,14 +160,21 @@ class Section:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return tuple(getattr(self, field.name) for field in fields)
 
-    def __post_init__(self) -> None:
-        for each in options_of(type(self)):
-            object.__setattr__(self, each.name, each.check(getattr(self, each.name)))
-        self._check_together()
-
     def _check_together(self) -> None:
         """Raise InvalidOptionError for values that are right one by one but not together."""
 
     def _settle(self, name: str, value: Any) -> None:
-        # Only for values that follow from other options, before anyone has seen the section.
+        # Only before anyone has seen the section: a section is frozen.
         object.__setattr__(self, name, value)
+
+
+@dataclass_transform(
+    eq_default=False,
+    frozen_default=True,
+    kw_only_default=True,
+    field_specifiers=(dataclasses.field,),
+)
+def section(cls: type[S]) -> type[S]:
+    """Make the annotated names of a class fields, without methods: :class:`Section` has these."""
+    collect = dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)
+    return collect(cls)

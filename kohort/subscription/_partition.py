@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
@@ -22,13 +21,18 @@ class SubscriptionMode(Enum):
     MANUAL = "manual"
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetReset:
-    """Where to start when there is no usable position (``auto_offset_reset``)."""
+class _ResetFields(NamedTuple):
+    """Fields of a reset."""
 
     value: str
     duration_ms: int | None = None
     """At the first record that is not older than this (KIP-1106)."""
+
+
+class OffsetReset(_ResetFields):
+    """Where to start when there is no usable position (``auto_offset_reset``)."""
+
+    __slots__ = ()
 
     EARLIEST: ClassVar[OffsetReset]
     LATEST: ClassVar[OffsetReset]

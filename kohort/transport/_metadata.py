@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -75,15 +74,15 @@ class TopicMetadata(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """The cluster at one moment. Safe to read from any thread."""
 
     cluster_id: str | None = None
     controller: int = -1
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    _names: Mapping[bytes, str] = field(default_factory=dict, repr=False)
+    brokers: Mapping[int, Broker] = MappingProxyType({})
+    topics: Mapping[str, TopicMetadata] = MappingProxyType({})
+    topic_names: Mapping[bytes, str] = MappingProxyType({})
+    """Names of topics by id."""
 
     def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
         """Who leads the partition; None if nobody does, or nobody that can be reached."""
@@ -100,7 +99,7 @@ class ClusterMetadata:
 
     def topic_by_id(self, topic_id: bytes, /) -> TopicMetadata | None:
         """The topic with the id (KIP-516); None if it is not known."""
-        return self.topics.get(self._names.get(topic_id, ""))
+        return self.topics.get(self.topic_names.get(topic_id, ""))
 
     def merged(self, response: MetadataResponse, *, keep: bool = False) -> ClusterMetadata:
         """The snapshot after an answer; ``keep``: with the topics that are not in the answer."""
@@ -119,7 +118,7 @@ class ClusterMetadata:
                 }
             ),
             topics=MappingProxyType(topics),
-            _names=MappingProxyType(
+            topic_names=MappingProxyType(
                 {topic.topic_id: name for name, topic in topics.items() if any(topic.topic_id)}
             ),
         )
@@ -147,11 +146,11 @@ class ClusterMetadata:
                 changed = True
         if not changed:
             return self
-        return replace(self, brokers=MappingProxyType(used), topics=MappingProxyType(topics))
+        return self._replace(brokers=MappingProxyType(used), topics=MappingProxyType(topics))
 
     def without_brokers(self) -> ClusterMetadata:
         """The snapshot of a client that has to start again from its bootstrap servers."""
-        return replace(self, brokers=MappingProxyType({}))
+        return self._replace(brokers=MappingProxyType({}))
 
 
 def _merge_topic(
