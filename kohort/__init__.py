@@ -6,8 +6,10 @@ to try them on; ``spark.read.format("kohort")`` reads topics into Spark.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kohort.config import VERSION as __version__
-from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
+from kohort.consumer import KafkaConsumer
 from kohort.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -43,3 +45,18 @@ __all__ = [
     "TopicPartition",
     "__version__",
 ]
+
+if TYPE_CHECKING:
+    from kohort.consumer import AsyncKafkaConsumer
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name != "AsyncKafkaConsumer":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kohort.consumer import AsyncKafkaConsumer
+
+        globals()[name] = AsyncKafkaConsumer
+        return AsyncKafkaConsumer
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

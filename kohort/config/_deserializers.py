@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import struct
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -79,12 +78,18 @@ def _text(data: bytes) -> str:
     return bytes(data).decode()
 
 
+def _uuid(data: bytes) -> Any:
+    from uuid import UUID
+
+    return UUID(_text(data))
+
+
 _JAVA: dict[str, Callable[[bytes], Any] | None] = {
     "ByteArrayDeserializer": None,
     "BytesDeserializer": None,
     "ByteBufferDeserializer": None,
     "StringDeserializer": _text,
-    "UUIDDeserializer": lambda data: uuid.UUID(_text(data)),
+    "UUIDDeserializer": _uuid,
     "ShortDeserializer": _unpack(">h"),
     "IntegerDeserializer": _unpack(">i"),
     "LongDeserializer": _unpack(">q"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -31,6 +30,8 @@ from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
+
     import pyarrow
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,8 @@ from kohort.transport import ClusterClient, in_seconds
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kohort.coordinator_client import CoordinatorClient
 
 logger = logging.getLogger("kohort.consumer")
@@ -290,11 +291,13 @@ class Engine:
         with _deadline(self._seconds(timeout), "the list of topics did not come"):
             return await self._topics.all_topics()
 
-    async def topic_ids(self, names: Iterable[str], timeout: float | None) -> dict[str, uuid.UUID]:
+    async def topic_ids(self, names: Iterable[str], timeout: float | None) -> dict[str, UUID]:
         """The ids of topics, asked for anew; of brokers before 2.8 none."""
+        from uuid import UUID
+
         with _deadline(self._seconds(timeout), "the ids of topics did not come"):
             found = await self._topics.ids_of(frozenset(names))
-        return {name: uuid.UUID(bytes=each) for name, each in found.items()}
+        return {name: UUID(bytes=each) for name, each in found.items()}
 
     # -- automatic commits --------------------------------------------------------------------
 

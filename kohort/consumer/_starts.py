@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from uuid import UUID
 
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
@@ -122,6 +121,8 @@ class StartRules:
         if not self._subscription.default_reset.reads_recreated:
             return OffsetReset.NONE
         if self._subscription.history.needs_log(topic, now):
+            from uuid import UUID
+
             logger.warning(
                 "topic %s was deleted and created again since this consumer read it: its id was %s "
                 "and is now %s. The new topic is read from its beginning",

@@ -7,9 +7,9 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
 from kohort.coordinator_client._cluster import (
@@ -54,6 +54,9 @@ from kohort.coordinator_client.assignors import (
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
 from kohort.transport import Backoff, in_seconds
 from kohort.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 logger = logging.getLogger(__name__)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kohort.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 class KafkaError(Exception):

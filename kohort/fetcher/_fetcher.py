@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 
 from kohort.config import Deserialize, FetchConfig
 from kohort.errors import KafkaError, broker_error
@@ -43,6 +43,9 @@ from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import Backoff, OversizedFrameError, RepeatedLog, running_clock
 from kohort.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 logger = logging.getLogger("kohort.fetcher")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from uuid import UUID
 
 from kohort.errors import TopicRecreatedError
 from kohort.fetcher._buffer import FetchBuffer
@@ -58,6 +57,8 @@ class RecreatedTopics:
         self._on_ready()
 
     def _log(self, topic: str, partitions: list[RecreatedPartition]) -> None:
+        from uuid import UUID
+
         if self._subscription.default_reset.reads_recreated:
             then = "the new topic is read from its beginning"
         else:
@@ -77,6 +78,8 @@ def recreated_error(
     tp: TopicPartition, position: int | None, old_id: bytes, new_id: bytes
 ) -> TopicRecreatedError:
     """The error for a partition of a topic that has another id than when it was read."""
+    from uuid import UUID
+
     old, new = UUID(bytes=old_id), UUID(bytes=new_id)
     void = "" if position is None else f" Position {position} belongs to the old topic."
     return TopicRecreatedError(

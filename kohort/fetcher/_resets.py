@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 
 from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._buffer import FetchBuffer
@@ -19,6 +19,9 @@ from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._retries import Retries
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
 from kohort.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 logger = logging.getLogger("kohort.fetcher")
 

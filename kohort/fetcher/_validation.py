@@ -12,10 +12,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import anyio
-from anyio.abc import TaskGroup
 
 from kohort.errors import KafkaError, UnsupportedVersionError
 from kohort.fetcher._buffer import FetchBuffer
@@ -28,6 +27,9 @@ from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeade
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 logger = logging.getLogger("kohort.fetcher")
 

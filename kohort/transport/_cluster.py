@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
 
 from kohort.config import ClientConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -26,6 +25,9 @@ from kohort.transport._refresh import MetadataCallback, MetadataKeeper
 from kohort.transport._tcp import TcpConnector
 from kohort.transport._text import in_seconds, reason
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
 
 logger = logging.getLogger("kohort.transport")
 
@@ -61,7 +63,7 @@ class ClusterClient:
 
     # -- life ---------------------------------------------------------------------------------
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[None] | None = None) -> None:
         """Serve until cancelled or closed; owns every task of the transport. Once only."""
         if self._ended is not None or self._closed:
             raise IllegalStateError("a cluster client runs once")
@@ -73,7 +75,8 @@ class ClusterClient:
                 tasks.start_soon(self._keeper.run)
                 tasks.start_soon(self._keeper.watch_bootstrap)
                 tasks.start_soon(self._nodes.close_idle)
-                task_status.started()
+                if task_status is not None:
+                    task_status.started()
                 try:
                     await anyio.sleep_forever()
                 finally:

@@ -6,9 +6,9 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup
 
 from kohort.config import ClientConfig
 from kohort.errors import (
@@ -25,6 +25,9 @@ from kohort.transport._metadata import Broker
 from kohort.transport._pool import BufferPool
 from kohort.transport._text import address, reason
 from kohort.transport._wake import Wake
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 logger = logging.getLogger("kohort.transport")
 

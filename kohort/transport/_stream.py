@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import ByteStream
 
 from kohort.protocol import Buffer
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
 
 RECEIVE_SIZE = 1 << 20
 """Bytes asked for at a time: anyio's default of 64 KiB halves the throughput."""
