@@ -113,7 +113,7 @@ def test_an_interrupt_anywhere_in_the_making_of_a_table_loses_nothing(
         cluster.produce(topic, [b"%d" % n for n in range(first, first + 8)], partition=0)
     consumer = make(topic)
     poll_until(consumer, consumer.assignment)
-    getattr(consumer, way)()  # with what it imports
+    getattr(consumer, way)(5_000)  # with what it imports
     consumer.seek(tp, 0)
     offsets: list[int] = []
     steps = interrupts = in_a_row = 0
