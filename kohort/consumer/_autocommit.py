@@ -72,7 +72,7 @@ class AutoCommits:
         try:
             await engine.commit(chosen, engine.commit_seconds, ids=ids)
         except KafkaError as error:
-            logger.warning("automatic commit failed: %s", error)
+            logger.warning("automatic commit failed: %s", str(error))
             return False
         self._done = entries
         return True

@@ -173,7 +173,7 @@ class Performer:
         if self._listener_error is None:
             self._listener_error = error
         else:
-            logger.error("%s; the one before is raised", error, exc_info=error)
+            logger.error("%s; the one before is raised", str(error), exc_info=error)
 
     def take_listener_error(self) -> RebalanceListenerError | None:
         """What is noted; nothing is from then on."""
@@ -194,7 +194,7 @@ class Performer:
         except WakeupError:
             engine.mailbox.wake()  # meant for a call that is waited for: the next poll()
         except KafkaError as error:
-            logger.warning("automatic commit failed: %s", error)
+            logger.warning("automatic commit failed: %s", str(error))
 
     async def leave(
         self, reason: str, autocommit: bool, deadline: float, *, leave_group: bool | None = None
@@ -233,7 +233,7 @@ class Performer:
         except WakeupError:
             self._engine.mailbox.wake()
         except KafkaError as error:
-            logger.info("the fetch sessions could not be ended: %s", error)
+            logger.info("the fetch sessions could not be ended: %s", str(error))
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""

@@ -55,7 +55,7 @@ class PositionFinder:
                 await self._look_up(missing)
             except KafkaError as error:
                 if error.retriable:
-                    logger.info("no committed offsets yet: %s", error)
+                    logger.info("no committed offsets yet: %s", str(error))
                 else:
                     self._engine.mailbox.report(error)
                 with anyio.move_on_after(max(backoff, LAST_LOOK)):

@@ -94,7 +94,7 @@ def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, 
                 "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
                 group_id,
                 escaped(member.member_id),
-                error,
+                str(error),
             )
             said = Subscription(topics=(), group_instance_id=member.group_instance_id)
         members[member.member_id] = said

@@ -324,7 +324,7 @@ class FetchBuffer(FetchQueues):
                 return
             self._subscription.start_reset(state, strategy)
         if not recreated:
-            logger.warning("%s: resetting to %s", item.error, strategy.value)
+            logger.warning("%s: resetting to %s", str(item.error), strategy.value)
         self._on_room()
 
     def _deliver(self, how: Taking, taken: list[_Taken]) -> set[TopicPartition]:

@@ -68,7 +68,7 @@ def stop(query: Query, timeout_s: float = 60.0) -> bool:
     try:
         rested = _brought_to_rest(query, time.monotonic() + timeout_s)
     except OSError as error:
-        logger.warning("the query could not be asked to come to rest: %s", error)
+        logger.warning("the query could not be asked to come to rest: %s", str(error))
     finally:
         query.stop()
     if not rested:
@@ -183,7 +183,7 @@ class StopRequests:
                 if not request.exists():  # taken back meanwhile, with the answers to it
                     done.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("the request to stop could not be answered: %s", error)
+                logger.warning("the request to stop could not be answered: %s", str(error))
         self._answered = set(self._requests)
 
     def _is_meant(self, path: Path) -> bool:

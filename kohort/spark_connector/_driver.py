@@ -163,9 +163,9 @@ class StreamDriver:
         except KafkaError as error:
             if not error.retriable or not self._begun:
                 raise
-            logger.warning("the ends of the partitions could not be looked up: %s", error)
+            logger.warning("the ends of the partitions could not be looked up: %s", str(error))
         self._ends_due = self._clock() + ENDS_REFRESH_S
 
     def _note_silence(self, error: KafkaError) -> None:
-        logger.warning("%s", error)
+        logger.warning("%s", str(error))
         self._partitions_due = self._clock()  # has a topic been deleted?

@@ -48,7 +48,8 @@ def leave_on_sigterm(leaver: Leaver) -> Callable[[], None]:
             _undo.append(_install())
         except (RuntimeError, MemoryError) as error:
             logger.warning(
-                "SIGTERM will end the query before it leaves its group: no thread for it: %s", error
+                "SIGTERM will end the query before it leaves its group: no thread for it: %s",
+                str(error),
             )
             return _nothing
     _leavers.add(leaver)

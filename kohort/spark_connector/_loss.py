@@ -99,7 +99,7 @@ class LossCheck:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("whether records are still there could not be looked up: %s", error)
+            logger.info("whether records are still there could not be looked up: %s", str(error))
             return set()
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
@@ -131,7 +131,7 @@ def _ids_now(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:
     try:
         return Planner(consumer, options).ids(batch.end, IDS_MS)
     except KafkaError as error:
-        logger.warning("whether topics were made anew could not be looked up: %s", error)
+        logger.warning("whether topics were made anew could not be looked up: %s", str(error))
         return {}
     finally:
         consumer.close()

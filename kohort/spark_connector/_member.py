@@ -118,7 +118,7 @@ class GroupMember:
                 holdings.end()
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
             except KafkaError as error:
-                logger.warning("%s was not left in good order: %s", self._group, error)
+                logger.warning("%s was not left in good order: %s", self._group, str(error))
             finally:
                 holdings.end(over=True)
 
@@ -322,7 +322,7 @@ class GroupMember:
         try:
             self._commit_at_last(released.done)
         except KafkaError as error:
-            logger.warning("offsets were not committed to %s: %s", self._group, error)
+            logger.warning("offsets were not committed to %s: %s", self._group, str(error))
 
     def _commit_at_last(self, offsets: Offsets) -> None:
         """Commit in short attempts: in a callback no wakeup tells that the query is to end."""
@@ -360,7 +360,7 @@ class GroupMember:
         now = self._clock()
         if now >= self._warned.get(what, float("-inf")):
             self._warned[what] = now + WARN_S
-            logger.warning("%s: %s failed, will be tried again: %s", self._group, what, error)
+            logger.warning("%s: %s failed, will be tried again: %s", self._group, what, str(error))
 
 
 def _is_ours(committed: OffsetAndMetadata) -> bool:

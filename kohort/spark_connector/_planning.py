@@ -186,7 +186,9 @@ class Planner:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                logger.warning("offsets could not be looked up, will be tried again: %s", error)
+                logger.warning(
+                    "offsets could not be looked up, will be tried again: %s", str(error)
+                )
                 self._sleep(self._options.lookup_retry_interval_s)
         return look_up()
 

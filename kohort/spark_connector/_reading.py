@@ -189,7 +189,7 @@ class _Reading:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("whether records are still there could not be looked up: %s", error)
+            logger.info("whether records are still there could not be looked up: %s", str(error))
             return {}
         lost: _Lost = {}
         positions = self._positions()

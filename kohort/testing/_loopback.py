@@ -62,7 +62,7 @@ class LoopbackNetwork:
                 continue
             except OSError as error:
                 # It is gone again, or there are no file descriptors left: do not spin on it.
-                logger.debug("broker %d cannot accept: %s", broker.node.id, error)
+                logger.debug("broker %d cannot accept: %s", broker.node.id, str(error))
                 await anyio.sleep(_ACCEPT_PAUSE)
 
     def ended(self, broker: Broker) -> None:
@@ -74,7 +74,7 @@ class LoopbackNetwork:
             held.bind((self._config.host, node.port))
         except OSError as error:
             # Somebody was faster. Starting the broker again will say so.
-            logger.warning("port %d of broker %d is lost: %s", node.port, node.id, error)
+            logger.warning("port %d of broker %d is lost: %s", node.port, node.id, str(error))
 
     def close(self) -> None:
         for sock in (*self._listeners.values(), *self._held.values()):

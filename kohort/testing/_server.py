@@ -32,9 +32,9 @@ async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
             # A busy connection must not keep the others from their turn.
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
-        logger.info("broker %d closes on %s: %s", broker.node.id, client_host, error)
+        logger.info("broker %d closes on %s: %s", broker.node.id, client_host, str(error))
     except OSError as error:
-        logger.debug("broker %d lost %s: %s", broker.node.id, client_host, error)
+        logger.debug("broker %d lost %s: %s", broker.node.id, client_host, str(error))
     except Exception:
         logger.exception("broker %d failed on a request of %s", broker.node.id, client_host)
     finally:
