@@ -18,6 +18,7 @@ from kohort.consumer._signal import TaskSignal
 from kohort.consumer._work import ListenerWork
 from kohort.errors import IllegalStateError, KafkaError, RebalanceListenerError, ReentrantCallError
 from kohort.listeners import CallbackName, call_listener, is_awaited
+from kohort.transport import start_soon
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
@@ -132,7 +133,7 @@ class AsyncCallbacks(ConsumerBase):
         try:
             await self._stop(autocommit=True, leave_group=self._leave_group)
         except KafkaError as error:
-            logger.error("stop() in a callback: %s", error, exc_info=error)
+            logger.error("stop() in a callback: %s", str(error), exc_info=error)
 
     async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
         raise NotImplementedError  # AsyncLife
@@ -167,7 +168,7 @@ class AsyncCallbacks(ConsumerBase):
             self._signal.notify()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
+            start_soon(tasks, run)
             try:
                 while not done:
                     event = self._signal.event()

@@ -27,6 +27,7 @@ from kohort.errors import (
     NoBrokersAvailable,
 )
 from kohort.listeners import acall_listener
+from kohort.transport import weak_callback
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class AsyncLife(AsyncCallbacks):
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
             return await function()
 
-        return Performer(self._engine, call, self._serve, acall_listener)
+        return Performer(self._engine, call, weak_callback(self._serve), acall_listener)
 
     # -- life ---------------------------------------------------------------------------------
 

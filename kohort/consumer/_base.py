@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -82,7 +83,8 @@ class ConsumerBase:
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
         self._config = config
         self._engine = engine
-        self._handout = Handout(engine.subscription, lambda: self._engine.may_deliver())
+        consumer = weakref.proxy(self)
+        self._handout = Handout(engine.subscription, lambda: consumer._engine.may_deliver())
         # What iteration takes at a time. Deserializers hold up the caller for no longer than asked.
         self._records_at_once = config.fetch.max_poll_records
         if config.deserialize_key is None and config.deserialize_value is None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,7 +28,7 @@ from kohort.consumer._work import CoreLink, Mailbox
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
-from kohort.transport import ClusterClient, in_seconds
+from kohort.transport import ClusterClient, Started, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Engine:
         subscription: SubscriptionState | None = None,
     ) -> None:
         rng = config.rng or random.Random()
+        # Its parts must not keep it alive: a closed consumer is freed by its last reference.
+        engine = weakref.proxy(self)
         self.config = config
         self.subscription = subscription or SubscriptionState(
             OffsetReset.of(config.fetch.auto_offset_reset)
@@ -70,8 +74,8 @@ class Engine:
             wall_clock=time.time,
             on_ready=notify,
             hand_over=self.mailbox.hand_over,
-            on_room=lambda: self.mailbox.core.call_soon(self.fetcher.wake),
-            may_deliver=self.may_deliver,
+            on_room=weak_callback(self._on_room),
+            may_deliver=weak_callback(self.may_deliver),
             key_deserializer=config.deserialize_key,
             value_deserializer=config.deserialize_value,
             rack=config.group.client_rack,
@@ -82,9 +86,9 @@ class Engine:
         self.host = Host(
             self.mailbox,
             self.subscription,
-            has_listener=lambda: self.has_listener,
-            parting=lambda: self.parting is not None,
-            on_assignment=self._on_assignment,
+            has_listener=lambda: engine.has_listener,
+            parting=lambda: engine.parting is not None,
+            on_assignment=weak_callback(self._on_assignment),
             on_failure=self.mailbox.report,
         )
         self.coordinator: CoordinatorClient | None = None
@@ -100,7 +104,7 @@ class Engine:
                 self.host,
                 rng=rng,
                 rack=config.group.client_rack,
-                on_group_topics=lambda topics: self._topics.wake(),
+                on_group_topics=lambda topics: engine._topics.wake(),
                 history=self.subscription.history,
             )
         self.has_listener = False
@@ -122,8 +126,8 @@ class Engine:
         """Of partitions that another assign() has put aside; left to commit."""
         self._left_ids: dict[TopicPartition, bytes] = {}
         """The ids of the topics that offsets left to commit belong to."""
-        self._positions = PositionFinder(self)
-        self._topics = TopicWatch(self)
+        self._positions = PositionFinder(engine)
+        self._topics = TopicWatch(engine)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -131,16 +135,18 @@ class Engine:
         """Run until cancelled. A defect ends it, too, and is kept in :attr:`failure`."""
         try:
             async with anyio.create_task_group() as tasks:
-                await tasks.start(self.cluster.run)
-                tasks.start_soon(self._topics.run)
-                tasks.start_soon(self._positions.run)
-                tasks.start_soon(self.fetcher.run)
+                cluster = Started()
+                start_soon(tasks, partial(self.cluster.run, task_status=cluster))
+                await cluster.wait()
+                start_soon(tasks, self._topics.run)
+                start_soon(tasks, self._positions.run)
+                start_soon(tasks, self.fetcher.run)
                 if self.coordinator is not None:
-                    tasks.start_soon(self.coordinator.run)
+                    start_soon(tasks, self.coordinator.run)
                     if self.config.group.auto_commit:
-                        tasks.start_soon(AutoCommits(self).run)
+                        start_soon(tasks, AutoCommits(self).run)
                 if self.config.on_stats is not None:
-                    tasks.start_soon(report_stats, self, self.config.on_stats)
+                    start_soon(tasks, report_stats, self, self.config.on_stats)
                 started()
                 await anyio.sleep_forever()
         except Exception as error:
@@ -169,6 +175,9 @@ class Engine:
         """
         coordinator = self.coordinator
         return coordinator is None or self.mailbox.clock() < coordinator.confirmed_until
+
+    def _on_room(self) -> None:
+        self.mailbox.core.call_soon(self.fetcher.wake)
 
     def _on_assignment(self) -> None:
         self._positions.wake()
@@ -337,7 +346,7 @@ class Engine:
         try:
             await self.commit(offsets, self.commit_seconds)
         except KafkaError as error:
-            logger.warning("automatic commit failed: %s", error)
+            logger.warning("automatic commit failed: %s", str(error))
         self.replaced = {tp: at for tp, at in self.replaced.items() if offsets.get(tp) != at}
         self._forget_left_ids()
 
@@ -397,7 +406,7 @@ class Engine:
         try:
             await self.coordinator.leave(reason, timeout, leave_group=leave_group)
         except KafkaError as error:
-            logger.info("could not leave the group: %s", error)
+            logger.info("could not leave the group: %s", str(error))
 
     def left(self) -> None:
         """The caller has given up its subscription, or has another one by now."""
@@ -426,7 +435,7 @@ class Engine:
         try:
             await self.commit(self.parting or {}, CLOSE_TIMEOUT)
         except KafkaError as error:
-            logger.warning("automatic commit failed: %s", error)
+            logger.warning("automatic commit failed: %s", str(error))
         await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
         self.parting = None
         self._forget_left_ids()

@@ -101,12 +101,10 @@ class CoreGreenlet(CoreThread):
 
     async def _serve(self) -> None:
         with self._lock:
-            self._main = self._loop.create_task(self._core.run(self._set_started))
-            if self._stopping:
-                self._main.cancel()
+            main = self._begin()
         try:
             with suppress(asyncio.CancelledError):
-                await self._main
+                await main
         finally:
             with self._lock:
                 self.ended = True

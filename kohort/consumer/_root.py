@@ -94,6 +94,8 @@ class _TaskRoot:
                     "the program holds it up",
                     STOP_SECONDS,
                 )
+        if self._task is not None and self._task.done():
+            self._task = None  # its exception refers to the core
 
     async def leave_block(self) -> None:
         pass

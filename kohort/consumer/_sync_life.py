@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent import futures
 from concurrent.futures import Future
@@ -56,15 +57,18 @@ class SyncLife(ConsumerBase):
         self._mailbox = engine.mailbox
         self._prepare(config, engine, topics)
 
+        consumer = weakref.proxy(self)
+
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
-            return self._call(function, seconds)
+            result: T = consumer._call(function, seconds)
+            return result
 
         async def serve(
             function: Callable[[], Awaitable[None]],
             perform: Callable[[], Coroutine[Any, Any, None]],
             seconds: float,
         ) -> None:
-            self._serve(function, perform, seconds)
+            consumer._serve(function, perform, seconds)
 
         async def invoke(
             listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
@@ -113,19 +117,26 @@ class SyncLife(ConsumerBase):
         core = self._core()
         deadline = self._deadline(seconds)
         future = core.call(function)
-        while not future.done():
-            if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
-                self._engine.mailbox.take_wakeup()
-            if (left := deadline - time.monotonic()) <= 0:
-                core.give_up(future)
-                raise no_answer(seconds)
-            futures.wait([future], min(SLICE, left))
-        return self._result(core, future)
+        try:
+            while not future.done():
+                if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
+                    self._engine.mailbox.take_wakeup()
+                if (left := deadline - time.monotonic()) <= 0:
+                    core.give_up(future)
+                    raise no_answer(seconds)
+                futures.wait([future], min(SLICE, left))
+            return self._result(core, future)
+        finally:
+            del future  # its exception refers to this frame
 
     def _result(self, core: CoreThread, future: Future[T]) -> T:
-        if core.ended and not self._closed and isinstance(future.exception(), ConsumerClosedError):
-            self._engine.check_running()
-        return future.result()
+        try:
+            if core.ended and not self._closed:
+                if isinstance(future.exception(), ConsumerClosedError):
+                    self._engine.check_running()
+            return future.result()
+        finally:
+            del future  # as in _call()
 
     def _serve(
         self,
@@ -138,16 +149,19 @@ class SyncLife(ConsumerBase):
         deadline = self._deadline(seconds)
         future = core.call(function)
         future.add_done_callback(lambda _: self._signal.notify())
-        while True:
-            self._signal.clear()
-            run_inline(perform())
-            if future.done():
-                return self._result(core, future)
-            if (left := deadline - time.monotonic()) <= 0:
-                core.give_up(future)
-                logger.warning("%s", no_answer(seconds))
-                return None
-            self._signal.wait(min(left, 1.0))
+        try:
+            while True:
+                self._signal.clear()
+                run_inline(perform())
+                if future.done():
+                    return self._result(core, future)
+                if (left := deadline - time.monotonic()) <= 0:
+                    core.give_up(future)
+                    logger.warning("%s", no_answer(seconds))
+                    return None
+                self._signal.wait(min(left, 1.0))
+        finally:
+            del future  # as in _call()
 
     def _deadline(self, seconds: float) -> float:
         """The time when a call is given up."""

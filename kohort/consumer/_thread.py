@@ -39,7 +39,7 @@ class CoreThread(CoreLink):
     """
 
     def __init__(self, core: Core, name: str) -> None:
-        self._core = core
+        self._core: Core | None = core
         self._thread = make_thread(name, self._run)
         self._loop, self.is_busy = self._make_loop()
         self._main: asyncio.Task[None] | None = None
@@ -91,11 +91,9 @@ class CoreThread(CoreLink):
         asyncio.set_event_loop(loop)
         try:
             with self._lock:
-                self._main = loop.create_task(self._core.run(self._set_started))
-                if self._stopping:
-                    self._main.cancel()
+                main = self._begin()
             with suppress(asyncio.CancelledError):
-                loop.run_until_complete(self._main)
+                loop.run_until_complete(main)
         finally:
             with self._lock:
                 self.ended = True
@@ -104,6 +102,15 @@ class CoreThread(CoreLink):
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()
+
+    def _begin(self) -> asyncio.Task[None]:
+        """Create the task of the core, which only the task refers to from then on."""
+        core, self._core = self._core, None
+        assert core is not None
+        self._main = self._loop.create_task(core.run(self._set_started))
+        if self._stopping:
+            self._main.cancel()
+        return self._main
 
     def _set_started(self) -> None:
         self._up.set()
@@ -178,6 +185,8 @@ class CoreThread(CoreLink):
         else:
             if self._take(future):
                 future.set_result(result)
+        finally:
+            del future  # its exception refers to this frame
 
     def _take(self, future: Future[Any]) -> bool:
         """True for the one caller that is to give the call its result."""

@@ -17,6 +17,7 @@ from kohort.errors import (
     broker_error,
 )
 from kohort.subscription import SubscriptionMode
+from kohort.transport import ClusterMetadata, start_soon, weak_callback
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ class TopicWatch:
     async def run(self) -> None:
         """Run until cancelled; never raises."""
         engine = self._engine
-        engine.cluster.on_metadata_change(lambda old, new: self._on_metadata())
+        engine.cluster.on_metadata_change(weak_callback(self._on_metadata))
         tasks = anyio.create_task_group()
         async with tasks:
-            tasks.start_soon(self._bootstrap)
+            start_soon(tasks, self._bootstrap)
             while True:
                 self._woken = anyio.Event()
                 try:
@@ -143,7 +144,7 @@ class TopicWatch:
             self.assigned_all = True
             self._engine.mailbox.notify()
 
-    def _on_metadata(self) -> None:
+    def _on_metadata(self, _old: ClusterMetadata, _new: ClusterMetadata) -> None:
         engine = self._engine
         self._note_ids()
         if engine.subscription.mode is not SubscriptionMode.PATTERN:

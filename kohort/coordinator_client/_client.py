@@ -52,7 +52,7 @@ from kohort.coordinator_client.assignors import (
     common_protocol,
 )
 from kohort.errors import GroupError, KafkaError, KafkaTimeoutError
-from kohort.transport import Backoff, in_seconds
+from kohort.transport import Backoff, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class CoordinatorClient:
             rng,
             request_timeout=config.request_timeout_ms / 1000,
         )
-        self._link.on_found = lambda: self._feed(CoordinatorFound())
+        feed = weak_callback(self._feed)
+        self._link.on_found = lambda: feed(CoordinatorFound())
         self._steps = Steps(
             cluster, self._link, config, assignors, host, cooperative=cooperative, rack=rack
         )
@@ -121,7 +122,7 @@ class CoordinatorClient:
             self._link,
             config,
             self._machine,
-            self._feed,
+            feed,
             backoff,
             rng,
             require_stable=require_stable,
@@ -326,7 +327,7 @@ class CoordinatorClient:
                 self._early.append(command)
             case _:
                 scope = self._scopes[command.token] = anyio.CancelScope()
-                self._tasks.start_soon(self._perform, command, command.token, scope)
+                start_soon(self._tasks, self._perform, command, command.token, scope)
 
     async def _perform(self, command: Command, token: int, scope: anyio.CancelScope) -> None:
         event: Event | None = None

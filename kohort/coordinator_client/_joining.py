@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import weakref
 from abc import ABC, abstractmethod
 
 from kohort.coordinator_client._answers import Action, action_for, failure
@@ -39,7 +40,7 @@ class Joining(Member, ABC):
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
-        self.heartbeats = Heartbeats(self)
+        self.heartbeats = Heartbeats(weakref.proxy(self))
         self.retry_at: float | None = None
         """When JoinGroup is sent again."""
         self.joined_topics: frozenset[str] = frozenset()

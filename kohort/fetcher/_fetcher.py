@@ -41,7 +41,14 @@ from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
 from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
-from kohort.transport import Backoff, OversizedFrameError, RepeatedLog, running_clock
+from kohort.transport import (
+    Backoff,
+    OversizedFrameError,
+    RepeatedLog,
+    running_clock,
+    start_soon,
+    weak_callback,
+)
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -108,7 +115,7 @@ class Fetcher:
         self.buffer = FetchBuffer(
             subscription,
             max_bytes=config.fetch_max_bytes,
-            on_room=on_room or self.wake,
+            on_room=on_room or weak_callback(self.wake),
             may_deliver=may_deliver,
             on_error=config.on_error,
             memory=FetchMemory(config.buffer_memory),
@@ -126,7 +133,7 @@ class Fetcher:
             subscription,
             self.buffer,
             Retries(backoff, rng),
-            on_done=self._validated,
+            on_done=weak_callback(self._validated),
             on_ready=on_ready,
         )
         self._resets = Resets(
@@ -135,10 +142,10 @@ class Fetcher:
             self.offsets,
             self.buffer,
             Retries(backoff, rng),
-            on_found=self.wake,
+            on_found=weak_callback(self.wake),
             on_position=self._validation.good,
             on_ready=on_ready,
-            timestamp=self.reset_timestamp,
+            timestamp=weak_callback(self.reset_timestamp),
             first_reset=first_reset or (lambda tp: subscription.default_reset),
         )
         self._recreated = RecreatedTopics(subscription, self.buffer, on_ready=on_ready)
@@ -159,7 +166,7 @@ class Fetcher:
             self._replicas,
             self._retries,
             self._validation,
-            self._size_of,
+            weak_callback(self._size_of),
         )
         self._planner = Planner(self._candidates, self.buffer, config, self._intake.turn_of)
         self._owned: Collection[TopicPartition] = ()
@@ -211,12 +218,12 @@ class Fetcher:
                     max_version=plan.max_version,
                 )
             except KafkaError as error:
-                logger.debug("broker %d was not told of the end of a session: %s", node, error)
+                logger.debug("broker %d was not told of the end of a session: %s", node, str(error))
 
         with anyio.move_on_after(timeout):
             async with anyio.create_task_group() as tasks:
                 for node, plan in plans:
-                    tasks.start_soon(tell, node, plan)
+                    start_soon(tasks, tell, node, plan)
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float
@@ -296,7 +303,7 @@ class Fetcher:
             if fetch.lane is self._following:
                 self._follows = fetch
             else:
-                tasks.start_soon(self._fetch, tasks, fetch)
+                start_soon(tasks, self._fetch, tasks, fetch)
         return look_again
 
     async def _fetch(self, tasks: TaskGroup, first: Fetch) -> None:
@@ -380,7 +387,9 @@ class Fetcher:
             lane.session.failed(response.error_code)
             error = broker_error(response.error_code)
             if again:
-                logger.debug("broker %d: %s; a full fetch begins another one", lane.node, error)
+                logger.debug(
+                    "broker %d: %s; a full fetch begins another one", lane.node, str(error)
+                )
                 return False
             return self._node_failed(lane, error)
         self._node_retries.succeeded(lane.node)
@@ -431,7 +440,7 @@ class Fetcher:
             found = None
         may_fit = found is None or found.size is None or found.size < error.limit
         if may_fit and (len(asks) > 1 or next(iter(asks.values())).max_bytes > 1):
-            logger.info("broker %d: %s; fetching one partition at a time", lane.node, error)
+            logger.info("broker %d: %s; fetching one partition at a time", lane.node, str(error))
             self._planner.fetch_alone(lane.node, asks if found is None else [found.topic_partition])
             return False
         if found is None:
@@ -456,7 +465,7 @@ class Fetcher:
             text = f"fetching from broker {node} failed: {error}; trying again"
             self._repeats.log(node, logging.INFO, text)
             return False
-        logger.warning("fetching from broker %d failed: %s", node, error)
+        logger.warning("fetching from broker %d failed: %s", node, str(error))
         self.buffer.report(error)
         return True
 

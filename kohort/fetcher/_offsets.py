@@ -15,7 +15,7 @@ from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutErr
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._errors import Failure, Then, lookup_failure
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds
+from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds, start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -126,12 +126,12 @@ class OffsetLookup:
                 # A look-up of a mistyped topic must not create it.
                 known = (await self._cluster.fetch_topics(topics, may_create=False)).topics
             except KafkaError as error:
-                logger.debug("no metadata of %s: %s", leaderless, error)
+                logger.debug("no metadata of %s: %s", leaderless, str(error))
             else:
                 by_node, leaderless = self.by_leader(timestamps)
         async with anyio.create_task_group() as tasks:
             for node, partitions in by_node.items():
-                tasks.start_soon(ask, node, partitions)
+                start_soon(tasks, ask, node, partitions)
         for tp in leaderless:
             topic = known.get(tp.topic)
             if topic is not None and topic.error:

@@ -18,6 +18,7 @@ from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
 from kohort.fetcher._retries import Retries
 from kohort.subscription import NO_ID, OffsetReset, PendingReset, SubscriptionState
+from kohort.transport import start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Resets:
         for node, asked in by_node.items():
             self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
             epochs = {tp: leader.epoch for tp in asked if (leader := self._leaders.find(tp))}
-            tasks.start_soon(self._look_up, node, asked, epochs)
+            start_soon(tasks, self._look_up, node, asked, epochs)
         return come_again
 
     async def _look_up(

@@ -25,7 +25,7 @@ from kohort.fetcher._offsets import no_leader
 from kohort.fetcher._retries import Retries
 from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kohort.subscription import FetchTarget, SubscriptionState
-from kohort.transport import Leader
+from kohort.transport import Leader, start_soon
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Validation:
                 by_node[leader.node].append(_Check(target, leader))
         for node, asked in by_node.items():
             self._asked.update((each.target.topic_partition, each.target.epoch) for each in asked)
-            tasks.start_soon(self._check, node, asked)
+            start_soon(tasks, self._check, node, asked)
         return come_again
 
     async def _check(self, node: int, checks: list[_Check]) -> None:
@@ -140,7 +140,7 @@ class Validation:
                 _request(checks), node=node, min_version=MIN_VERSION
             )
         except UnsupportedVersionError as error:
-            logger.debug("broker %d cannot tell of truncation: %s", node, error)
+            logger.debug("broker %d cannot tell of truncation: %s", node, str(error))
             return dict.fromkeys(partitions, EpochEnd(-1, -1))
         except KafkaError as error:
             self._cluster.request_refresh()
@@ -167,7 +167,7 @@ class Validation:
             # (An epoch that wrote nothing is forgotten, so a missing one proves something only
             # if a batch of it was read.)
             error = truncation(tp, target.offset, verdict)
-            logger.error("%s", error)
+            logger.error("%s", str(error))
             if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
                 self._on_ready()
             return

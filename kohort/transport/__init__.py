@@ -9,8 +9,9 @@ from __future__ import annotations
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._cluster import ClusterClient
-from kohort.transport._connection import BrokerConnection, Leased
+from kohort.transport._connection import BrokerConnection
 from kohort.transport._frames import OversizedFrameError
+from kohort.transport._leased import Leased
 from kohort.transport._loop import running_clock
 from kohort.transport._metadata import (
     Broker,
@@ -23,8 +24,10 @@ from kohort.transport._pool import BufferPool, Lease
 from kohort.transport._refresh import MetadataCallback
 from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
+from kohort.transport._tasks import Started, start_soon
 from kohort.transport._tcp import TcpConnection, TcpConnector
 from kohort.transport._text import escaped, in_seconds
+from kohort.transport._weak import weak_callback
 
 __all__ = [
     "NETWORK_ERRORS",
@@ -43,6 +46,7 @@ __all__ = [
     "OversizedFrameError",
     "PartitionMetadata",
     "RepeatedLog",
+    "Started",
     "StreamConnection",
     "TcpConnection",
     "TcpConnector",
@@ -50,4 +54,6 @@ __all__ = [
     "escaped",
     "in_seconds",
     "running_clock",
+    "start_soon",
+    "weak_callback",
 ]

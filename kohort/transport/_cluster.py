@@ -18,12 +18,15 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from kohort.transport._bytes import Connect
-from kohort.transport._connection import BrokerConnection, Leased
+from kohort.transport._connection import BrokerConnection
+from kohort.transport._leased import Leased
 from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Nodes
 from kohort.transport._refresh import MetadataCallback, MetadataKeeper
+from kohort.transport._tasks import start_soon
 from kohort.transport._tcp import TcpConnector
 from kohort.transport._text import in_seconds, reason
+from kohort.transport._weak import weak_callback
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -55,8 +58,8 @@ class ClusterClient:
         rng = rng or random.Random()
         self._config = config
         self._nodes = Nodes(config, connect or TcpConnector(config), rng)
-        self._keeper = MetadataKeeper(config, self._nodes, self._ask_metadata, rng)
-        self._nodes.on_failure = self._keeper.node_failed
+        self._keeper = MetadataKeeper(config, self._nodes, weak_callback(self._ask_metadata), rng)
+        self._nodes.on_failure = weak_callback(self._keeper.node_failed)
         self._scope: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
         self._closed = False
@@ -72,9 +75,9 @@ class ClusterClient:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
                 self._nodes.start(tasks)
-                tasks.start_soon(self._keeper.run)
-                tasks.start_soon(self._keeper.watch_bootstrap)
-                tasks.start_soon(self._nodes.close_idle)
+                start_soon(tasks, self._keeper.run)
+                start_soon(tasks, self._keeper.watch_bootstrap)
+                start_soon(tasks, self._nodes.close_idle)
                 if task_status is not None:
                     task_status.started()
                 try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -28,13 +28,16 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import shake_hands
+from kohort.transport._leased import Leased
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
+from kohort.transport._tasks import start_soon
 from kohort.transport._tcp import TcpConnection, behind
 from kohort.transport._text import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
+from kohort.transport._weak import weak_callback
 
 DEFAULTS = ClientConfig()
 """For callers without a configuration."""
@@ -50,26 +53,8 @@ MAX_THROTTLE_MS = 60_000
 """A broker may ask for a pause (KIP-219), but not for one that nobody sees the end of."""
 
 
-class Leased(Generic[R]):
-    """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
-
-    __slots__ = ("_frame", "_response")
-
-    def __init__(self, response: R, frame: Frame) -> None:
-        self._response: R | None = response
-        self._frame = frame
-
-    @property
-    def response(self) -> R:
-        """The answer; ValueError when it is released."""
-        if self._response is None:
-            raise ValueError("the answer is released")
-        return self._response
-
-    def release(self) -> None:
-        """The bytes are copied or not wanted any more. The second time does nothing."""
-        self._response = None
-        self._frame.release()
+def _nothing() -> None:
+    pass
 
 
 def _checked(link: ByteConnection) -> ByteConnection:
@@ -117,7 +102,7 @@ class BrokerConnection:
         self.closed_by_us = False
         self.lost = 0
         """Requests that failed because it closed."""
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = _nothing
         """Called the moment it is closed, before anybody hears of it."""
         self._link = link
         self._client_id = client_id
@@ -177,7 +162,7 @@ class BrokerConnection:
                 source = connection._source
                 connection.versions = await shake_hands(link, source, peer, client_id)
                 source.max_size = max_frame
-                source.wants_head_of = connection._large_answer
+                source.wants_head_of = weak_callback(connection._large_answer)
                 source.awaited_id = connection._pipeline.awaited_id
                 shaken = True
         except Exception as error:
@@ -326,9 +311,9 @@ class BrokerConnection:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks.cancel_scope
                 if self.failure is None:
-                    tasks.start_soon(self._run_half, self._send)
+                    start_soon(tasks, self._run_half, self._send)
                     if not self._read_in_callbacks(reader):
-                        tasks.start_soon(self._run_half, lambda: reader)
+                        start_soon(tasks, self._run_half, lambda: reader)
                     await self._watch()
         finally:
             reader.close()
@@ -472,6 +457,7 @@ class BrokerConnection:
         if self._tasks is not None:
             self._tasks.cancel()
         self.on_close()
+        self.on_close = _nothing  # it refers to this connection
         return explained
 
     def abort(self) -> None:

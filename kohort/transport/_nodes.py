@@ -23,6 +23,7 @@ from kohort.transport._connection import BrokerConnection
 from kohort.transport._deferred import Deferred
 from kohort.transport._metadata import Broker
 from kohort.transport._pool import BufferPool
+from kohort.transport._tasks import run_child
 from kohort.transport._text import address, reason
 from kohort.transport._wake import Wake
 
@@ -226,7 +227,7 @@ class Nodes:
         if link is None:
             tasks = self._running()
             link = node.links[purpose] = Link(node.broker)
-            tasks.start_soon(Deferred, lambda: self._serve(node, purpose, link))
+            tasks.start_soon(Deferred, lambda: run_child(self._serve, (node, purpose, link)))
         if link.connection is None:
             link.waiters += 1
             try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +92,8 @@ class Fleet:
     loop: anyio.abc.TaskGroup
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     errors: list[BaseException] = field(default_factory=list)
+    engines: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    """Engines of the consumers, those of closed ones too as long as anything refers to them."""
 
     def options(self, number: int) -> dict[str, Any]:
         """Options of the member with this number; numbers 0 and 4, for instance, share a group."""
@@ -128,6 +130,7 @@ class SyncMember:
     def _run(self) -> None:
         ledger = self._fleet.ledgers[self._options["group_id"]]
         consumer = KafkaConsumer(TOPIC, **self._options)
+        self._fleet.engines.add(consumer._engine)
         try:
             while not self._is_ending:
                 ledger.add(consumer.poll(timeout_ms=POLL_MS))
@@ -156,6 +159,7 @@ class AsyncMember:
         try:
             with self._scope:
                 async with AsyncKafkaConsumer(TOPIC, **self._options) as consumer:
+                    self._fleet.engines.add(consumer._engine)
                     while not self._is_ending:
                         ledger.add(await consumer.getmany(timeout_ms=POLL_MS))
         except Exception as error:
@@ -178,26 +182,25 @@ class Sample(NamedTuple):
     threads: int
     descriptors: int
     megabytes: float
-    """Bytes of resident memory."""
+    """Resident memory, in megabytes."""
+    engines: int
+    """Engines that are not freed."""
     restarts: int
     records: int
     """Read by all groups, duplicates left out."""
     duplicates: int
 
 
-def sample(at: float, restarts: int, ledgers: Iterable[Ledger]) -> Sample:
-    """Look at this process, by ``/proc``, after a run of the garbage collector.
-
-    Between two full runs the garbage of closed consumers may grow to a quarter of all objects.
-    """
-    gc.collect()
+def sample(at: float, restarts: int, fleet: Fleet) -> Sample:
+    """Look at this process, by ``/proc``, as it is without a run of the garbage collector."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    ledgers = list(ledgers)
+    ledgers = list(fleet.ledgers.values())
     return Sample(
         at,
         len(os.listdir("/proc/self/task")),
         len(os.listdir("/proc/self/fd")),
         pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        len(fleet.engines),
         restarts,
         sum(each.records for each in ledgers),
         sum(each.duplicates for each in ledgers),
@@ -208,12 +211,13 @@ def table(samples: Sequence[Sample], rows: int = 20) -> str:
     """Return at most this many of the samples as lines of text, the last one among them."""
     step = -(-len(samples) // rows)
     lines = [
-        f"{'s':>5} {'threads':>8} {'fds':>6} {'MB':>7} {'restarts':>9} {'records':>9} {'twice':>8}"
+        f"{'s':>5} {'threads':>8} {'fds':>6} {'MB':>7} {'engines':>8} {'restarts':>9} "
+        f"{'records':>9} {'twice':>8}"
     ]
     for one in samples[::-1][::step][::-1]:
         lines.append(
             f"{one.at:5.0f} {one.threads:8} {one.descriptors:6} {one.megabytes:7.1f} "
-            f"{one.restarts:9} {one.records:9} {one.duplicates:8}"
+            f"{one.engines:8} {one.restarts:9} {one.records:9} {one.duplicates:8}"
         )
     return "\n".join(lines)
 

@@ -58,7 +58,7 @@ class Restarts:
                 numbers = range(first, len(self._members), RESTARTERS)
                 tasks.start_soon(self.go_on, numbers, pause)
             while (at := anyio.current_time() - begun) < seconds:
-                samples.append(fleet.sample(at, self.count, self._consumers.ledgers.values()))
+                samples.append(fleet.sample(at, self.count, self._consumers))
                 if self._consumers.errors:
                     raise self._consumers.errors[0]
                 await anyio.sleep(seconds / SAMPLES)
@@ -130,6 +130,7 @@ def test_fleet_loses_nothing_and_leaks_nothing_when_restarted(
     assert len(os.listdir("/proc/self/fd")) <= before[1]
     early = [each for each in samples if FIRST * seconds < each.at <= 2 * FIRST * seconds]
     late = [each for each in samples if each.at > (1 - FIRST) * seconds]
+    assert max(each.engines for each in samples) <= count + RESTARTERS
     for what, slack in ((lambda each: each.threads, 2), (lambda each: each.descriptors, 10)):
         assert _median(late, what) <= 1.02 * _median(early, what) + slack
     assert _median(late, lambda each: each.megabytes) <= (

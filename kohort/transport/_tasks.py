@@ -1,0 +1,48 @@
+"""Tasks that free their objects when they end, without a run of the garbage collector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+
+def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *args: object) -> None:
+    """Start a task in the group. If the group is cancelled, the task ends without an exception.
+
+    On asyncio, anyio's callback for the end of a task has a variable for the task's exception, and
+    the traceback of the exception contains the frame of the callback. This cycle would keep the
+    frames of the task, and so every object of a consumer, until the garbage collector runs.
+    """
+    tasks.start_soon(run_child, function, args, name=getattr(function, "__qualname__", None))
+
+
+async def run_child(function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+    """Await the function. If the task group is cancelled, end without an exception."""
+    awaitable = function(*args)
+    del function, args
+    try:
+        await awaitable
+    except anyio.get_cancelled_exc_class():
+        if anyio.current_effective_deadline() != -math.inf:
+            raise  # the event loop's own cancellation of a single task
+
+
+class Started:
+    """A task status for tasks of start_soon(), and a wait for it."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def started(self, value: None = None) -> None:
+        """Let wait() return. Called by the task."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for the task to call started()."""
+        await self._event.wait()

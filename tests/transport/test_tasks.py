@@ -1,0 +1,77 @@
+"""Tasks and callbacks that leave nothing for the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from kohort.transport import Started, start_soon, weak_callback
+
+pytestmark = pytest.mark.anyio
+
+
+class Owner:
+    """An object that a task or a callback refers to."""
+
+    async def sleep(self) -> None:
+        await anyio.sleep_forever()
+
+    def twice(self, number: int) -> int:
+        return 2 * number
+
+
+async def test_task_frees_its_objects_when_group_is_cancelled() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        owner = Owner()
+        ref = weakref.ref(owner)
+        async with anyio.create_task_group() as tasks:
+            start_soon(tasks, owner.sleep)
+            del owner
+            await anyio.wait_all_tasks_blocked()
+            assert ref() is not None
+            tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint()
+        assert ref() is None
+    finally:
+        gc.enable()
+
+
+async def test_task_error_cancels_the_group_when_it_raises() -> None:
+    async def fail(text: str) -> None:
+        raise ValueError(text)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        async with anyio.create_task_group() as tasks:
+            start_soon(tasks, fail, "no")
+            await anyio.sleep_forever()
+    assert [str(error) for error in raised.value.exceptions] == ["no"]
+
+
+async def test_started_returns_when_the_task_says_so() -> None:
+    status, steps = Started(), []
+
+    async def run() -> None:
+        steps.append("begun")
+        status.started()
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        start_soon(tasks, run)
+        await status.wait()
+        assert steps == ["begun"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_weak_callback_raises_when_its_object_is_gone() -> None:
+    owner = Owner()
+    twice = weak_callback(owner.twice)
+    assert twice(21) == 42
+    del owner
+    with pytest.raises(ReferenceError, match="is gone"):
+        twice(21)
