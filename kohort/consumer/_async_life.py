@@ -32,6 +32,10 @@ from kohort.transport import weak_callback
 T = TypeVar("T")
 
 
+async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
+    return await function()
+
+
 class AsyncLife(AsyncCallbacks):
     """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
 
@@ -58,10 +62,9 @@ class AsyncLife(AsyncCallbacks):
         self._drain_size = DrainSize(self._records_at_once, measured=deserializes)
 
     def _make_performer(self) -> Performer:
-        async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
-            return await function()
-
-        return Performer(self._engine, call, weak_callback(self._serve), acall_listener)
+        performer = Performer(self._engine, acall_listener)
+        performer.connect(_call, weak_callback(self._serve))
+        return performer
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -235,6 +238,9 @@ class AsyncLife(AsyncCallbacks):
         while self._performing is not None:
             await self._signal.event().wait()
         self._performing = anyio.get_current_task().id
+        # A __del__ method may start a task that stops the consumer, and the garbage collector
+        # clears weak references before it calls that.
+        self._performer.connect(_call, weak_callback(self._serve))
         try:
             return await self._performer.leave(
                 reason, autocommit, deadline, leave_group=leave_group

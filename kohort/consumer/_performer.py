@@ -71,19 +71,23 @@ def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
 class Performer:
     """Performs the work that the core leaves in the mailbox, one piece after the other."""
 
-    def __init__(self, engine: Engine, call: Call, serve: Serve, invoke: Invoke) -> None:
+    def __init__(self, engine: Engine, invoke: Invoke) -> None:
         self.listener: Any = None
         self.commits_unfinished = False
         """Partitions are revoked while the caller may process their records, which then count."""
         self._engine = engine
-        self._call = call
         self._invoke = invoke
-        self._serve = serve
+        self._call: Call
+        self._serve: Serve
         self._clock = engine.mailbox.clock
         self._commits = True
         self._commit_until: float | None = None
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
+
+    def connect(self, call: Call, serve: Serve) -> None:
+        """Take the callbacks to the consumer, which refer to it weakly."""
+        self._call, self._serve = call, serve
 
     @property
     def has_work(self) -> bool:

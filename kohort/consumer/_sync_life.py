@@ -57,6 +57,16 @@ class SyncLife(ConsumerBase):
         self._mailbox = engine.mailbox
         self._prepare(config, engine, topics)
 
+        async def invoke(
+            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
+        ) -> RebalanceListenerError | None:
+            return call_listener(listener, callback, partitions)
+
+        self._performer = Performer(engine, invoke)
+        self._connect_performer()
+
+    def _connect_performer(self) -> None:
+        """Let the performer call this consumer, without keeping it alive."""
         consumer = weakref.proxy(self)
 
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
@@ -70,12 +80,7 @@ class SyncLife(ConsumerBase):
         ) -> None:
             consumer._serve(function, perform, seconds)
 
-        async def invoke(
-            listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
-        ) -> RebalanceListenerError | None:
-            return call_listener(listener, callback, partitions)
-
-        self._performer = Performer(engine, call, serve, invoke)
+        self._performer.connect(call, serve)
 
     # -- the core -----------------------------------------------------------------------------
 
@@ -288,6 +293,9 @@ class SyncLife(ConsumerBase):
         self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
         """Give everything up in good order; returns what a listener raised."""
+        # A __del__ method may close the consumer, and the garbage collector clears weak references
+        # before it calls that.
+        self._connect_performer()
         self._closing_until = deadline
         try:
             return run_inline(
