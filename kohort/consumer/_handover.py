@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 QUICK_SECONDS = 0.001
 """A caller that is back in poll() so soon gets its next records before the next fetch is sent."""
+
+WAKE_SECONDS = 0.0001
+"""Time in which a thread wakes up and takes the interpreter's lock."""
+CONTENDED_SECONDS = 0.001
+"""A release of the interpreter's lock that takes so long met a CPU-bound thread."""
+REST_SECONDS = 1.0
+
+
+class LockRelease:
+    """Releases of the interpreter's lock, so that a notified thread runs at once.
+
+    A CPU-bound thread of the program keeps the lock for 5 ms each time. So after a release that
+    took ``CONTENDED_SECONDS`` there is no other one for ``REST_SECONDS``.
+    """
+
+    __slots__ = ("_clock", "_not_before", "_sleep")
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._not_before = 0.0
+
+    def release(self) -> None:
+        """Release the lock for ``WAKE_SECONDS``, unless that took too long a moment ago."""
+        began = self._clock()
+        if began < self._not_before:
+            return
+        self._sleep(WAKE_SECONDS)
+        ended = self._clock()
+        if ended - began >= CONTENDED_SECONDS:
+            self._not_before = ended + REST_SECONDS
 
 
 class Pace:

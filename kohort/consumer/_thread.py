@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kohort.consumer._core_loop import new_event_loop
+from kohort.consumer._handover import LockRelease
 from kohort.consumer._work import CoreLink
 from kohort.errors import ConsumerClosedError, ThreadStartError
 
@@ -19,9 +19,6 @@ T = TypeVar("T")
 
 START_SECONDS = 1.0
 """Seconds that the first call waits for the engine. Later calls have other limits."""
-
-WAKE_SECONDS = 0.0001
-"""Seconds that a thread takes to wake up, and to take the interpreter's lock."""
 
 
 class Core(Protocol):
@@ -47,6 +44,7 @@ class CoreThread(CoreLink):
         """Calls without a result yet. Whoever removes a future gives it its result."""
         self._started = threading.Event()
         self._up = asyncio.Event()
+        self._lock_release = LockRelease()
         self._begun = False
         self._stopping = False
         self.ended = False
@@ -132,12 +130,13 @@ class CoreThread(CoreLink):
             if not self.ended:
                 self._loop.call_soon_threadsafe(action)
 
-    async def give_way(self) -> None:
+    def give_way(self) -> None:
         """Release the interpreter's lock for the time that the caller's thread takes to wake up.
 
-        The caller would wait until the core's next system call otherwise.
+        The caller would wait until the core's next system call otherwise. Nothing else runs in this
+        event loop meanwhile.
         """
-        time.sleep(WAKE_SECONDS)  # noqa: ASYNC251 - nothing else runs in this event loop
+        self._lock_release.release()
 
     def call(
         self, function: Callable[[], Awaitable[T]], future: Future[T] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 import anyio
 
 from kohort.consumer._handover import Pace
-from kohort.consumer._signal import asyncio_loop
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.subscription import Bell
@@ -27,13 +25,12 @@ class CoreLink:
         """Run ``action`` in the core's event loop, soon."""
         action()
 
-    async def give_way(self) -> None:
-        """Let the notified caller run before the core goes on, if the event loop has an order.
+    def give_way(self) -> None:
+        """Let the notified caller run before the core goes on.
 
-        asyncio runs tasks in the order in which they become ready, trio in no order.
+        asyncio runs tasks in the order in which they become ready, so the caller that was notified
+        first runs first. On trio tasks have no order.
         """
-        if asyncio_loop() is not None:
-            await asyncio.sleep(0)
 
 
 class Work:
@@ -156,12 +153,19 @@ class Mailbox:
         if last is not None and now - last > self.longest_absence:
             self.longest_absence = now - last
 
-    async def hand_over(self) -> None:
-        """Give way to a caller that waits for records and was quick the last time."""
-        if self.polling:
-            self.pace.notified(self.clock())
-            if self.pace.quick:
-                await self.core.give_way()
+    def hand_over(self) -> bool:
+        """Notify a caller that waits for records and was quick the last time, and give way to it.
+
+        Return False without a notification for any other caller.
+        """
+        if not self.polling:
+            return False
+        self.pace.notified(self.clock())
+        if not self.pace.quick:
+            return False
+        self.notify()
+        self.core.give_way()
+        return True
 
     def left_poll(self) -> None:
         """The caller went out of poll()."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
@@ -15,6 +15,9 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 class Leased(Protocol[R_co]):
     """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
+
+    @property
+    def is_pooled(self) -> bool: ...
 
     @property
     def response(self) -> R_co: ...
@@ -57,6 +60,7 @@ class Cluster(Protocol):
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
+        on_response: Callable[[Leased[R]], None] | None = None,
     ) -> Leased[R]: ...
 
     async def fetch_topics(

@@ -43,7 +43,7 @@ class FetchCounters:
             "partition-error-total": self.partition_errors,
             "bytes-consumed-total": buffer.bytes_appended,
             "bytes-buffered": fetched.bytes_held(),
-            "bytes-held": fetched.memory.held,
+            "bytes-held": max(fetched.memory.held, fetched.bytes_held()),
             "bytes-evicted-total": buffer.bytes_evicted,
             "records-consumed-total": buffer.records_delivered,
             "fetches-dropped-total": buffer.dropped_stale,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,11 +14,10 @@ from kohort.config import Deserialize, FetchConfig
 from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster import Cluster
-from kohort.fetcher._completed import CompletedFetch, DecodeOptions
+from kohort.fetcher._cluster import Cluster, Leased
+from kohort.fetcher._completed import DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._intake import Intake
 from kohort.fetcher._lanes import Lane
 from kohort.fetcher._leaders import Leaders
@@ -26,10 +26,10 @@ from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._oversized import Found, OversizedFetch, find_batch
 from kohort.fetcher._planning import Fetch, Planner
+from kohort.fetcher._receipt import Receipt
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import (
-    Answer,
     FetchPlan,
     fetch_request,
     partitions_of,
@@ -65,8 +65,8 @@ def _nothing() -> None:
     pass
 
 
-async def _go_on() -> None:
-    pass
+def _fetch_first() -> bool:
+    return False
 
 
 class Fetcher:
@@ -74,10 +74,11 @@ class Fetcher:
 
     :meth:`run` does the work; :meth:`wake` has it look again and is called, in its event loop,
     whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
-    something to drain; ``hand_over`` is awaited after it, before the next fetch is sent, if the
-    answer was small. ``on_room`` is called by :meth:`FetchBuffer.drain`, on the thread that
-    drains, when the fetcher waits for room: it has to see to a wake(). While ``may_deliver`` is
-    False, everything is kept and nothing handed out. ``wall_clock`` gives seconds since 1970.
+    something to drain. After a small response ``hand_over`` is called first, in the callback that
+    received it. It returns True if it notified the caller. ``on_room`` is called by
+    :meth:`FetchBuffer.drain`, on the thread that drains, when the fetcher waits for room: it has to
+    see to a wake(). While ``may_deliver`` is False, everything is kept and nothing handed out.
+    ``wall_clock`` gives seconds since 1970.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Fetcher:
         *,
         wall_clock: Callable[[], float],
         on_ready: Callable[[], None] = _nothing,
-        hand_over: Callable[[], Awaitable[None]] = _go_on,
+        hand_over: Callable[[], bool] = _fetch_first,
         on_room: Callable[[], None] | None = None,
         may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
@@ -310,13 +311,10 @@ class Fetcher:
         """Fetch over a lane, as long as one follows the other at once."""
         fetch: Fetch | None = first
         while fetch is not None:
-            size = await self._fetch_once(fetch)
-            if size is not None:
+            if await self._fetch_once(fetch):
                 # A thread that waits takes a while to wake up. It has the interpreter's lock only
                 # when the next fetch is sent, so that is on its way before much is decoded.
                 self._on_ready()
-                if size <= SMALL_ANSWER:
-                    await self._hand_over()
             # It is sent by this task, if it is for this lane: a new one would begin a turn later.
             self._following, self._follows = fetch.lane, None
             look_again = self._look(tasks)
@@ -324,14 +322,14 @@ class Fetcher:
             if self._waiting is not None:
                 self._waiting.deadline = look_again
 
-    async def _fetch_once(self, fetch: Fetch) -> int | None:
+    async def _fetch_once(self, fetch: Fetch) -> bool:
         """Send, wait, and put what came into the buffer.
 
-        Returns the bytes of its batches if the caller needs to know, else None.
+        Returns True if the caller is to be notified.
         """
         lane, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
-        ready, size = False, 0
+        receipt, ready = Receipt(), False
         stays = self._replicas.any_stays(lane.session.asks)
         try:
             leased = await self._cluster.request_leased(
@@ -346,14 +344,13 @@ class Fetcher:
                 purpose=lane.purpose,
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
                 max_version=plan.max_version,
+                on_response=partial(self._receive, fetch, receipt),
             )
-            size = _size(leased.response)
-            lease = SharedLease(self.buffer.memory.hold(leased, size))
-            had_room = 2 * size <= granted.max_bytes
-            try:
-                ready = self._take(lane, leased.response, lease, had_room)
-            finally:
-                lease.release()
+            if receipt.error is not None:
+                raise receipt.error
+            if not receipt.begun:
+                self._take(lane, receipt, leased)
+            ready = self._note(lane, receipt)
         except OversizedFrameError as error:
             lane.session.failed()
             ready = self._too_large(lane, error)
@@ -368,23 +365,66 @@ class Fetcher:
         finally:
             lane.finish()
             self.buffer.memory.answered(granted)
-        return size if ready else None
+        return ready and not receipt.handed_over
 
     # --- taking what came -----------------------------------------------------------------------
 
-    def _take(
-        self,
-        lane: Lane,
-        response: FetchResponse,
-        lease: SharedLease,
-        had_room: bool,
-    ) -> bool:
-        """Returns True if there is something new to drain."""
-        now = self._clock()
+    def _receive(self, fetch: Fetch, receipt: Receipt, leased: Leased[FetchResponse]) -> None:
+        """Take a response without errors in the callback that received it; never raises.
+
+        A caller that waits has its records a turn of the event loop earlier. The task of the fetch
+        takes other responses.
+        """
+        try:
+            if not receipt.receive(leased, fetch.granted.max_bytes):
+                return
+            self._take(fetch.lane, receipt, leased)
+            if receipt.is_ready and receipt.size <= SMALL_ANSWER:
+                receipt.handed_over = self._hand_over()
+        except Exception as error:
+            receipt.error = error
+
+    def _take(self, lane: Lane, receipt: Receipt, leased: Leased[FetchResponse]) -> None:
+        """Put the records into the buffer."""
+        receipt.begun = True
+        now = receipt.now = self._clock()
+        response = leased.response
         self._counters.answered(now - lane.sent_at)
+        lease = None
+        if leased.is_pooled:
+            lease = SharedLease(self.buffer.memory.hold(leased, receipt.size))
+        try:
+            if not response.error_code:
+                self._take_partitions(lane, receipt, response, lease)
+            receipt.taken = True
+        finally:
+            if lease is not None:
+                lease.release()
+
+    def _take_partitions(
+        self, lane: Lane, receipt: Receipt, response: FetchResponse, lease: SharedLease | None
+    ) -> None:
+        session, now, had_room = lane.session, receipt.now, receipt.had_room
+        there = receipt.there = partitions_of(response, session.asks, session.names)
+        receipt.quiet = session.answered(response.session_id, there, now)
+        self._leaders.learn(response, there)
+        asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
+        receipt.answers = read_answers(
+            there, asks, options=self._options, lease=lease, largest=self._largest
+        )
+        for tp, answer in receipt.answers.items():
+            if self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room):
+                receipt.is_ready = True
+
+    def _note(self, lane: Lane, receipt: Receipt) -> bool:
+        """Note the rest of a response. Returns True if there is something new to drain."""
+        session, now, response = lane.session, receipt.now, receipt.response
+        if response is None or not receipt.taken:
+            session.failed()  # Ctrl-C came in the callback
+            return True
         if response.error_code:
-            again = lane.session.incremental and response.error_code in SESSION_ERRORS
-            lane.session.failed(response.error_code)
+            again = session.incremental and response.error_code in SESSION_ERRORS
+            session.failed(response.error_code)
             error = broker_error(response.error_code)
             if again:
                 logger.debug(
@@ -394,38 +434,27 @@ class Fetcher:
             return self._node_failed(lane, error)
         self._node_retries.succeeded(lane.node)
         self._repeats.ended(lane.node)
-        session = lane.session
-        there = partitions_of(response, session.asks, session.names)
-        quiet = session.answered(response.session_id, there, now)
-        self._leaders.learn(response, there)
-        asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
-        answers = read_answers(
-            there, asks, options=self._options, lease=lease, largest=self._largest
-        )
-        ready = False
-        for tp, answer in answers.items():
-            came = self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room)
-            ready = came or ready
         self._intake.log_failures()
-        self._candidates.touch(there)
-        notes = [
-            (tp, session.asks[tp].epoch, told)
-            for tp, told in session.settle(quiet, there, had_room=had_room).items()
-            if self._planner.lane_of(tp) is lane
-        ]
-        if notes:
-            self._intake.nothing_new(notes, now, had_room=had_room)
+        self._candidates.touch(receipt.there)
+        settled = session.settle(receipt.quiet, receipt.there, had_room=receipt.had_room)
+        if settled:
+            notes = [
+                (tp, session.asks[tp].epoch, told)
+                for tp, told in settled.items()
+                if self._planner.lane_of(tp) is lane
+            ]
+            self._intake.nothing_new(notes, now, had_room=receipt.had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
-        if now < lane.until and all(_is_empty(answer) for answer in answers.values()):
+        if now < lane.until and receipt.is_empty():
             # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
             # is tried again has a back-off of its own, and need not hold up the others.)
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
         lanes = self._planner.lanes(lane.node)
-        if ready:
+        if receipt.is_ready:
             lanes.came()
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
-        return ready
+        return receipt.is_ready
 
     def _too_large(self, lane: Lane, error: OversizedFrameError) -> bool:
         """Find the batch that made a response too large; True if there is an error to raise.
@@ -468,14 +497,3 @@ class Fetcher:
         logger.warning("fetching from broker %d failed: %s", node, str(error))
         self.buffer.report(error)
         return True
-
-
-def _size(response: FetchResponse) -> int:
-    """Bytes of the batches in an answer: all but a few of its bytes."""
-    return sum(len(data.records or b"") for each in response.responses for data in each.partitions)
-
-
-def _is_empty(answer: Answer) -> bool:
-    if isinstance(answer, Failure):
-        return answer.then is Then.STAND  # a reset may follow, and the same again
-    return isinstance(answer, CompletedFetch) and not answer.size

@@ -20,16 +20,16 @@ class Grant(NamedTuple):
 class FetchMemory:
     """Counts what is held and what was asked for, and says how much more a fetch may bring.
 
-    An answer counts as a whole until nobody looks into it any more, because as a whole it keeps its
-    buffer; one partition's part of it until its records are handed out. Leases come back from any
-    thread.
+    An answer in a pooled buffer counts as a whole until nobody looks into it any more, because as a
+    whole it keeps its buffer; one partition's part of it until its records are handed out. Of small
+    answers each partition's part is a copy, and only that counts. Leases come back from any thread.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self.held = 0
-        """Bytes of answers that are not released."""
+        """Bytes of answers in pooled buffers that are not released."""
         self.queued = 0
         """Bytes of the batches whose records are not handed out; the buffer keeps it up to date."""
         self.asked = 0

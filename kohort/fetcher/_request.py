@@ -132,10 +132,13 @@ def read_answers(
     asks: Mapping[TopicPartition, Ask],
     *,
     options: DecodeOptions,
-    lease: SharedLease,
+    lease: SharedLease | None,
     largest: int,
 ) -> dict[TopicPartition, Answer]:
-    """What a response says of each partition that is still asked for."""
+    """Return the answers for the partitions of a response that are still requested.
+
+    Without a lease each answer copies its batches, so that it keeps no other partition's bytes.
+    """
     answers: dict[TopicPartition, Answer] = {}
     for tp, data in there.items():
         if tp not in asks:
@@ -154,14 +157,15 @@ def _read(
     data: FetchResponse.PartitionData,
     ask: Ask,
     options: DecodeOptions,
-    lease: SharedLease,
+    lease: SharedLease | None,
     largest: int,
 ) -> Answer:
     tp = ask.topic_partition
     if data.error_code:
         return fetch_failure(data.error_code, tp, ask.offset)
+    batches = data.records or b""
     records = RecordSet(
-        data.records if data.records is not None else b"",
+        batches if lease is not None else bytes(batches),
         ask.offset,
         topic=tp.topic,
         partition=tp.partition,
@@ -188,7 +192,7 @@ def _read(
         ask.epoch,
         records,
         deserialize=options.deserialize,
-        lease=lease.share() if records.batches else None,
+        lease=lease.share() if lease is not None and records.batches else None,
         high_watermark=data.high_watermark,
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,

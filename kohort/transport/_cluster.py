@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -200,11 +200,19 @@ class ClusterClient:
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
+        on_response: Callable[[Leased[R]], None] | None = None,
     ) -> Leased[R]:
-        """As request(), for large answers: their buffer is used again when it is released."""
+        """Do the same as request() for large answers.
+
+        See :meth:`BrokerConnection.request_leased`.
+        """
         connection, left = await self._connected(node, purpose, timeout_ms)
         return await connection.request_leased(
-            message, timeout=left, min_version=min_version, max_version=max_version
+            message,
+            timeout=left,
+            min_version=min_version,
+            max_version=max_version,
+            on_response=on_response,
         )
 
     async def _connected(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -23,8 +24,9 @@ from kohort.errors import (
     MessageDecodeError,
     ProtocolError,
 )
-from kohort.protocol import Buffer, Message, Request, Response, decode_response, encode_request
+from kohort.protocol import Buffer, Message, Request, Response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport._decoding import decoded, respond
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
 from kohort.transport._handshake import shake_hands
@@ -49,8 +51,6 @@ R = TypeVar("R", bound=Response)
 CLOSE_SECONDS = 1.0
 HEAD_SECONDS = 1.0
 """Seconds that the first bytes of a response over the bound may take."""
-MAX_THROTTLE_MS = 60_000
-"""A broker may ask for a pause (KIP-219), but not for one that nobody sees the end of."""
 
 
 def _nothing() -> None:
@@ -66,12 +66,6 @@ def _checked(link: ByteConnection) -> ByteConnection:
                 "has to be wrapped in kohort.transport.StreamConnection"
             )
     return link
-
-
-def _bound_throttle(response: Any) -> None:
-    asked = getattr(response, "throttle_time_ms", 0)
-    if not 0 <= asked <= MAX_THROTTLE_MS:
-        response.throttle_time_ms = min(max(asked, 0), MAX_THROTTLE_MS)
 
 
 class BrokerConnection:
@@ -216,12 +210,19 @@ class BrokerConnection:
         timeout: float = DEFAULTS.request_timeout_ms / 1000,
         min_version: int | None = None,
         max_version: int | None = None,
+        on_response: Callable[[Leased[R]], None] | None = None,
     ) -> Leased[R]:
         """Send a request for a large response, whose buffer is used again when it is released.
 
-        Raises OversizedFrameError for an answer over the bound.
+        ``on_response`` gets the response first, in the callback that received it. So it must not
+        raise, wait, or ask anyio which event loop runs. Raises OversizedFrameError for an answer
+        over the bound.
         """
-        return Leased(*await self._exchange(message, timeout, min_version, max_version, large=True))
+        return Leased(
+            *await self._exchange(
+                message, timeout, min_version, max_version, large=True, on_response=on_response
+            )
+        )
 
     async def _exchange(
         self,
@@ -231,13 +232,17 @@ class BrokerConnection:
         max_version: int | None,
         *,
         large: bool = False,
+        on_response: Callable[[Leased[R]], None] | None = None,
     ) -> tuple[R, Frame]:
         if self.failure is not None:
             raise KafkaConnectionError(
                 f"the connection to {self.peer} is closed: {self.failure}"
             ) from self.failure
         chosen = self.version_for(type(message), min_version, max_version)
+        kind = cast(type[R], type(message).response)
         pending = self._post(message, chosen, timeout, large=large)
+        if on_response is not None:
+            pending.on_frame = partial(respond, kind, chosen, on_response)
         try:
             await pending.done.wait()
         except BaseException:
@@ -248,13 +253,12 @@ class BrokerConnection:
                 pending.error.version = chosen
             raise pending.error
         frame = pending.frame or Frame(b"")
-        kind = cast(type[R], type(message).response)
+        if pending.result is not None:
+            return cast(R, pending.result), frame
         try:
-            _, response = decode_response(kind, chosen, frame.data)
+            return decoded(kind, chosen, frame), frame
         except MessageDecodeError as error:
             raise self._fail(error) from error
-        _bound_throttle(response)
-        return response, frame
 
     def _large_answer(self) -> int | None:
         """The correlation id of the next answer if it belongs to a request_leased(), else None."""
@@ -385,8 +389,6 @@ class BrokerConnection:
         self.last_used = self._clock()
         self._source.pool.trim(self.last_used)
         pending.answer(frame)
-        if pending.abandoned:
-            frame.release()
         if self._pipeline.waiting:
             self._sendable.set()
 

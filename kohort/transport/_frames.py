@@ -72,6 +72,11 @@ class Frame:
         self.data = data
         self._lease = lease
 
+    @property
+    def is_pooled(self) -> bool:
+        """True if the bytes are in a buffer that is used again."""
+        return self._lease is not None
+
     def release(self) -> None:
         """Let the buffer be used again, as soon as nobody has a view of it any more."""
         self.data = b""

@@ -20,6 +20,11 @@ class Leased(Generic[R]):
         self._frame = frame
 
     @property
+    def is_pooled(self) -> bool:
+        """True if the buffer is used again. The response owns its bytes otherwise."""
+        return self._frame.is_pooled
+
+    @property
     def response(self) -> R:
         """The answer; ValueError when it is released."""
         if self._response is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 from kohort.errors import KafkaError, ProtocolError
 from kohort.protocol import Buffer
@@ -24,6 +26,8 @@ class Pending:
         "frame",
         "large",
         "name",
+        "on_frame",
+        "result",
         "timeout",
     )
 
@@ -47,11 +51,21 @@ class Pending:
         self.abandoned = False
         self.large = False
         """The answer may be over the bound, and its first bytes are wanted then."""
+        self.on_frame: Callable[[Frame], Any] | None = None
+        """Called with the answer before the task that waits goes on, unless it was cancelled."""
+        self.result: Any = None
+        """The return value of :attr:`on_frame`."""
 
     def answer(self, frame: Frame) -> None:
-        """The answer is there; whoever waited may have gone."""
+        """Pass the answer on. The task that waited may have been cancelled."""
         self.frame = frame
-        self.done.set()
+        try:
+            if self.abandoned:
+                frame.release()
+            elif self.on_frame is not None:
+                self.result = self.on_frame(frame)
+        finally:  # Ctrl-C comes in calls
+            self.done.set()
 
     def fail(self, error: KafkaError) -> None:
         """There will be no answer."""

@@ -6,10 +6,10 @@ import asyncio
 import threading
 import time
 
-import anyio
 import pytest
 
-from kohort.consumer._handover import QUICK_SECONDS
+from kohort.consumer._handover import QUICK_SECONDS, REST_SECONDS, LockRelease
+from kohort.consumer._signal import TaskSignal
 from kohort.consumer._thread import CoreThread
 from kohort.consumer._work import CoreLink, Mailbox
 
@@ -18,7 +18,7 @@ class Core(CoreLink):
     def __init__(self) -> None:
         self.gave_way = 0
 
-    async def give_way(self) -> None:
+    def give_way(self) -> None:
         self.gave_way += 1
 
 
@@ -30,9 +30,9 @@ class Caller:
         self.core = Core()
         self.mailbox = Mailbox(self.core, lambda: None, lambda: self.now)
 
-    async def receive(self, seconds: float) -> None:
+    def receive(self, seconds: float) -> None:
         """Be notified inside poll(), and be in poll() again after these seconds."""
-        await self.mailbox.hand_over()
+        self.mailbox.hand_over()
         self.mailbox.left_poll()
         self.now += seconds
         self.mailbox.entered_poll()
@@ -45,60 +45,93 @@ def caller() -> Caller:
     return found
 
 
-@pytest.mark.anyio
-async def test_a_caller_goes_first_when_it_was_quick(caller: Caller) -> None:
-    await caller.receive(QUICK_SECONDS / 2)
-    await caller.receive(QUICK_SECONDS / 2)
+def test_a_caller_goes_first_when_it_was_quick(caller: Caller) -> None:
+    caller.receive(QUICK_SECONDS / 2)
+    caller.receive(QUICK_SECONDS / 2)
     assert caller.core.gave_way == 2
 
 
-@pytest.mark.anyio
-async def test_the_fetch_goes_first_when_the_caller_was_slow(caller: Caller) -> None:
-    await caller.receive(2 * QUICK_SECONDS)
-    await caller.receive(QUICK_SECONDS / 2)
+def test_the_fetch_goes_first_when_the_caller_was_slow(caller: Caller) -> None:
+    caller.receive(2 * QUICK_SECONDS)
+    caller.receive(QUICK_SECONDS / 2)
     assert caller.core.gave_way == 1
 
 
-@pytest.mark.anyio
-async def test_a_caller_goes_first_again_when_it_became_quick(caller: Caller) -> None:
-    await caller.receive(2 * QUICK_SECONDS)
-    await caller.receive(QUICK_SECONDS / 2)
-    await caller.receive(QUICK_SECONDS / 2)
+def test_a_caller_goes_first_again_when_it_became_quick(caller: Caller) -> None:
+    caller.receive(2 * QUICK_SECONDS)
+    caller.receive(QUICK_SECONDS / 2)
+    caller.receive(QUICK_SECONDS / 2)
     assert caller.core.gave_way == 2
 
 
-@pytest.mark.anyio
-async def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
-    await caller.receive(2 * QUICK_SECONDS)
+def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
+    caller.receive(2 * QUICK_SECONDS)
     caller.mailbox.left_poll()
     caller.mailbox.entered_poll()
-    await caller.receive(0.0)
+    caller.receive(0.0)
     assert caller.core.gave_way == 1
 
 
-@pytest.mark.anyio
-async def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
+def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
     caller.mailbox.left_poll()
-    await caller.mailbox.hand_over()
+    assert not caller.mailbox.hand_over()
     assert caller.core.gave_way == 0
 
 
-def test_a_notified_task_runs_when_the_core_gives_way() -> None:
+class Lock:
+    """The interpreter's lock, which another thread keeps for some time after each release."""
+
+    def __init__(self, kept_for: float) -> None:
+        self.kept_for = kept_for
+        self.now = 100.0
+        self.releases = 0
+        self.release = LockRelease(lambda: self.now, self._sleep).release
+
+    def _sleep(self, seconds: float) -> None:
+        self.releases += 1
+        self.now += max(seconds, self.kept_for)
+
+
+def test_the_lock_is_released_each_time_when_no_thread_keeps_it() -> None:
+    lock = Lock(kept_for=0.0)
+    for _ in range(10):
+        lock.release()
+    assert lock.releases == 10
+
+
+def test_the_lock_is_kept_for_a_while_when_a_thread_kept_it() -> None:
+    lock = Lock(kept_for=0.005)
+    for _ in range(10):
+        lock.release()
+    assert lock.releases == 1
+    lock.now += REST_SECONDS
+    lock.release()
+    lock.release()
+    assert lock.releases == 2
+
+
+def test_a_notified_task_runs_before_the_fetch_is_sent() -> None:
     async def main() -> None:
         order: list[str] = []
-        notified = asyncio.get_running_loop().create_future()
+        signal = TaskSignal()
+        mailbox = Mailbox(CoreLink(), signal.notify, time.monotonic)
+        answered = asyncio.get_running_loop().create_future()
 
-        async def wait() -> None:
-            await notified
+        async def wait_for_records() -> None:
+            mailbox.entered_poll()
+            await signal.event().wait(60)
             order.append("caller")
 
-        caller = asyncio.create_task(wait())
+        async def fetch() -> None:
+            await answered
+            order.append("fetch")
+
+        tasks = [asyncio.create_task(fetch()), asyncio.create_task(wait_for_records())]
         await asyncio.sleep(0)
-        notified.set_result(None)
-        await CoreLink().give_way()
-        order.append("core")
-        await caller
-        assert order == ["caller", "core"]
+        assert mailbox.hand_over()
+        answered.set_result(None)
+        await asyncio.gather(*tasks)
+        assert order == ["caller", "fetch"]
 
     asyncio.run(main())
 
@@ -122,11 +155,7 @@ def test_a_notified_thread_runs_when_the_core_gives_way() -> None:
     waiting.release()
     until = time.monotonic() + 5
     while not ran.is_set() and time.monotonic() < until:
-        asyncio.run(thread.give_way())
+        thread.give_way()
     caller.join()
     thread.withdraw()
     assert ran.is_set()
-
-
-def test_trio_goes_on_at_once_when_the_core_gives_way() -> None:
-    anyio.run(CoreLink().give_way, backend="trio")

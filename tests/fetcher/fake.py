@@ -69,6 +69,7 @@ class FakeLease(Generic[R]):
     def __init__(self, cluster: FakeCluster, response: R) -> None:
         self._cluster = cluster
         self.response = response
+        self.is_pooled = True
         cluster.leases += 1
 
     def release(self) -> None:
@@ -182,6 +183,7 @@ class FakeCluster:
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
+        on_response: Callable[[FakeLease[R]], None] | None = None,
     ) -> FakeLease[R]:
         assert isinstance(message, FetchRequest)
         assert node is not None
@@ -198,7 +200,10 @@ class FakeCluster:
             response = self._scripted(node, message) or await self._fetch(node, message)
         finally:
             self._busy.discard((node, purpose))
-        return FakeLease(self, response)
+        leased: FakeLease[R] = FakeLease(self, response)
+        if on_response is not None:
+            on_response(leased)
+        return leased
 
     def _scripted(self, node: int, message: Any) -> Any:
         result = self.scripts.popleft()(node, message) if self.scripts else None

@@ -20,8 +20,9 @@ class Observed:
         self.fetches_sent: list[int] = []
         self._cluster = cluster
 
-    async def hand_over(self) -> None:
+    def hand_over(self) -> bool:
         self.fetches_sent.append(len(self._cluster.fetches))
+        return False
 
 
 async def settled() -> None:

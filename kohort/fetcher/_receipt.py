@@ -1,0 +1,77 @@
+"""The response to one fetch, from its arrival to the notes for the next fetch."""
+
+from __future__ import annotations
+
+from kohort.fetcher._cluster import Leased
+from kohort.fetcher._completed import CompletedFetch
+from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._request import Answer
+from kohort.fetcher._sessions import NOTHING_QUIET, Quiet
+from kohort.protocol.messages import FetchResponse
+from kohort.types import TopicPartition
+
+
+class Receipt:
+    """A response and its outcome.
+
+    The callback that receives the response takes it. The task of the fetch notes the rest later,
+    while the caller may already read the records.
+    """
+
+    __slots__ = (
+        "answers",
+        "begun",
+        "error",
+        "had_room",
+        "handed_over",
+        "is_ready",
+        "now",
+        "quiet",
+        "response",
+        "size",
+        "taken",
+        "there",
+    )
+
+    def __init__(self) -> None:
+        self.response: FetchResponse | None = None
+        self.size = 0
+        """Bytes of the batches."""
+        self.had_room = False
+        """True if the response could have contained more."""
+        self.begun = self.taken = False
+        """Taking it began, and ended without an exception."""
+        self.error: Exception | None = None
+        """The exception in the callback."""
+        self.now = 0.0
+        self.there: dict[TopicPartition, FetchResponse.PartitionData] = {}
+        self.quiet: Quiet = NOTHING_QUIET
+        self.answers: dict[TopicPartition, Answer] = {}
+        self.is_ready = False
+        """True if there is something new to drain."""
+        self.handed_over = False
+        """True if the caller was notified."""
+
+    def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> bool:
+        """Note the response to a fetch of ``max_bytes``. Return True if it contains no errors."""
+        response = self.response = leased.response
+        size, plain = 0, not response.error_code
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.records:
+                    size += len(data.records)
+                if data.error_code:
+                    plain = False
+        self.size = size
+        self.had_room = 2 * size <= max_bytes
+        return plain
+
+    def is_empty(self) -> bool:
+        """True if no partition has data or another news."""
+        for answer in self.answers.values():
+            if isinstance(answer, Failure):
+                if answer.then is not Then.STAND:  # a reset may follow, and the same again
+                    return False
+            elif not isinstance(answer, CompletedFetch) or answer.size:
+                return False
+        return True
