@@ -27,12 +27,14 @@ from kohort.records import (
     to_columns,
 )
 from kohort.subscription import NO_GROUP, OffsetReset
-from kohort.types import OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
     import pyarrow
+else:
+    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]

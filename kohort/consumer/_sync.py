@@ -29,12 +29,14 @@ from kohort.records import (
     to_columns,
 )
 from kohort.subscription import NO_GROUP, OffsetReset
-from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     import uuid
 
     import pyarrow
+else:
+    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
 
 T = TypeVar("T")
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kohort.types import OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from uuid import UUID
+    import uuid
+else:
+    uuid = LazyModule("uuid")
 
 
 class KafkaError(Exception):
@@ -202,8 +204,8 @@ class TopicRecreatedError(DataError):
         *,
         topic_partition: TopicPartition,
         offset: int | None,
-        old_topic_id: UUID,
-        new_topic_id: UUID,
+        old_topic_id: uuid.UUID,
+        new_topic_id: uuid.UUID,
     ) -> None:
         super().__init__(message, topic_partition=topic_partition, offset=offset, next_offset=0)
         self.old_topic_id = old_topic_id

@@ -5,7 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+import typing
 from collections.abc import Iterator
+
+import pytest
 
 import kohort
 import kohort.assignors
@@ -66,6 +69,18 @@ def test_every_public_name_and_method_has_a_docstring() -> None:
         elif inspect.isfunction(thing):
             named.append((name, thing))
     assert [label for label, thing in named if not inspect.getdoc(thing)] == []
+
+
+def test_type_hints_of_public_names_can_be_resolved() -> None:
+    """Modules that kohort imports late are named in annotations."""
+    pytest.importorskip("pyarrow")
+    for name, thing in public():
+        if isinstance(thing, type):
+            init = inspect.getattr_static(thing, "__init__")
+            for part in (thing, init, *(method for _, method in methods(name, thing))):
+                typing.get_type_hints(part)
+        elif inspect.isfunction(thing):
+            typing.get_type_hints(thing)
 
 
 def test_nothing_private_is_public() -> None:
