@@ -35,11 +35,13 @@ logger = logging.getLogger("kohort.fetcher")
 class _Taken:
     """Records decoded in this drain, and what to restore if they are not handed out after all."""
 
-    __slots__ = ("fetch", "leader_epoch", "moved", "position", "records")
+    __slots__ = ("fetch", "is_last", "leader_epoch", "moved", "position", "records")
 
-    def __init__(self, fetch: CompletedFetch, records: Any) -> None:
+    def __init__(self, fetch: CompletedFetch, records: Any, *, is_last: bool) -> None:
         self.fetch = fetch
         self.records = records
+        self.is_last = is_last
+        """True if nothing was behind it in the queue."""
         self.moved: PartitionState | None = None
         self.position: int | None = None
         self.leader_epoch = -1
@@ -224,7 +226,7 @@ class FetchBuffer(FetchQueues):
                 missing -= len(found.records)
                 if item.error is not None:
                     blocked.append(item)
-                if not item.exhausted:
+                if found.is_last or not item.exhausted:
                     break
                 index += 1
 
@@ -296,7 +298,7 @@ class FetchBuffer(FetchQueues):
                 if queue[index].epoch == state.epoch:
                     item = queue[index]
                     if isinstance(item, CompletedFetch):
-                        taken.append(_Taken(item, []))
+                        taken.append(_Taken(item, [], is_last=index + 1 == len(queue)))
                         item.busy = True
         if wake:
             self._on_room()

@@ -128,10 +128,11 @@ class Candidates:
 
     def refresh(self, now: float) -> float:
         """Look at the partitions that something happened to; returns when the next one is due."""
-        if self._metadata is not (metadata := self._leaders.metadata):
-            self._metadata = metadata
+        same = self._metadata is (metadata := self._leaders.metadata)
+        if not same:
             self._subscription.touch_all()
-        self.touch(self._timers.take_due(now))
+        if self._timers.next_at <= now:
+            self.touch(self._timers.take_due(now))
         subscription = self._subscription
         targets: list[tuple[TopicPartition, FetchTarget | None, bool]] = []
         with subscription.lock:
@@ -148,9 +149,32 @@ class Candidates:
             if self.crowded:
                 self._buffer.note_waiting()
         for tp, target, roomy in targets:
-            self._place(tp, target, roomy, now)
+            if not (same and roomy and target is not None and self._advance(target)):
+                self._place(tp, target, roomy, now)
             del self._touched[tp]  # only now: after an error it is looked at again
+        self._metadata = metadata
         return self._timers.next_at
+
+    def _advance(self, target: FetchTarget) -> bool:
+        """Move a request to another offset under the same metadata.
+
+        Return False if anything else may have changed.
+        """
+        tp, epoch, offset, _, topic_id = target
+        node = self._node_of.get(tp)
+        known = None if node is None else self.nodes[node].ready.get(tp)
+        if node is None or known is None or known.epoch != epoch:
+            return False
+        if (
+            topic_id not in (NO_ID, known.topic_id)
+            or not self._validation.is_good(tp, epoch, known.leader_epoch)
+            or self._retries.not_before(tp, epoch)
+            or self._replicas.until(tp) is not None
+        ):
+            return False
+        ask = Ask(tp, epoch, offset, known.leader_epoch, self._size_of(tp), known.topic_id)
+        self.nodes[node].put(tp, ask)
+        return True
 
     def _place(
         self, tp: TopicPartition, target: FetchTarget | None, roomy: bool, now: float

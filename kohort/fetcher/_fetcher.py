@@ -287,12 +287,13 @@ class Fetcher:
             self._forget(owned)
         try:
             self._recreated.look()
-            return min(
-                self._candidates.refresh(now),
-                self._resets.start(tasks, self._candidates.resets.values(), now),
-                self._validation.start(tasks, self._candidates.unsure, now),
-                self._start_fetches(tasks, now),
-            )
+            candidates = self._candidates
+            look_again = candidates.refresh(now)
+            if resets := candidates.resets.values():
+                look_again = min(look_again, self._resets.start(tasks, resets, now))
+            if checks := candidates.unsure:
+                look_again = min(look_again, self._validation.start(tasks, checks, now))
+            return min(look_again, self._start_fetches(tasks, now))
         except Exception:
             # A bug, but a consumer that stops reading without a word would be a worse one.
             logger.exception("the fetcher failed; it goes on")
@@ -376,9 +377,9 @@ class Fetcher:
         takes other responses.
         """
         try:
-            if not receipt.receive(leased, fetch.granted.max_bytes):
-                return
-            self._take(fetch.lane, receipt, leased)
+            receipt.receive(leased, fetch.granted.max_bytes)
+            if receipt.is_plain:
+                self._take(fetch.lane, receipt, leased)
             if receipt.is_ready and receipt.size <= SMALL_ANSWER:
                 receipt.handed_over = self._hand_over()
         except Exception as error:
@@ -390,9 +391,8 @@ class Fetcher:
         now = receipt.now = self._clock()
         response = leased.response
         self._counters.answered(now - lane.sent_at)
-        lease = None
-        if leased.is_pooled:
-            lease = SharedLease(self.buffer.memory.hold(leased, receipt.size))
+        memory = self.buffer.memory
+        lease = SharedLease(memory.hold(leased, receipt.size)) if leased.is_pooled else None
         try:
             if not response.error_code:
                 self._take_partitions(lane, receipt, response, lease)
@@ -407,7 +407,8 @@ class Fetcher:
         session, now, had_room = lane.session, receipt.now, receipt.had_room
         there = receipt.there = partitions_of(response, session.asks, session.names)
         receipt.quiet = session.answered(response.session_id, there, now)
-        self._leaders.learn(response, there)
+        if not receipt.is_plain:
+            self._leaders.learn(response, there)
         asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
         receipt.answers = read_answers(
             there, asks, options=self._options, lease=lease, largest=self._largest

@@ -109,9 +109,9 @@ class Planner:
         max_wait = self._config.fetch_max_wait_ms / 1000
         crowded = self._crowded_nodes()
         waiting = [
-            (self.lanes(node), mine)
+            (lanes, mine)
             for node, mine in self._candidates.nodes.items()
-            if self._anything(self.lanes(node), mine)
+            if self._anything(lanes := self.lanes(node), mine)
         ]
         for number, (lanes, mine) in enumerate(waiting):
             if self._alone.get(lanes.node):
@@ -128,13 +128,16 @@ class Planner:
                 look_again = min(look_again, choice.ask_again)
                 continue
             plan = self._plan_main(lanes, mine) if lane is lanes.main else self._plan(lane, mine)
-            # The one that was served last comes last: the answer may be full before it gets there.
-            asks = sorted(plan.asks, key=lambda ask: self._turn_of(ask.topic_partition))
+            if len(plan.asks) > 1:
+                # The one that was served last comes last: the answer may be full before that.
+                turn_of = self._turn_of
+                asks = sorted(plan.asks, key=lambda ask: turn_of(ask.topic_partition))
+                plan = plan._replace(asks=asks)
             granted = self._buffer.memory.grant_counted(
                 lane.session.sizes, self._config.fetch_max_bytes, len(waiting) - number
             )
             lane.start(now, choice.max_wait)
-            fetches.append(Fetch(lane, plan._replace(asks=asks), choice.max_wait, granted))
+            fetches.append(Fetch(lane, plan, choice.max_wait, granted))
         return look_again
 
     def _lone_fetch(self, lanes: NodeLanes, mine: NodeCandidates, now: float) -> Fetch | None:
@@ -213,7 +216,7 @@ class Planner:
         """
         if self._config.fetch_min_bytes > 1:
             return set()
-        found = set()
+        found: set[int] = set()
         if self._candidates.crowded:
             standing = self._buffer.standing()
             found = {node for tp, node in self._candidates.crowded.items() if tp not in standing}

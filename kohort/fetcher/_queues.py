@@ -85,7 +85,8 @@ class FetchQueues:
             queue = self._queues.get(tp)
             if queue is None:
                 queue = deque()
-            self._drop_done(tp, queue)
+            elif queue:
+                self._drop_done(tp, queue)
             if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
                 queue.pop()  # it was tried again since
             if isinstance(item, FailedFetch):
@@ -186,7 +187,9 @@ class FetchQueues:
         As of look(). The caller holds the lock; the next drain that makes room says so.
         """
         queue = self._queues.get(target.topic_partition)
-        mine = [i for i in queue or () if i.epoch == target.epoch and not i.exhausted]
+        if not queue:
+            return True
+        mine = [i for i in queue if i.epoch == target.epoch and not i.exhausted]
         room = not mine or (
             len(mine) < self._most_fetches and not self._full and not any(i.blocked for i in mine)
         )

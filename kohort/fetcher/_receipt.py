@@ -24,6 +24,7 @@ class Receipt:
         "error",
         "had_room",
         "handed_over",
+        "is_plain",
         "is_ready",
         "now",
         "quiet",
@@ -35,6 +36,8 @@ class Receipt:
 
     def __init__(self) -> None:
         self.response: FetchResponse | None = None
+        self.is_plain = False
+        """True if the response contains no error codes."""
         self.size = 0
         """Bytes of the batches."""
         self.had_room = False
@@ -52,8 +55,8 @@ class Receipt:
         self.handed_over = False
         """True if the caller was notified."""
 
-    def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> bool:
-        """Note the response to a fetch of ``max_bytes``. Return True if it contains no errors."""
+    def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> None:
+        """Note the response to a fetch of ``max_bytes``."""
         response = self.response = leased.response
         size, plain = 0, not response.error_code
         for topic in response.responses:
@@ -62,9 +65,8 @@ class Receipt:
                     size += len(data.records)
                 if data.error_code:
                     plain = False
-        self.size = size
+        self.size, self.is_plain = size, plain
         self.had_room = 2 * size <= max_bytes
-        return plain
 
     def is_empty(self) -> bool:
         """True if no partition has data or another news."""

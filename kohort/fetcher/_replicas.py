@@ -71,7 +71,7 @@ class Replicas:
 
     def any_stays(self, partitions: Collection[TopicPartition]) -> bool:
         """True if one of these stays with its leader."""
-        return any(tp in partitions for tp in self._staying)
+        return bool(self._staying) and any(tp in partitions for tp in self._staying)
 
     def until(self, tp: TopicPartition) -> float | None:
         """Time when the choice for the partition ends; None if there is none."""

@@ -72,10 +72,9 @@ def fetch_request(
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     for ask in plan.asks:
         name, partition = ask.topic_partition
-        topic = topics.setdefault(
-            (name, ask.topic_id),
-            FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
-        )
+        if (topic := topics.get((name, ask.topic_id))) is None:
+            topic = FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[])
+            topics[name, ask.topic_id] = topic
         topic.partitions.append(
             FetchRequest.FetchPartition(
                 partition=partition,
@@ -92,7 +91,7 @@ def fetch_request(
         session_id=plan.session_id,
         session_epoch=plan.session_epoch,
         topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(plan.forgotten),
+        forgotten_topics_data=_forgotten(plan.forgotten) if plan.forgotten else [],
         rack_id=rack,
     )
 

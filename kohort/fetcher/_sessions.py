@@ -117,6 +117,12 @@ class FetchSession:
             known = self.asks.get(tp)
             if known == ask:
                 continue
+            if ask is not None and known is not None and known[3:] == ask[3:]:
+                self.asks[tp] = ask  # another offset, or another epoch
+                self._unsettled[tp] = None
+                if known.offset != ask.offset:
+                    changed.append(ask)
+                continue
             if known is not None:
                 self._without_id -= known.topic_id == ZERO_UUID
                 self._count(known.max_bytes, -1)

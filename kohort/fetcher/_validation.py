@@ -74,6 +74,10 @@ class Validation:
         """The position is in the log of this leader."""
         self._good[tp] = epoch, leader_epoch
 
+    def is_good(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
+        """Return True if good() was called with these, and nothing was read since that differs."""
+        return self._good.get(tp) == (epoch, leader_epoch)
+
     def read(self, tp: TopicPartition, epoch: int, asked_under: int, batch_epoch: int) -> None:
         """A fetch under a leader's epoch brought data, the last batch of which has an epoch."""
         self._read[tp] = epoch, batch_epoch

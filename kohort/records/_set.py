@@ -87,6 +87,8 @@ class RecordSet:
                 self.batches += found.batches
                 self.last_offset = max(self.last_offset, found.next_offset - 1)
                 self.leader_epoch = found.leader_epoch
+                if end == len(data):
+                    return end
             old = scan_messages(data, end)
             if not old.found:
                 return end
