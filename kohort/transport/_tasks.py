@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from kohort.transport._loop import callback_loop
+
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 
 def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *args: object) -> None:
-    """Start a task in the group. If the group is cancelled, the task ends without an exception.
+    """Start a task in the group. On asyncio, a cancelled group ends it without an exception.
 
-    On asyncio, anyio's callback for the end of a task has a variable for the task's exception, and
+    anyio's callback for the end of a task has a variable for the task's exception, and
     the traceback of the exception contains the frame of the callback. This cycle would keep the
     frames of the task, and so every object of a consumer, until the garbage collector runs.
     """
@@ -23,14 +25,16 @@ def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *ar
 
 
 async def run_child(function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
-    """Await the function. If the task group is cancelled, end without an exception."""
+    """Await the function. If its task group is cancelled on asyncio, end without an exception."""
     awaitable = function(*args)
     del function, args
     try:
         await awaitable
     except anyio.get_cancelled_exc_class():
-        if anyio.current_effective_deadline() != -math.inf:
-            raise  # the event loop's own cancellation of a single task
+        # trio: a task group that waits for its tasks is cancelled by their exceptions alone.
+        # asyncio: the event loop can cancel a single task.
+        if callback_loop() is None or anyio.current_effective_deadline() != -math.inf:
+            raise
 
 
 class Started:

@@ -42,6 +42,37 @@ async def test_task_frees_its_objects_when_group_is_cancelled() -> None:
         gc.enable()
 
 
+async def test_time_limit_raises_when_only_tasks_are_left() -> None:
+    with pytest.raises(TimeoutError):
+        with anyio.fail_after(0.01):
+            async with anyio.create_task_group() as tasks:
+                start_soon(tasks, anyio.sleep_forever)
+
+
+async def test_time_limit_ends_its_block_when_tasks_are_left() -> None:
+    went_on = False
+    with anyio.move_on_after(0.01) as scope:
+        async with anyio.create_task_group() as tasks:
+            start_soon(tasks, anyio.sleep_forever)
+        went_on = True
+    assert (went_on, scope.cancelled_caught) == (False, True)
+
+
+async def test_task_error_is_raised_when_the_group_is_cancelled() -> None:
+    async def fail() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("no")
+
+    with pytest.raises(ExceptionGroup) as raised:
+        async with anyio.create_task_group() as tasks:
+            start_soon(tasks, fail)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert [str(error) for error in raised.value.exceptions] == ["no"]
+
+
 async def test_task_error_cancels_the_group_when_it_raises() -> None:
     async def fail(text: str) -> None:
         raise ValueError(text)
