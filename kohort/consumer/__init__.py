@@ -20,3 +20,6 @@ else:
 
         globals()[name] = AsyncKafkaConsumer
         return AsyncKafkaConsumer
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

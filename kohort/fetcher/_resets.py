@@ -167,8 +167,8 @@ class Resets:
 def _log_starts(started: Mapping[str, list[str]]) -> None:
     """Log the offsets of one response, a line for each rule."""
     for rule, places in started.items():
-        first, count = ", ".join(places[:NAMED]), len(places)
-        others = f" and {count - NAMED:,} other partitions" if count > NAMED else ""
+        first, left = ", ".join(places[:NAMED]), len(places) - NAMED
+        others = f" and {left:,} other partition{'s' * (left > 1)}" if left > 0 else ""
         logger.info("reading starts by %r: %s%s", rule, first, others)
         if others:
             logger.debug("reading starts by %r: %s", rule, ", ".join(places))

@@ -125,7 +125,10 @@ def test_many_failing_partitions_get_one_line_for_each_cause(
     assert "times since the last line" in lines[1]
 
 
-@pytest.mark.parametrize(("count", "end"), [(1, "t-0 at 0"), (300, " and 295 other partitions")])
+@pytest.mark.parametrize(
+    ("count", "end"),
+    [(1, "t-0 at 0"), (6, " and 1 other partition"), (300, " and 295 other partitions")],
+)
 def test_start_positions_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture, count: int, end: str
 ) -> None:
