@@ -39,7 +39,6 @@ from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._validation import Validation
-from kohort.protocol.messages import FetchResponse
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import (
     Backoff,
@@ -53,6 +52,8 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
+
+    from kohort.protocol.messages import FetchResponse
 
 logger = logging.getLogger("kohort.fetcher")
 

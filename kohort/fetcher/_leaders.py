@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
 from kohort.fetcher._cluster import Cluster, Metadata
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
-from kohort.protocol.messages import FetchResponse
 from kohort.transport import Backoff, Broker, Leader
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import FetchResponse
 
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 

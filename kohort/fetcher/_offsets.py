@@ -14,7 +14,7 @@ from kohort.config import FetchConfig
 from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutError
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._errors import Failure, Then, lookup_failure
-from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kohort.protocol import messages
 from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds, start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
 
@@ -155,27 +155,27 @@ def _request(
     timestamps: Mapping[TopicPartition, int],
     leaders: Mapping[TopicPartition, Leader | None],
     committed: bool,
-) -> ListOffsetsRequest:
-    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+) -> messages.ListOffsetsRequest:
+    topics: dict[str, messages.ListOffsetsRequest.ListOffsetsTopic] = {}
     for tp, timestamp in timestamps.items():
         topic = topics.setdefault(
-            tp.topic, ListOffsetsRequest.ListOffsetsTopic(name=tp.topic, partitions=[])
+            tp.topic, messages.ListOffsetsRequest.ListOffsetsTopic(name=tp.topic, partitions=[])
         )
         leader = leaders[tp]
         topic.partitions.append(
-            ListOffsetsRequest.ListOffsetsPartition(
+            messages.ListOffsetsRequest.ListOffsetsPartition(
                 partition_index=tp.partition,
                 current_leader_epoch=-1 if leader is None else leader.epoch,
                 timestamp=timestamp,
             )
         )
-    return ListOffsetsRequest(
+    return messages.ListOffsetsRequest(
         replica_id=-1, isolation_level=1 if committed else 0, topics=list(topics.values())
     )
 
 
 def _results(
-    response: ListOffsetsResponse, timestamps: Mapping[TopicPartition, int]
+    response: messages.ListOffsetsResponse, timestamps: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Found]:
     results: dict[TopicPartition, Found] = {}
     for topic in response.topics:

@@ -10,8 +10,7 @@ from kohort.errors import CorruptBatchError, RecordTooLargeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import EpochEnd, Failure, Then, fetch_failure, truncation
 from kohort.fetcher._lease import SharedLease
-from kohort.protocol import ZERO_UUID
-from kohort.protocol.messages import FetchRequest, FetchResponse
+from kohort.protocol import ZERO_UUID, messages
 from kohort.records import RecordSet
 from kohort.types import TopicPartition
 
@@ -44,7 +43,7 @@ class FetchPlan(NamedTuple):
     @property
     def max_version(self) -> int:
         """The newest version that can say it."""
-        return FetchRequest.versions.last if self.by_id else LAST_BY_NAME
+        return messages.FetchRequest.versions.last if self.by_id else LAST_BY_NAME
 
 
 class Redirect(NamedTuple):
@@ -64,26 +63,28 @@ Answer: TypeAlias = CompletedFetch | Failure | TooSmall | Redirect
 
 def fetch_request(
     config: FetchConfig, plan: FetchPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
-) -> FetchRequest:
+) -> messages.FetchRequest:
     """The request, its partitions in their order as far as they can be grouped by topic.
 
     An offset is asked for under the id of its topic: a topic that was recreated has two.
     """
-    topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
+    topics: dict[tuple[str, bytes], messages.FetchRequest.FetchTopic] = {}
     for ask in plan.asks:
         name, partition = ask.topic_partition
         if (topic := topics.get((name, ask.topic_id))) is None:
-            topic = FetchRequest.FetchTopic(topic=name, topic_id=ask.topic_id, partitions=[])
+            topic = messages.FetchRequest.FetchTopic(
+                topic=name, topic_id=ask.topic_id, partitions=[]
+            )
             topics[name, ask.topic_id] = topic
         topic.partitions.append(
-            FetchRequest.FetchPartition(
+            messages.FetchRequest.FetchPartition(
                 partition=partition,
                 current_leader_epoch=ask.leader_epoch,
                 fetch_offset=ask.offset,
                 partition_max_bytes=ask.max_bytes,
             )
         )
-    return FetchRequest(
+    return messages.FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
@@ -96,27 +97,27 @@ def fetch_request(
     )
 
 
-def _forgotten(asks: Iterable[Ask]) -> list[FetchRequest.ForgottenTopic]:
-    topics: dict[tuple[str, bytes], FetchRequest.ForgottenTopic] = {}
+def _forgotten(asks: Iterable[Ask]) -> list[messages.FetchRequest.ForgottenTopic]:
+    topics: dict[tuple[str, bytes], messages.FetchRequest.ForgottenTopic] = {}
     for ask in asks:
         name, partition = ask.topic_partition
         topic = topics.setdefault(
             (name, ask.topic_id),
-            FetchRequest.ForgottenTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
+            messages.FetchRequest.ForgottenTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
         )
         topic.partitions.append(partition)
     return list(topics.values())
 
 
 def partitions_of(
-    response: FetchResponse,
+    response: messages.FetchResponse,
     asks: Mapping[TopicPartition, Ask],
     names: Mapping[bytes, str] | None = None,
-) -> dict[TopicPartition, FetchResponse.PartitionData]:
+) -> dict[TopicPartition, messages.FetchResponse.PartitionData]:
     """Return the requested partitions of the response; ``names`` of topics by their ids."""
     if names is None:
         names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
-    found: dict[TopicPartition, FetchResponse.PartitionData] = {}
+    found: dict[TopicPartition, messages.FetchResponse.PartitionData] = {}
     for topic in response.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")
         for data in topic.partitions:
@@ -127,7 +128,7 @@ def partitions_of(
 
 
 def read_answers(
-    there: Mapping[TopicPartition, FetchResponse.PartitionData],
+    there: Mapping[TopicPartition, messages.FetchResponse.PartitionData],
     asks: Mapping[TopicPartition, Ask],
     *,
     options: DecodeOptions,
@@ -153,7 +154,7 @@ def read_answers(
 
 
 def _read(
-    data: FetchResponse.PartitionData,
+    data: messages.FetchResponse.PartitionData,
     ask: Ask,
     options: DecodeOptions,
     lease: SharedLease | None,

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.fetcher._request import Ask, FetchPlan
 from kohort.protocol import ZERO_UUID
-from kohort.protocol.messages import FetchResponse
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import FetchResponse
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

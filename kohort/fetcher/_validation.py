@@ -23,7 +23,7 @@ from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import EpochEnd, Failure, Then, truncation, validation_failure
 from kohort.fetcher._offsets import no_leader
 from kohort.fetcher._retries import Retries
-from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kohort.protocol import messages
 from kohort.subscription import FetchTarget, SubscriptionState
 from kohort.transport import Leader, start_soon
 from kohort.types import TopicPartition
@@ -187,9 +187,9 @@ class Validation:
             self._on_ready()
 
 
-def _request(checks: list[_Check]) -> OffsetForLeaderEpochRequest:
-    request = OffsetForLeaderEpochRequest
-    topics: dict[str, OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = {}
+def _request(checks: list[_Check]) -> messages.OffsetForLeaderEpochRequest:
+    request = messages.OffsetForLeaderEpochRequest
+    topics: dict[str, messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = {}
     for target, leader in checks:
         name, partition = target.topic_partition
         topic = topics.setdefault(name, request.OffsetForLeaderTopic(topic=name, partitions=[]))
@@ -203,7 +203,7 @@ def _request(checks: list[_Check]) -> OffsetForLeaderEpochRequest:
     return request(replica_id=-1, topics=list(topics.values()))
 
 
-def _verdicts(response: OffsetForLeaderEpochResponse) -> dict[TopicPartition, Verdict]:
+def _verdicts(response: messages.OffsetForLeaderEpochResponse) -> dict[TopicPartition, Verdict]:
     verdicts: dict[TopicPartition, Verdict] = {}
     for topic in response.topics:
         for found in topic.partitions:

@@ -5,6 +5,8 @@ Messages are in :mod:`kohort.protocol.messages`, one file per API.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kohort.protocol._codec import decode, decode_from, encode, encode_parts
 from kohort.protocol._frames import (
     PREFIX_SIZE,
@@ -16,9 +18,11 @@ from kohort.protocol._frames import (
     encode_response,
     frame_size,
 )
-from kohort.protocol._registry import APIS, Api, ApiKey, api
 from kohort.protocol._struct import Message, Request, Response, Struct, VersionRange
 from kohort.protocol._types import ZERO_UUID, Buffer
+
+if TYPE_CHECKING:
+    from kohort.protocol._registry import APIS, Api, ApiKey, api
 
 __all__ = [
     "APIS",
@@ -45,3 +49,14 @@ __all__ = [
     "encode_response",
     "frame_size",
 ]
+
+if not TYPE_CHECKING:  # for mypy every name would be there
+
+    def __getattr__(name: str) -> Any:
+        # A consumer without a group does not need the registry.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kohort.protocol import _registry
+
+        found = globals()[name] = getattr(_registry, name)
+        return found

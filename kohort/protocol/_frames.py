@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import TypeVar
 
 from kohort.errors import FrameTooLargeError, MessageDecodeError
+from kohort.protocol import messages
 from kohort.protocol._codec import decode_from, encode_parts
-from kohort.protocol._registry import APIS
 from kohort.protocol._struct import Message, Request, Response
 from kohort.protocol._types import Buffer
-from kohort.protocol.messages import ApiVersionsResponse, RequestHeader, ResponseHeader
 
 R = TypeVar("R", bound=Response)
 
@@ -34,7 +33,7 @@ def request_header_version(cls: type[Message], version: int) -> int:
 
 def response_header_version(cls: type[Message], version: int) -> int:
     """1 for flexible versions, else 0; ApiVersions has 0 always, so that any client reads it."""
-    return 1 if version in cls.flexible and cls is not ApiVersionsResponse else 0
+    return 1 if version in cls.flexible and cls is not messages.ApiVersionsResponse else 0
 
 
 def frame_size(prefix: Buffer, max_size: int) -> int:
@@ -83,33 +82,35 @@ def encode_request(
 @lru_cache(maxsize=256)
 def _rest_of_header(client_id: str | None, header_version: int) -> bytes:
     """Return the bytes after the correlation id in the header of a request."""
-    header = RequestHeader(client_id=client_id)
+    header = messages.RequestHeader(client_id=client_id)
     start = _REQUEST_START.size - PREFIX_SIZE
     return b"".join(encode_parts(header, header_version))[start:]
 
 
-def decode_request_header(frame: Buffer) -> RequestHeader:
+def decode_request_header(frame: Buffer) -> messages.RequestHeader:
     """The header in front of a request; also of one whose API or version is not known."""
     if len(frame) < 8:
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
     # The flexible header only appends tagged fields, so the old form reads both.
-    header, _ = decode_from(RequestHeader, 1, frame, 0)
+    header, _ = decode_from(messages.RequestHeader, 1, frame, 0)
     return header
 
 
-def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
+def decode_request(frame: Buffer) -> tuple[messages.RequestHeader, Request[Response]]:
     """A request frame without its length prefix as (header, message).
 
     Raises MessageDecodeError for an API or version that kohort has no message for, too.
     """
     if len(frame) < 8:
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
+    from kohort.protocol._registry import APIS  # only servers read requests
+
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     known = APIS.get(key)
     if known is None or version not in known.versions:
         raise MessageDecodeError(f"no message for API key {key}, version {version}")
     header_version = request_header_version(known.request, version)
-    header, offset = decode_from(RequestHeader, header_version, frame, 0)
+    header, offset = decode_from(messages.RequestHeader, header_version, frame, 0)
     message, end = decode_from(known.request, version, frame, offset)
     _check_end(known.request, version, frame, end)
     return header, message
@@ -117,7 +118,7 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
     """A whole frame, length prefix included, as buffers in order."""
-    header = ResponseHeader(correlation_id=correlation_id)
+    header = messages.ResponseHeader(correlation_id=correlation_id)
     parts = encode_parts(header, response_header_version(type(message), version))
     return _frame(parts + encode_parts(message, version))
 
@@ -129,7 +130,7 @@ def decode_response(cls: type[R], version: int, frame: Buffer) -> tuple[int, R]:
     if len(frame) >= offset and not (header_version and frame[PREFIX_SIZE]):
         correlation_id = _CORRELATION_ID.unpack_from(frame)[0]
     else:
-        header, offset = decode_from(ResponseHeader, header_version, frame, 0)
+        header, offset = decode_from(messages.ResponseHeader, header_version, frame, 0)
         correlation_id = header.correlation_id
     message, end = decode_from(cls, version, frame, offset)
     _check_end(cls, version, frame, end)

@@ -11,12 +11,7 @@ import anyio
 
 from kohort.config import ClientConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
-from kohort.protocol import Request, Response
-from kohort.protocol.messages import (
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from kohort.protocol import Request, Response, messages
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
@@ -187,7 +182,7 @@ class ClusterClient:
         response = await connection.request(
             message, timeout=left, min_version=min_version, max_version=max_version
         )
-        if isinstance(response, FindCoordinatorResponse):
+        if isinstance(response, messages.FindCoordinatorResponse):
             self._learn(response)
         return response
 
@@ -254,7 +249,7 @@ class ClusterClient:
             except KafkaError as error:
                 logger.debug("%s", reason(error))
 
-    async def _ask_metadata(self, message: MetadataRequest) -> MetadataResponse:
+    async def _ask_metadata(self, message: messages.MetadataRequest) -> messages.MetadataResponse:
         connection = await self._any_connection("")
         timeout_ms = self._config.request_timeout_ms
         if not self.bootstrapped:
@@ -264,7 +259,7 @@ class ClusterClient:
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
         )
 
-    def _learn(self, response: FindCoordinatorResponse) -> None:
+    def _learn(self, response: messages.FindCoordinatorResponse) -> None:
         """The coordinator may be a broker that the metadata does not have yet."""
         found = [(response.node_id, response.host, response.port)]
         found += [(each.node_id, each.host, each.port) for each in response.coordinators]

@@ -14,8 +14,7 @@ from kohort.errors import (
     broker_error,
     error_name,
 )
-from kohort.protocol import ApiKey, Buffer, decode_response, encode_request
-from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol import Buffer, decode_response, encode_request, messages
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._frames import FrameSource, check_correlation_id
 from kohort.transport._versions import BrokerVersions
@@ -33,10 +32,10 @@ async def shake_hands(
     Correlation ids 0 and below are used. Raises ProtocolError, BrokerResponseError,
     KafkaConnectionError and what the connection raises.
     """
-    tried = ApiVersionsRequest.versions.last
+    tried = messages.ApiVersionsRequest.versions.last
     for correlation_id in count(0, -1):
         _expect(source, correlation_id)
-        request = ApiVersionsRequest()
+        request = messages.ApiVersionsRequest()
         if tried >= 3:
             request.client_software_name = "kohort"
             request.client_software_version = _client_version()
@@ -64,22 +63,22 @@ def _expect(source: FrameSource, correlation_id: int) -> None:
     source.awaited_id = lambda: correlation_id
 
 
-def _read(tried: int, frame: Buffer) -> ApiVersionsResponse:
+def _read(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
     """The answer; one with UNSUPPORTED_VERSION has the body of version 0 whatever was asked."""
     refused = (
         len(frame) >= _ERROR_CODE.size
         and _ERROR_CODE.unpack_from(frame)[0] == ErrorCode.UNSUPPORTED_VERSION
     )
-    return decode_response(ApiVersionsResponse, 0 if refused else tried, frame)[1]
+    return decode_response(messages.ApiVersionsResponse, 0 if refused else tried, frame)[1]
 
 
-def _fallback(tried: int, response: ApiVersionsResponse) -> int | None:
+def _fallback(tried: int, response: messages.ApiVersionsResponse) -> int | None:
     """The version to ask in after a refusal: one that the broker named, else 0; None: give up."""
     if tried == 0:
         return None
     for each in response.api_keys:
-        if each.api_key == ApiKey.API_VERSIONS:
-            again = min(each.max_version, ApiVersionsRequest.versions.last)
+        if each.api_key == messages.ApiVersionsRequest.api_key:
+            again = min(each.max_version, messages.ApiVersionsRequest.versions.last)
             return again if max(each.min_version, 0) <= again < tried else None
     return 0
 

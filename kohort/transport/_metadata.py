@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kohort.errors import ErrorCode, error_class
 from kohort.protocol import ZERO_UUID
-from kohort.protocol.messages import MetadataResponse
 from kohort.transport._text import escaped
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import MetadataResponse
 
 logger = logging.getLogger("kohort.transport")
 

@@ -19,7 +19,7 @@ from kohort.errors import (
     NoBrokersAvailable,
     broker_error,
 )
-from kohort.protocol.messages import MetadataRequest, MetadataResponse
+from kohort.protocol import messages
 from kohort.transport._backoff import Backoff
 from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Node, Nodes
@@ -33,7 +33,7 @@ MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
 MIN_BOOTSTRAP_SECONDS = 0.1
 """Less would fail before the nearest broker could answer."""
 
-Ask: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataResponse]]
+Ask: TypeAlias = "Callable[[messages.MetadataRequest], Awaitable[messages.MetadataResponse]]"
 
 
 class MetadataKeeper:
@@ -121,7 +121,7 @@ class MetadataKeeper:
             self._begun, wanted = self._asked, self._wanted
             if in_vain_since is None:
                 in_vain_since = anyio.current_time()
-            response: MetadataResponse | None = None
+            response: messages.MetadataResponse | None = None
             try:
                 with anyio.CancelScope(deadline=self._give_up_at(in_vain_since)):
                     response = await self._fetch(wanted)
@@ -223,15 +223,19 @@ class MetadataKeeper:
 
     async def _fetch(
         self, names: frozenset[str] | None, *, may_create: bool = True
-    ) -> MetadataResponse:
+    ) -> messages.MetadataResponse:
         topics = (
             None
             if names is None
-            else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)]
+            else [
+                messages.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)
+            ]
         )
         # A request for all topics creates none, whatever it says.
         create = (self._config.allow_auto_create_topics and may_create) or names is None
-        response = await self._ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
+        response = await self._ask(
+            messages.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+        )
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstraps:
             self._start_again("a broker asks for it")
         if response.error_code:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kohort.errors import UnsupportedVersionError
 from kohort.protocol import Message, VersionRange
-from kohort.protocol.messages import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import ApiVersionsResponse
 
 
 @functools.lru_cache(maxsize=16)

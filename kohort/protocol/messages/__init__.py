@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -332,7 +331,6 @@ __all__ = [
     "WriteTxnMarkersResponse",
 ]
 
-_SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _FILES = {
     "ConsumerGroup": "consumer_group_records",
     "ConsumerProtocol": "consumer_protocol",
@@ -350,7 +348,7 @@ _FILES = {
 def _file(name: str) -> str:
     api = name.removesuffix("Request").removesuffix("Response")
     if api != name:
-        return _SNAKE.sub("_", api).lower()
+        return "".join(f"_{each.lower()}" if each.isupper() else each for each in api)[1:]
     return next(file for start, file in _FILES.items() if name.startswith(start))
 
 
