@@ -22,7 +22,7 @@ from kohort.errors import (
     RecordDeserializationError,
 )
 from kohort.listeners import ConsumerRebalanceListener
-from kohort.records import ConsumerRecord, RecordColumns
+from kohort.records import ConsumerRecord
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 __all__ = [
@@ -48,15 +48,19 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kohort.consumer import AsyncKafkaConsumer
+    from kohort.records import RecordColumns
 else:
 
     def __getattr__(name: str) -> Any:
-        if name != "AsyncKafkaConsumer":
+        # Programs that use the sync API only do not import the modules of the async API.
+        if name == "AsyncKafkaConsumer":
+            from kohort.consumer import AsyncKafkaConsumer as found
+        elif name == "RecordColumns":
+            from kohort.records import RecordColumns as found
+        else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from kohort.consumer import AsyncKafkaConsumer
-
-        globals()[name] = AsyncKafkaConsumer
-        return AsyncKafkaConsumer
+        globals()[name] = found
+        return found
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

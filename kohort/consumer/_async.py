@@ -13,19 +13,8 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
-from kohort.records import (
-    MAX_ROWS,
-    Allocate,
-    ConsumerRecord,
-    RecordColumns,
-    TablePlan,
-    in_arrow,
-    in_python,
-    to_arrow,
-    to_columns,
-)
+from kohort.records import ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
@@ -33,8 +22,12 @@ if TYPE_CHECKING:
     import uuid
 
     import pyarrow
+
+    import kohort
+    from kohort.consumer._tables import TablePoll
+    from kohort.records import Allocate, TablePlan
 else:
-    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
+    kohort, uuid, pyarrow = LazyModule("kohort"), LazyModule("uuid"), LazyModule("pyarrow")
 
 T = TypeVar("T")
 Record = ConsumerRecord[Any, Any]
@@ -113,6 +106,10 @@ class AsyncKafkaConsumer(AsyncLife):
         max_records: int | None = None,
     ) -> pyarrow.RecordBatch:
         """As :meth:`KafkaConsumer.poll_arrow`; of these partitions only, if any are named."""
+        # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
+        from kohort.consumer._tables import require_pyarrow
+        from kohort.records import TablePlan, in_arrow, to_arrow
+
         require_pyarrow()
         table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow, in_arrow)
         return to_arrow(TablePlan()) if table is None else table
@@ -122,8 +119,10 @@ class AsyncKafkaConsumer(AsyncLife):
         *partitions: TopicPartition,
         timeout_ms: float = 0,
         max_records: int | None = None,
-    ) -> list[RecordColumns]:
+    ) -> list[kohort.RecordColumns]:
         """As :meth:`KafkaConsumer.poll_batches`; of these partitions only, if any are named."""
+        from kohort.records import in_python, to_columns
+
         return (
             await self._poll_table(partitions, timeout_ms, max_records, to_columns, in_python) or []
         )
@@ -138,6 +137,9 @@ class AsyncKafkaConsumer(AsyncLife):
     ) -> T | None:
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
+        from kohort.consumer._tables import TablePoll
+        from kohort.records import MAX_ROWS
+
         rows = _arguments.max_records(max_records, MAX_ROWS)
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         poll = TablePoll(self._engine, self._handout, rows, build, allocate)

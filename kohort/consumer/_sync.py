@@ -14,20 +14,9 @@ from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
-from kohort.consumer._tables import TablePoll, require_pyarrow
 from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
-from kohort.records import (
-    MAX_ROWS,
-    Allocate,
-    ConsumerRecord,
-    RecordColumns,
-    TablePlan,
-    in_arrow,
-    in_python,
-    to_arrow,
-    to_columns,
-)
+from kohort.records import ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -35,8 +24,12 @@ if TYPE_CHECKING:
     import uuid
 
     import pyarrow
+
+    import kohort
+    from kohort.consumer._tables import TablePoll
+    from kohort.records import Allocate, TablePlan
 else:
-    uuid, pyarrow = LazyModule("uuid"), LazyModule("pyarrow")
+    kohort, uuid, pyarrow = LazyModule("kohort"), LazyModule("uuid"), LazyModule("pyarrow")
 
 T = TypeVar("T")
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
@@ -101,14 +94,20 @@ class KafkaConsumer(SyncLife):
         Deserializers do not run. At most ``max_records`` rows (default: no limit) and 4 MiB of
         keys, values and headers, or one batch that has more. ImportError without pyarrow.
         """
+        # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
+        from kohort.consumer._tables import require_pyarrow
+        from kohort.records import TablePlan, in_arrow, to_arrow
+
         require_pyarrow()
         table = self._poll_table(timeout_ms, max_records, to_arrow, in_arrow)
         return to_arrow(TablePlan()) if table is None else table
 
     def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None
-    ) -> list[RecordColumns]:
+    ) -> list[kohort.RecordColumns]:
         """As :meth:`poll_arrow` without pyarrow: columns of each partition, read in place."""
+        from kohort.records import in_python, to_columns
+
         return self._poll_table(timeout_ms, max_records, to_columns, in_python) or []
 
     def _poll_table(
@@ -120,6 +119,9 @@ class KafkaConsumer(SyncLife):
     ) -> T | None:
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
+        from kohort.consumer._tables import TablePoll
+        from kohort.records import MAX_ROWS
+
         rows = _arguments.max_records(max_records, MAX_ROWS)
         poll = TablePoll(self._engine, self._handout, rows, build, allocate)
         try:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kohort.fetcher import TakeTable
-from kohort.records import Allocate, TablePlan
+from kohort.records import Allocate, History, TablePlan
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class TablePoll(Generic[T]):
         if self._handout and self._handout.give_up():
             self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
+        if buffer.tables is None:
+            buffer.tables = History()
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )

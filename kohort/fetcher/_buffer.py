@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import OffsetOutOfRangeError, TopicRecreatedError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
@@ -25,9 +25,11 @@ from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._policy import ErrorPolicy, Item, OnError
 from kohort.fetcher._queues import FETCHES_PER_TABLE, FetchQueues
 from kohort.fetcher._taking import Records, TakeRecords, TakeTable, Taking
-from kohort.records import History
 from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.records import History
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -63,7 +65,8 @@ class FetchBuffer(FetchQueues):
     ) -> None:
         """As FetchQueues; while ``may_deliver`` is False, everything is kept."""
         super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
-        self.tables = History()
+        self.tables: History | None = None
+        """Sizes of the last table; None before the first one."""
         self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._may_deliver = may_deliver
         self._laggiest_first = laggiest_first

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._deserialize import DeserializeRecord
 from kohort.fetcher._lease import Lease
-from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch, TablePlan
+from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.records import TablePlan
 
 
 class DecodeOptions:

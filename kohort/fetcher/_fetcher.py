@@ -29,12 +29,7 @@ from kohort.fetcher._planning import Fetch, Planner
 from kohort.fetcher._receipt import Receipt
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import (
-    FetchPlan,
-    fetch_request,
-    partitions_of,
-    read_answers,
-)
+from kohort.fetcher._request import FetchPlan, fetch_request, partitions_of, read_answers
 from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import SESSION_ERRORS

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kohort.fetcher._cluster import Leased
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._request import Answer
 from kohort.fetcher._sessions import NOTHING_QUIET, Quiet
-from kohort.protocol.messages import FetchResponse
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.messages import FetchResponse
 
 
 class Receipt:

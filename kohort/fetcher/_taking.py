@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kohort.fetcher._completed import CompletedFetch
-from kohort.records import ConsumerRecord, TablePlan
+from kohort.records import ConsumerRecord
 from kohort.subscription import PartitionState, SubscriptionState
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.records import TablePlan
 
 Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 T = TypeVar("T")

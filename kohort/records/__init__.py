@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED
-from kohort.records._decompress import decompress, decompress_into
-from kohort.records._encode import NewRecord, encode_batch, rewrite_header
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
 from kohort.records._legacy import scan_messages
 from kohort.records._record import (
@@ -30,7 +30,6 @@ from kohort.records._record import (
 from kohort.records._scratch import Scratch
 from kohort.records._set import RecordSet
 from kohort.records._split import BatchSplit, RecordBatch, split_batches
-from kohort.records._table import MAX_ROWS, Allocate, History, Table, TablePlan, in_python
 from kohort.records._transactions import (
     AbortedTransactions,
     ControlType,
@@ -38,7 +37,13 @@ from kohort.records._transactions import (
     end_marker,
     marker_epoch,
 )
-from kohort.records._views import BytesColumn, RecordColumns, to_columns
+
+if TYPE_CHECKING:
+    from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
+    from kohort.records._decompress import decompress, decompress_into
+    from kohort.records._encode import NewRecord, encode_batch, rewrite_header
+    from kohort.records._table import MAX_ROWS, Allocate, History, Table, TablePlan, in_python
+    from kohort.records._views import BytesColumn, RecordColumns, to_columns
 
 __all__ = [
     "COMPILED",
@@ -85,3 +90,37 @@ __all__ = [
     "to_arrow",
     "to_columns",
 ]
+
+_LATER = {
+    "Allocate": "_table",
+    "BytesColumn": "_views",
+    "History": "_table",
+    "MAX_ROWS": "_table",
+    "NewRecord": "_encode",
+    "RecordColumns": "_views",
+    "Table": "_table",
+    "TablePlan": "_table",
+    "arrow_schema": "_arrow",
+    "decompress": "_decompress",
+    "decompress_into": "_decompress",
+    "encode_batch": "_encode",
+    "in_arrow": "_arrow",
+    "in_python": "_table",
+    "rewrite_header": "_encode",
+    "to_arrow": "_arrow",
+    "to_columns": "_views",
+}
+"""The module of each name that is imported on first use."""
+
+if not TYPE_CHECKING:  # for mypy every name would be there
+
+    def __getattr__(name: str) -> Any:
+        # A consumer of uncompressed records needs neither tables nor codecs, and writes no batch.
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,43 +1,34 @@
-"""The decoder that is in use: ``_batch`` compiled where that was built, the plain module elsewhere.
+"""The decoder of rows: ``_batch`` compiled where that was built, the plain module elsewhere.
 
 ``KOHORT_PURE=1`` in the environment keeps to the plain one. A compiled module that was built from
 another state of its source (in an editable installation that was edited) is not used.
+:mod:`kohort.records._table_decoder` is the same for tables.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import warnings
 import zlib
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from kohort.records import _batch, _columns
-from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
+from kohort.records import _batch
 
 if TYPE_CHECKING:
     from kohort.records._batch import Scan, decode_records, read_plain, scan
-    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_lz4
 
 __all__ = [
-    "ALL_FIT",
     "COMPILED",
-    "NO_ROOM",
     "SOURCES",
-    "WRONG",
-    "Columns",
-    "Lack",
     "Scan",
-    "capsules",
+    "compiled_module",
     "decode_records",
     "read_plain",
     "scan",
     "source_state",
-    "take_body",
-    "take_plain",
-    "use_lz4",
 ]
 
 SOURCES = (
@@ -53,6 +44,7 @@ SOURCES = (
 )
 
 
+@functools.cache
 def source_state(folder: Path) -> int:
     """A number that tells one state of the compiled modules' source from another; 0 without it."""
     state = 0
@@ -64,33 +56,29 @@ def source_state(folder: Path) -> int:
     return state
 
 
-def _choose() -> tuple[Any, Any, Any]:
-    plain: tuple[ModuleType, ModuleType, None] = _batch, _columns, None
+def compiled_module(name: str) -> Any:
+    """Return a compiled module of this package, or None if the plain one has to be used."""
     if os.environ.get("KOHORT_PURE") == "1":
-        return plain
+        return None
     try:
-        compiled = (
-            importlib.import_module("kohort.records._batch_c"),
-            importlib.import_module("kohort.records._columns_c"),
-            importlib.import_module("kohort.records._capsule_c"),
-        )
+        compiled = importlib.import_module(f"kohort.records.{name}")
     except ImportError:
-        return plain
+        return None
     state = source_state(Path(__file__).parent)
-    if state and any(module.built_from() != state for module in compiled):
+    if state and compiled.built_from() != state:
         warnings.warn(
             "kohort's compiled decoder was built from another state of its source and is not used: "
             "install kohort again (pip install -e .), or set KOHORT_PURE=1",
             RuntimeWarning,
             stacklevel=2,
         )
-        return plain
+        return None
     return compiled
 
 
-_rows, _tables, capsules = _choose()
+_rows: Any = compiled_module("_batch_c") or _batch
 COMPILED: bool = _rows is not _batch
-"""Whether the compiled modules are in use."""
+"""True if the compiled module is in use."""
 
 if not TYPE_CHECKING:
     Scan, decode_records, read_plain, scan = (
@@ -99,5 +87,3 @@ if not TYPE_CHECKING:
         _rows.read_plain,
         _rows.scan,
     )
-    Columns, Lack, use_lz4 = _tables.Columns, _tables.Lack, _tables.use_lz4
-    take_body, take_plain = _tables.take_body, _tables.take_plain

@@ -18,7 +18,6 @@ from zlib import crc32
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
-from kohort.records._decompress import decompress_into
 from kohort.records._primitives import new_record
 from kohort.records._record import (
     CREATE_TIME,
@@ -162,6 +161,8 @@ def _inside(data: bytes, wrapper: _Message, scratch: Scratch, budget: int) -> by
     _, stop, _, magic, attributes, _, _, _, value_at, value_size = wrapper
     if value_size < 0:
         raise CorruptBatchError("a compressed message has no value")
+    from kohort.records._decompress import decompress_into  # with the first compressed message
+
     return bytes(
         decompress_into(
             attributes & _CODEC_MASK,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._decoder import read_plain, scan
-from kohort.records._encode import NewRecord, encode_batch
 from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._scratch import Scratch
 from kohort.records._split import RecordBatch, split_batches
-from kohort.records._table import TablePlan
 from kohort.records._transactions import AbortedTransactions
+
+if TYPE_CHECKING:
+    from kohort.records._table import TablePlan
 
 _DELTA_MAX = 0x7FFF_FFFF
 _AT_ONCE = 1000
@@ -282,6 +284,8 @@ def _fits(first: Record, before: Record, record: Record) -> bool:
 
 
 def _batch_of(records: list[Record]) -> RecordBatch:
+    from kohort.records._encode import NewRecord, encode_batch
+
     first = records[0]
     log_append = first.timestamp_type == LOG_APPEND_TIME
     batch = RecordBatch.of(

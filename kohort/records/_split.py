@@ -9,7 +9,6 @@ from kohort.errors import CorruptBatchError
 from kohort.records._compression import DEFAULT_BUDGET
 from kohort.records._crc import crc32c
 from kohort.records._decoder import decode_records
-from kohort.records._decompress import decompress, decompress_into
 from kohort.records._header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -110,9 +109,11 @@ class RecordBatch:
         data = self.raw[HEADER_SIZE:]
         # An empty batch is what compaction leaves of one: flags without anything compressed.
         if data and (codec := self.header.attributes & COMPRESSION_MASK):
+            from kohort.records import _decompress  # with the first compressed batch
+
             if scratch is None:
-                return decompress(codec, data, budget)
-            return decompress_into(codec, data, scratch, budget)
+                return _decompress.decompress(codec, data, budget)
+            return _decompress.decompress_into(codec, data, scratch, budget)
         return data
 
     def located(self, error: CorruptBatchError) -> CorruptBatchError:

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
-from kohort.records._decoder import (
+from kohort.records._lz4 import decompressor_address
+from kohort.records._scratch import Output, Scratch
+from kohort.records._split import RecordBatch
+from kohort.records._table_decoder import (
     ALL_FIT,
     NO_ROOM,
     WRONG,
@@ -17,9 +20,6 @@ from kohort.records._decoder import (
     take_plain,
     use_lz4,
 )
-from kohort.records._lz4 import decompressor_address
-from kohort.records._scratch import Output, Scratch
-from kohort.records._split import RecordBatch
 
 MAX_BYTES = 1 << 30
 """Of keys, values and headers in a table: its offsets have 31 bits."""

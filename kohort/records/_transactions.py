@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from kohort.errors import CorruptBatchError
-from kohort.records._encode import NewRecord
-from kohort.records._split import RecordBatch
+
+if TYPE_CHECKING:
+    from kohort.records._encode import NewRecord
+    from kohort.records._split import RecordBatch
 
 _KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -40,6 +43,8 @@ def marker_epoch(value: bytes | None) -> int:
 
 def end_marker(kind: ControlType, *, coordinator_epoch: int, timestamp: int) -> NewRecord:
     """The one record of the control batch that ends a transaction in a partition."""
+    from kohort.records._encode import NewRecord
+
     return NewRecord(timestamp, _KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch))
 
 

@@ -24,7 +24,7 @@ from kohort.records import (
     to_arrow,
     to_columns,
 )
-from kohort.records._decoder import capsules
+from kohort.records._table_decoder import capsules
 from tests.support.decoders import REQUIRED
 from tests.support.undisturbed import least
 

@@ -1,0 +1,35 @@
+"""The decoder of tables that is in use: compiled where the decoder of rows is.
+
+The first table imports this module. Most consumers read no table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.records import _columns
+from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
+from kohort.records._decoder import COMPILED, compiled_module
+
+if TYPE_CHECKING:
+    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_lz4
+
+__all__ = [
+    "ALL_FIT",
+    "NO_ROOM",
+    "WRONG",
+    "Columns",
+    "Lack",
+    "capsules",
+    "take_body",
+    "take_plain",
+    "use_lz4",
+]
+
+capsules: Any = compiled_module("_capsule_c") if COMPILED else None
+"""The module that makes Arrow's capsules; None without it."""
+
+if not TYPE_CHECKING:
+    _tables = (compiled_module("_columns_c") if COMPILED else None) or _columns
+    Columns, Lack, use_lz4 = _tables.Columns, _tables.Lack, _tables.use_lz4
+    take_body, take_plain = _tables.take_body, _tables.take_plain
