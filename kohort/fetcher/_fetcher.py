@@ -384,9 +384,8 @@ class Fetcher:
     def _take(self, lane: Lane, receipt: Receipt, leased: Leased[FetchResponse]) -> None:
         """Put the records into the buffer."""
         receipt.begun = True
-        now = receipt.now = self._clock()
+        receipt.now = self._clock()
         response = leased.response
-        self._counters.answered(now - lane.sent_at)
         memory = self.buffer.memory
         lease = SharedLease(memory.hold(leased, receipt.size)) if leased.is_pooled else None
         try:
@@ -402,7 +401,6 @@ class Fetcher:
     ) -> None:
         session, now, had_room = lane.session, receipt.now, receipt.had_room
         there = receipt.there = partitions_of(response, session.asks, session.names)
-        receipt.quiet = session.answered(response.session_id, there, now)
         if not receipt.is_plain:
             self._leaders.learn(response, there)
         asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
@@ -419,6 +417,7 @@ class Fetcher:
         if response is None or not receipt.taken:
             session.failed()  # Ctrl-C came in the callback
             return True
+        self._counters.answered(now - lane.sent_at)
         if response.error_code:
             again = session.incremental and response.error_code in SESSION_ERRORS
             session.failed(response.error_code)
@@ -433,7 +432,8 @@ class Fetcher:
         self._repeats.ended(lane.node)
         self._intake.log_failures()
         self._candidates.touch(receipt.there)
-        settled = session.settle(receipt.quiet, receipt.there, had_room=receipt.had_room)
+        quiet = session.answered(response.session_id, receipt.there, now)
+        settled = session.settle(quiet, receipt.there, had_room=receipt.had_room)
         if settled:
             notes = [
                 (tp, session.asks[tp].epoch, told)

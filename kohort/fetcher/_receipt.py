@@ -8,7 +8,6 @@ from kohort.fetcher._cluster import Leased
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._request import Answer
-from kohort.fetcher._sessions import NOTHING_QUIET, Quiet
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ class Receipt:
         "is_plain",
         "is_ready",
         "now",
-        "quiet",
         "response",
         "size",
         "taken",
@@ -52,7 +50,6 @@ class Receipt:
         """The exception in the callback."""
         self.now = 0.0
         self.there: dict[TopicPartition, FetchResponse.PartitionData] = {}
-        self.quiet: Quiet = NOTHING_QUIET
         self.answers: dict[TopicPartition, Answer] = {}
         self.is_ready = False
         """True if there is something new to drain."""
