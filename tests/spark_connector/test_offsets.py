@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort import TopicPartition
@@ -63,6 +63,7 @@ def test_the_offset_before_any_batch_is_empty() -> None:
     assert StreamOffset.from_json({"v": 1, "from": {}, "to": {}}) == StreamOffset()
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.text("aZ9._-", min_size=1, max_size=5), st.integers(0, (1 << 31) - 1)),

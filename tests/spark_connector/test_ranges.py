@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import InvalidOptionError
@@ -17,6 +17,7 @@ RANGES = st.dictionaries(
 MAYBE = st.none() | st.integers(1, 20)
 
 
+@settings(deadline=None)
 @given(RANGES, MAYBE, MAYBE, st.none() | st.integers(1_000, 50_000))
 def test_every_offset_is_in_one_task_and_once(
     ranges: list[OffsetRange], least: int | None, most: int | None, records: int | None
@@ -57,6 +58,7 @@ def test_min_partitions_parts_small_ranges_too() -> None:
     assert len(share_out(ranges, min_partitions=8, max_tasks=3)) == 3
 
 
+@settings(deadline=None)
 @given(RANGES, st.integers(1, 60), st.none() | st.integers(1_000, 50_000))
 def test_there_are_as_many_tasks_as_min_partitions_or_as_offsets(
     ranges: list[OffsetRange], least: int, records: int | None

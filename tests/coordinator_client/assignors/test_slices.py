@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.coordinator_client._consumer_protocol import (
@@ -126,6 +126,7 @@ def test_range_takes_no_longer_than_sticky() -> None:
     assert min(took["range"]) < RATIO * min(took["sticky"])
 
 
+@settings(deadline=None)
 @given(
     counts=st.dictionaries(st.sampled_from("abcde"), st.integers(0, 12)),
     wanted=st.lists(st.sets(st.sampled_from("abcdef")), min_size=1, max_size=15),
