@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.config import VERSION as __version__
-from kohort.consumer import KafkaConsumer
 from kohort.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -47,19 +46,19 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kohort.consumer import AsyncKafkaConsumer
+    from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
     from kohort.records import RecordColumns
 else:
 
     def __getattr__(name: str) -> Any:
-        # Programs that use the sync API only do not import the modules of the async API.
-        if name == "AsyncKafkaConsumer":
-            from kohort.consumer import AsyncKafkaConsumer as found
+        # A program imports the API that it uses, and tables only if it reads them.
+        if name in ("AsyncKafkaConsumer", "KafkaConsumer"):
+            from kohort import consumer as module
         elif name == "RecordColumns":
-            from kohort.records import RecordColumns as found
+            from kohort import records as module
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found
+        found = globals()[name] = getattr(module, name)
         return found
 
     def __dir__() -> list[str]:

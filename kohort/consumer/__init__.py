@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.consumer._sync import KafkaConsumer
-
 __all__ = ["AsyncKafkaConsumer", "KafkaConsumer"]
 
 if TYPE_CHECKING:
     from kohort.consumer._async import AsyncKafkaConsumer
+    from kohort.consumer._sync import KafkaConsumer
 else:
 
     def __getattr__(name: str) -> Any:
-        # Programs that use the sync API only do not import the modules of the async API.
-        if name != "AsyncKafkaConsumer":
+        # A program that uses one API does not import the modules of the other.
+        if name == "AsyncKafkaConsumer":
+            from kohort.consumer._async import AsyncKafkaConsumer as found
+        elif name == "KafkaConsumer":
+            from kohort.consumer._sync import KafkaConsumer as found
+        else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from kohort.consumer._async import AsyncKafkaConsumer
-
-        globals()[name] = AsyncKafkaConsumer
-        return AsyncKafkaConsumer
+        globals()[name] = found
+        return found
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

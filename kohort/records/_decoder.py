@@ -15,8 +15,6 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.records import _batch
-
 if TYPE_CHECKING:
     from kohort.records._batch import Scan, decode_records, read_plain, scan
 
@@ -76,11 +74,13 @@ def compiled_module(name: str) -> Any:
     return compiled
 
 
-_rows: Any = compiled_module("_batch_c") or _batch
-COMPILED: bool = _rows is not _batch
+_rows: Any = compiled_module("_batch_c")
+COMPILED: bool = _rows is not None
 """True if the compiled module is in use."""
 
 if not TYPE_CHECKING:
+    if not COMPILED:
+        from kohort.records import _batch as _rows
     Scan, decode_records, read_plain, scan = (
         _rows.Scan,
         _rows.decode_records,

@@ -1,0 +1,183 @@
+"""Names that are imported on first use behave as if the import of kohort had brought them."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import kohort
+from kohort.config import ConsumerConfig
+from kohort.errors import RecordDeserializationError
+from kohort.types import ConsumerGroupMetadata
+
+PACKAGES = [
+    "kohort",
+    "kohort.consumer",
+    "kohort.protocol",
+    "kohort.protocol.messages",
+    "kohort.records",
+]
+FIRST_USE_IN_THREADS = """
+import sys, threading
+import kohort
+
+names = [name for name in kohort.__all__ for _ in range(3)]
+barrier, found, failed = threading.Barrier(len(names)), {name: set() for name in names}, []
+
+def use(name):
+    barrier.wait()
+    try:
+        found[name].add(id(getattr(kohort, name)))
+    except BaseException as error:
+        failed.append(error)
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=use, args=(name,)) for name in names]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+assert all(len(each) == 1 for each in found.values()), found
+print("done")
+"""
+FIRST_USE_AT_EXIT = """
+import atexit
+import kohort
+
+def use():
+    consumer = kohort.KafkaConsumer(bootstrap_servers="localhost:1")
+    consumer.assign([kohort.TopicPartition("t", 0)])
+    assert consumer.poll_batches() == []
+    consumer.close()
+    assert kohort.AsyncKafkaConsumer.__name__ == "AsyncKafkaConsumer"
+    print("done")
+
+atexit.register(use)
+"""
+INTERRUPTED_IMPORT = """
+import sys
+from kohort import KafkaConsumer
+from kohort.records import to_columns, in_python  # compiled modules are not imported twice
+import kohort.consumer._tables
+
+MODULES = ["kohort.consumer._tables"] + ["kohort.records." + each for each in (
+    "_arrow", "_capsule", "_columns", "_table", "_table_decoder", "_views")]
+
+def forget():
+    for name in MODULES:
+        sys.modules.pop(name, None)
+        package, _, last = name.rpartition(".")
+        vars(sys.modules[package]).pop(last, None)
+    package = sys.modules["kohort.records"]
+    for name in package._LATER:
+        vars(package).pop(name, None)
+
+def interrupted_at(count):
+    def trace(frame, event, argument):
+        nonlocal count
+        count -= 1
+        if count == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+    forget()
+    sys.setprofile(trace)
+    try:
+        consumer.poll_batches()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+consumer = KafkaConsumer(bootstrap_servers="localhost:1")
+strikes, count = 0, 1
+while interrupted_at(count):
+    assert consumer.poll_batches() == []
+    strikes, count = strikes + 1, count + 1 + count // 20
+consumer.close()
+assert strikes > 50, strikes
+print("done")
+"""
+
+
+def run(code: str) -> str:
+    """Return the output of a new process, in which a warning is an error."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_found_on_first_use(package: str) -> None:
+    names = importlib.import_module(package).__all__
+    code = f"import {package} as it\nfor name in {names!r}: assert hasattr(it, name), name"
+    assert run(code) == ""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_unknown_name_is_an_attribute_error(package: str) -> None:
+    module = importlib.import_module(package)
+    assert not hasattr(module, "Unknown")
+    with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'Unknown'"):
+        module.Unknown  # noqa: B018
+
+
+def test_a_star_import_brings_every_public_name() -> None:
+    found = run("from kohort import *\nprint(*[name for name in dir() if name != '__builtins__'])")
+    assert set(kohort.__all__) <= set(found.split())
+
+
+@pytest.mark.parametrize("package", ["kohort", "kohort.consumer", "kohort.records"])
+def test_dir_has_every_public_name_before_first_use(package: str) -> None:
+    found = run(f"import {package} as it\nprint(*dir(it))").split()
+    assert set(importlib.import_module(package).__all__) <= set(found)
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("name", ["AsyncKafkaConsumer", "KafkaConsumer", "RecordColumns"])
+def test_help_describes_a_class_before_first_use(name: str) -> None:
+    text = run(f"import kohort, pydoc\nprint(pydoc.plain(pydoc.render_doc(kohort.{name})))")
+    assert f"class {name}" in text
+    text = run(f"import pydoc\nprint(pydoc.plain(pydoc.render_doc('kohort.{name}')))")
+    assert f"class {name}" in text
+
+
+def test_values_are_unpickled_in_a_process_without_kohort() -> None:
+    tp = kohort.TopicPartition("t", 0)
+    config = ConsumerConfig.from_kwargs(bootstrap_servers="localhost:9092", group_id="g")
+    values = [
+        tp,
+        kohort.OffsetAndMetadata(1, "text", 2),
+        kohort.OffsetAndTimestamp(1, 2, 3),
+        ConsumerGroupMetadata("g"),
+        config.client,
+        config.fetch,
+        RecordDeserializationError("value", topic_partition=tp, offset=1, raw=b"x"),
+        kohort.AsyncKafkaConsumer,
+        kohort.KafkaConsumer,
+        kohort.RecordColumns,
+    ]
+    data = pickle.dumps(values)
+    code = f"import pickle\nfor each in pickle.loads({data!r}): print(repr(each))"
+    assert run(code).splitlines() == [repr(each) for each in values]
+    assert repr(copy.deepcopy(config.client)) == repr(config.client)
+
+
+def test_first_use_in_several_threads_finds_one_object() -> None:
+    assert run(FIRST_USE_IN_THREADS) == "done"
+
+
+def test_first_use_at_exit_works() -> None:
+    assert run(FIRST_USE_AT_EXIT) == "done"
+
+
+def test_an_interrupted_import_of_tables_is_repeated() -> None:
+    assert run(INTERRUPTED_IMPORT) == "done"
