@@ -25,7 +25,12 @@ from kohort.consumer._starts import StartRules
 from kohort.consumer._stats import report_stats
 from kohort.consumer._topics import TopicWatch
 from kohort.consumer._work import CoreLink, Mailbox
-from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kohort.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RebalanceInProgressError,
+)
 from kohort.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient, Started, in_seconds, start_soon, weak_callback
@@ -42,6 +47,8 @@ __all__ = ["EARLIEST", "LATEST", "Engine"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
+REBALANCE_GRACE = 1.0
+"""Seconds that unsubscribe() repeats its commit while a rebalance does not let it through."""
 DISCONNECT_SECONDS = 0.5
 """How long the connections may take to close; they are cut, at the latest, when the task ends."""
 
@@ -432,10 +439,18 @@ class Engine:
 
     async def finish_parting(self) -> None:
         """What :meth:`part` left to do."""
-        try:
-            await self.commit(self.parting or {}, CLOSE_TIMEOUT)
-        except KafkaError as error:
-            logger.warning("automatic commit failed: %s", str(error))
+        patience = anyio.current_time() + REBALANCE_GRACE
+        while True:
+            try:
+                await self.commit(self.parting or {}, CLOSE_TIMEOUT)
+            except RebalanceInProgressError as error:
+                if anyio.current_time() < patience:
+                    await anyio.sleep(self.config.group.retry_backoff_ms / 1000)
+                    continue
+                logger.warning("automatic commit failed: %s", str(error))
+            except KafkaError as error:
+                logger.warning("automatic commit failed: %s", str(error))
+            break
         await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
         self.parting = None
         self._forget_left_ids()

@@ -7,13 +7,14 @@ import random
 
 from kohort.coordinator_client._answers import Action, action_for, failure
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
+from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._events import LeaveRequested
 from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._syncing import Syncing
 from kohort.errors import error_name
 from kohort.protocol import ApiKey
-from kohort.protocol.messages import LeaveGroupResponse, SyncGroupResponse
+from kohort.protocol.messages import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
@@ -25,8 +26,11 @@ MEMBER_ID_GRACE = 0.5
 session has expired, the coordinator holds up everybody's rebalance for whom it gave an id to."""
 
 SYNC_GRACE = 1.0
-"""Seconds to wait for SyncGroup's answer with what is owned meanwhile (cooperative), as the last
-commit would be refused before it."""
+"""Seconds that a member which leaves and owns partitions (cooperative) goes on with a rebalance.
+The coordinator refuses its last commit between the end of the join round and SyncGroup."""
+
+EXCHANGE = frozenset({MemberState.JOINING, MemberState.ASSIGNING, MemberState.SYNCING})
+"""States from JoinGroup to the response of SyncGroup."""
 
 
 class Leaving(Syncing):
@@ -40,6 +44,8 @@ class Leaving(Syncing):
         self._leave_attempts = 0
         self._member_id_until = 0.0
         self._sync_until = 0.0
+        self._parting = False
+        """The last callback runs while a rebalance goes on."""
 
     def leave_requested(self, event: LeaveRequested, now: float) -> None:
         self.topics = None
@@ -50,9 +56,16 @@ class Leaving(Syncing):
 
     def go_on_leaving(self, now: float) -> None:
         """After each event: begin to leave, unless something has to come first."""
-        if self.leave is None or self.state is MemberState.LEAVING or self.waits_for(Role.CALLBACK):
+        if self.leave is None or self.state is MemberState.LEAVING:
             return
-        if self._between_commits() and now < self._sync_until:
+        if self.waits_for(Role.CALLBACK):
+            if self._parting and not self._rebalances_on(now):
+                self._stop_rebalance(self.leave)
+            return
+        if self._rebalances_on(now):
+            if self.state is MemberState.JOINING:
+                self._parting = True
+                self._call_back_last()
             return
         known = self.member_id and self.leave.leave_group
         if self.state is MemberState.FAILED and not known:
@@ -61,32 +74,60 @@ class Leaving(Syncing):
             return
         self.start_leaving(now)
 
-    def _between_commits(self) -> bool:
-        """The coordinator takes no commit until SyncGroup is answered, and there is one to make."""
-        return self.state in (MemberState.ASSIGNING, MemberState.SYNCING) and bool(self.owned)
+    @property
+    def commits_soon(self) -> bool:
+        """The member leaves, and goes on with a rebalance so that a refused commit gets through."""
+        return self.leave is not None and self.state in EXCHANGE and bool(self.owned)
+
+    def _rebalances_on(self, now: float) -> bool:
+        """A rebalance goes on that decides in which generation the last commit is taken.
+
+        While JoinGroup is in flight, the coordinator takes commits of the old generation until the
+        join round ends: the last callback runs meanwhile. After that it takes none until SyncGroup
+        is answered.
+        """
+        roles = (Role.JOIN, Role.ASSIGN, Role.SYNC)
+        under_way = self.in_generation and any(self.waits_for(role) for role in roles)
+        return self.commits_soon and under_way and now < self._sync_until
+
+    def _stop_rebalance(self, request: LeaveRequested) -> None:
+        """Take no further step of the rebalance; the last callback may still run."""
+        self.retry_at = None
+        self.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
+        if self.member_id or not request.leave_group:
+            self.forget(Role.JOIN)
+        self.move(MemberState.LEAVING, request.reason)
+
+    def join_answered(
+        self, response: JoinGroupResponse, members: Members | None, now: float
+    ) -> None:
+        if self.leave is not None:
+            # After a generation without this member, its partitions may be another member's.
+            if response.error_code or response.generation_id != self.generation + 1:
+                return
+        super().join_answered(response, members, now)
 
     def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
-        if self.leave is not None and response.error_code == 0:
+        if self.leave is not None:
             self._sync_until = now  # what it assigns is of no interest any more
-        else:
+        if self.leave is None or response.error_code:
             super().sync_answered(response, now)
 
     def start_leaving(self, now: float) -> None:
         """The last callback, while heartbeats go on; then LeaveGroup."""
         request = self.leave
         assert request is not None
-        self.retry_at = None
-        self.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
-        if self.member_id or not request.leave_group:
-            self.forget(Role.JOIN)
         self._member_id_until = now + MEMBER_ID_GRACE
-        self.move(MemberState.LEAVING, request.reason)
+        self._stop_rebalance(request)
         if self.owned:
-            owned, self.owned_after = self.owned, NO_PARTITIONS
-            token = self.start(Role.CALLBACK)
-            self.emit(CallRevoked(token, owned) if self.in_generation else CallLost(token, owned))
+            self._call_back_last()
         else:
             self.send_leave(request, now)
+
+    def _call_back_last(self) -> None:
+        owned, self.owned_after = self.owned, NO_PARTITIONS
+        token = self.start(Role.CALLBACK)
+        self.emit(CallRevoked(token, owned) if self.in_generation else CallLost(token, owned))
 
     def send_leave(self, request: LeaveRequested, now: float) -> None:
         self._leave_retry = None
@@ -136,6 +177,7 @@ class Leaving(Syncing):
         self.failure = self.leave = self._leave_retry = self.again = None
         self.fenced = False
         self._leave_attempts = 0
+        self._parting = False
         self.settled()
         self.move(MemberState.UNSUBSCRIBED, "left")
         if self.topics is not None:
@@ -149,7 +191,7 @@ class Leaving(Syncing):
             self._leave_retry = now + self.backoff(self._leave_attempts - 1)
 
     def leaving_deadline(self) -> float | None:
-        if self.leave is not None and self._between_commits():
+        if self.commits_soon:
             return self._sync_until
         if self.leave is None or not self._sending():
             return None

@@ -76,6 +76,8 @@ class Membership(Protocol):
     def losses(self) -> int: ...
     @property
     def fenced(self) -> bool: ...
+    @property
+    def commits_soon(self) -> bool: ...
 
     @property
     def confirmed_until(self) -> float: ...
@@ -227,6 +229,8 @@ class ClassicMembership(Leaving):
             self._done(role, CallbackDone(0) if role is Role.CALLBACK else PollEntered(0), now)
         elif role is Role.JOIN and self.state is MemberState.LEAVING:
             self.late_join_answered("", now)
+        elif role is Role.JOIN and self.leave is not None:
+            pass  # the last commit is that of the old generation
         elif role is Role.LEAVE:
             self.leave_failed(_is_final(error), now)
         elif role is Role.ASSIGN:
@@ -277,7 +281,7 @@ class ClassicMembership(Leaving):
             case MemberState.UNSUBSCRIBED | MemberState.LEAVING | MemberState.FAILED:
                 return False
             case MemberState.JOINING | MemberState.ASSIGNING | MemberState.SYNCING:
-                return True
+                return self.leave is None
             case _:
                 return self.in_generation
 

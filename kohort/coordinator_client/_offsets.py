@@ -136,6 +136,8 @@ class OffsetManager:
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata], losses: int) -> str:
         """Commit what is left, take out what is done; returns why the rest has to be repeated."""
+        if self._membership.commits_soon and self._membership.state is not MemberState.JOINING:
+            return "the group rebalances"
         generation, member_id = self._identity(left)
         if generation != NO_GENERATION and losses != self._membership.losses:
             # Owned again, it may be, but others may have read and committed on in between.
@@ -214,9 +216,11 @@ class OffsetManager:
             ) from failure(ApiKey.OFFSET_COMMIT, code)
         if (generation, member_id) != (member.generation, member.member_id):
             return  # a rebalance was faster; the next attempt sees what is left of the ownership
+        action = action_for(ApiKey.OFFSET_COMMIT, code)
+        if member.commits_soon and action in (Action.REJOIN, Action.LOSE_GENERATION):
+            return  # the join round has ended; the response to JoinGroup tells the generation
         self._tell(CommitRefused(code, generation, member_id))
         still_owned = all(tp in member.owned for tp in refused)
-        action = action_for(ApiKey.OFFSET_COMMIT, code)
         rejoining = member.state is MemberState.JOINING and action is not Action.FENCED
         if still_owned and (action is Action.REJOIN or rejoining):
             raise self._in_between()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from kohort.coordinator_client._commands import (
     CallAssigned,
     CallLost,
     CallRevoked,
     JoinGroup,
     LeaveGroup,
+    SyncGroup,
 )
 from kohort.coordinator_client._leaving import SYNC_GRACE
 from kohort.coordinator_client._state import MemberState
+from kohort.coordinator_client.assignors import Subscription
+from kohort.errors import KafkaConnectionError, MessageDecodeError
 from tests.coordinator_client.scripts import Script, parts
 
 
@@ -167,3 +174,101 @@ def test_a_membership_lost_during_the_revoked_callback_loses_the_rest() -> None:
     assert script.machine.owned == parts(0, 1)
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
+
+
+def _joining_again() -> Script:
+    """A member that leaves with partitions while its JoinGroup is in flight."""
+    script = _stable(0, 1)
+    script.beat(27)
+    script.poll()
+    script.leave()
+    assert script.has(CallRevoked), "the old generation takes its commit"
+    assert script.machine.owned == parts(0, 1)
+    return script
+
+
+def _join_round(script: Script, generation: int = 2, **fields: Any) -> None:
+    script.join_answer(generation=generation, protocol="cooperative-sticky", **fields)
+
+
+def test_leaving_in_a_join_round_ends_it_with_the_callback() -> None:
+    script = _joining_again()
+    asked = next(one for one in script.commands if isinstance(one, JoinGroup))
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    assert asked.token in script.cancelled
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert script.machine.next_deadline() is None
+
+
+def test_leaving_takes_the_generation_of_its_join_round() -> None:
+    script = _joining_again()
+    assert script.machine.commits_soon
+    _join_round(script)
+    assert script.machine.commits_soon
+    script.sync_answer(parts(0))
+    assert (script.machine.generation, script.machine.commits_soon) == (2, False)
+    assert script.machine.owned == parts(0, 1), "the callback may commit"
+    assert script.called_back(CallRevoked) == parts(0, 1)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+    assert script.machine.next_deadline() is None
+
+
+def test_a_leader_that_leaves_ends_its_join_round() -> None:
+    script = _joining_again()
+    _join_round(script, leader="me", members={"me": Subscription(("t",))})
+    script.deal({"me": parts(0, 1)})
+    script.sync_answer(parts(0, 1))
+    assert (script.machine.generation, script.machine.commits_soon) == (2, False)
+    script.called_back(CallRevoked)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_leaving_does_not_wait_long_for_a_join_round(answered: bool) -> None:
+    script = _joining_again()
+    if answered:
+        _join_round(script)
+    script.wait(SYNC_GRACE)
+    assert script.at(MemberState.LEAVING)
+    assert not script.machine.commits_soon
+    assert not script.has(JoinGroup)
+    assert not script.has(SyncGroup)
+    script.called_back(CallRevoked)
+    script.leave_answer()
+    assert script.at(MemberState.UNSUBSCRIBED)
+
+
+def test_leaving_takes_no_generation_after_one_without_it() -> None:
+    script = _joining_again()
+    _join_round(script, generation=3)
+    assert (script.machine.generation, script.machine.commits_soon) == (1, False)
+
+
+@pytest.mark.parametrize("code", [16, 22, 25, 79, 82])
+def test_leaving_waits_no_longer_when_join_group_fails(code: int) -> None:
+    script = _joining_again()
+    _join_round(script, error_code=code)
+    assert script.at(MemberState.LEAVING)
+    assert (script.machine.generation, script.machine.commits_soon) == (1, False)
+    assert not script.has(JoinGroup)
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("gone"), MessageDecodeError("garbage")])
+def test_leaving_waits_no_longer_when_join_group_is_lost(error: Exception) -> None:
+    script = _joining_again()
+    script.refuse(JoinGroup, error)
+    assert script.at(MemberState.LEAVING)
+    assert script.machine.generation == 1
+
+
+def test_a_member_lost_while_it_leaves_has_no_generation() -> None:
+    script = _joining_again()
+    _join_round(script)
+    script.sync_answer(error_code=25)
+    assert script.at(MemberState.LEAVING)
+    assert (script.machine.generation, script.machine.commits_soon) == (-1, False)
+    script.called_back(CallRevoked)
+    assert script.at(MemberState.UNSUBSCRIBED)
