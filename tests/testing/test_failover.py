@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -27,11 +27,19 @@ def members() -> Iterator[Members]:
         yield all_of_them
 
 
-def join(members: Members, cluster: Cluster, face: str, count: int = 2) -> None:
+def join(
+    members: Members,
+    cluster: Cluster,
+    face: str,
+    count: int = 2,
+    more: Mapping[str, object] | None = None,
+) -> None:
     """Let members share the topic, which has a record in each partition."""
     fill(cluster)
     for number in range(count):
-        settings = Settings(cluster.bootstrap_servers, "t", "g", f"m{number}", "range")
+        settings = Settings(
+            cluster.bootstrap_servers, "t", "g", f"m{number}", "range", more=dict(more or {})
+        )
         members.join(MAKERS[face], settings)
     members.wait_until(shares(members.all, [PARTITIONS // count] * count))
     members.wait_until(lambda: cluster.group("g").is_stable)
@@ -81,7 +89,9 @@ def test_members_keep_their_assignment_when_the_coordinator_moves(
 
 @pytest.mark.parametrize("face", MAKERS)
 def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, face: str) -> None:
-    join(members, three, face)
+    # librdkafka gives up its last commit when its coordinator is not connected yet.
+    peer = face not in FACES
+    join(members, three, face, more={"auto.commit.interval.ms": 200} if peer else None)
     for node in (1, 2, 3):
         three.kill_broker(node)
         fill(three)
@@ -89,6 +99,12 @@ def test_members_survive_each_broker_in_turn(three: Cluster, members: Members, f
         three.start_broker(node)
     members.wait_until(shares(members.all, [2, 2]))
     ends = {(p, 4) for p in range(PARTITIONS)}
+    if peer:
+        members.wait_until(lambda: committed(three) == ends)
     members.leave()
-    committed = {(tp.partition, at.offset) for tp, at in three.committed("g").items()}
-    assert committed == ends
+    assert committed(three) == ends
+
+
+def committed(cluster: Cluster) -> set[tuple[int, int]]:
+    """Partitions and the offsets that the group has committed."""
+    return {(tp.partition, at.offset) for tp, at in cluster.committed("g").items()}
