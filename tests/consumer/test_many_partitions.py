@@ -23,11 +23,16 @@ MOST = 8
 @pytest.mark.parametrize("paused", [False, True])
 def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     done: Counter[str] = Counter()
-    place, update, note = Candidates._place, FetchSession.update, FetchQueues.nothing_new
+    place, advance = Candidates._place, Candidates._advance
+    update, note = FetchSession.update, FetchQueues.nothing_new
 
     def counted_place(self: Candidates, *arguments: Any) -> None:
         done["looks"] += 1
         place(self, *arguments)
+
+    def counted_advance(self: Candidates, target: Any) -> bool:
+        done["looks"] += 1
+        return advance(self, target)
 
     def counted_update(self: FetchSession, changes: Any) -> Any:
         done["changes"] += len(changes)
@@ -53,6 +58,7 @@ def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused
                     assert await values(consumer, 1) == [b"%d" % number]
 
     monkeypatch.setattr(Candidates, "_place", counted_place)
+    monkeypatch.setattr(Candidates, "_advance", counted_advance)
     monkeypatch.setattr(FetchSession, "update", counted_update)
     monkeypatch.setattr(FetchQueues, "nothing_new", counted_note)
     run_virtual(main)

@@ -48,12 +48,17 @@ print("done")
 """
 FIRST_USE_AT_EXIT = """
 import atexit
+import sys
 import kohort
+from kohort.errors import ThreadStartError
 
 def use():
     consumer = kohort.KafkaConsumer(bootstrap_servers="localhost:1")
     consumer.assign([kohort.TopicPartition("t", 0)])
-    assert consumer.poll_batches() == []
+    try:
+        assert consumer.poll_batches() == []
+    except ThreadStartError:
+        assert sys.version_info >= (3, 12)  # no threads start at exit
     consumer.close()
     assert kohort.AsyncKafkaConsumer.__name__ == "AsyncKafkaConsumer"
     print("done")
@@ -81,6 +86,8 @@ def forget():
 def interrupted_at(count):
     def trace(frame, event, argument):
         nonlocal count
+        if frame.f_code.co_name in ("cb", "remove") and "importlib" in frame.f_code.co_filename:
+            return  # Python ignores exceptions in callbacks of weak references
         count -= 1
         if count == 0:
             sys.setprofile(None)
