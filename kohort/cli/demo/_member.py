@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import Any
 
 from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kohort.errors import RebalanceInProgressError
 
 
 def tell(**message: Any) -> None:
@@ -23,7 +24,21 @@ def tell(**message: Any) -> None:
 
 
 class TellingListener(ConsumerRebalanceListener):
-    """Tells of every call."""
+    """Tells of every call. Commits before partitions go to other members."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self.uncommitted = False
+        """True if records were told that no commit covers."""
+        self._consumer = consumer
+
+    def commit(self) -> None:
+        """Commit what was told, now or after the next poll() if the group rebalances."""
+        if self.uncommitted:
+            try:
+                self._consumer.commit()
+            except RebalanceInProgressError:
+                return
+            self.uncommitted = False
 
     def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
         tell(event=callback, partitions=sorted(tp.partition for tp in partitions))
@@ -32,6 +47,7 @@ class TellingListener(ConsumerRebalanceListener):
         self._tell("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.commit()
         self._tell("revoked", revoked)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
@@ -60,8 +76,9 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
         heartbeat_interval_ms=300,
         max_poll_records=max(1, min(2_000, int(float(pace) / 10))),
     ) as consumer:
-        consumer.subscribe([topic], listener=TellingListener())
-        while not leaving.is_set():
+        listener = TellingListener(consumer)
+        consumer.subscribe([topic], listener=listener)
+        while listener.uncommitted or not leaving.is_set():
             records = consumer.poll(timeout_ms=200)
             told = []
             for tp, batch in records.items():
@@ -72,8 +89,9 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
                     )
             if told:
                 tell(event="read", records=told)
+                listener.uncommitted = True
                 leaving.wait(len(told) / float(pace))  # the work that a real member would do
-                consumer.commit()
+            listener.commit()
     tell(event="left")
 
 
