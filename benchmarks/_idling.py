@@ -29,11 +29,11 @@ SETTLE_S = 2.0
 
 
 class Idling(NamedTuple):
-    """CPU in percent of a core, context switches a second, resident MB of each consumer."""
+    """CPU in percent of a core, context switches a second, resident MB of the process."""
 
     cpu_percent: float
     switches_per_s: float
-    mb_each: float
+    mb: float
 
 
 class Meter:
@@ -41,10 +41,8 @@ class Meter:
 
     def __init__(self, consumers: int, seconds: float) -> None:
         self._left = consumers
-        self._consumers = consumers
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._before_mb = resident_mb()
         self.all_ready = threading.Event()
 
     def ready(self) -> None:
@@ -63,8 +61,8 @@ class Meter:
         after, seconds = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - begun
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         switches = after.ru_nvcsw - before.ru_nvcsw
-        mb = (resident_mb() - self._before_mb) / self._consumers
-        print(json.dumps(Idling(cpu / seconds * 100, switches / seconds, mb)._asdict()), flush=True)
+        result = Idling(cpu / seconds * 100, switches / seconds, resident_mb())
+        print(json.dumps(result._asdict()), flush=True)
         os._exit(0)
 
 
