@@ -6,7 +6,7 @@ to try them on; ``spark.read.format("kohort")`` reads topics into Spark.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kohort.config import VERSION as __version__
 from kohort.errors import (
@@ -22,7 +22,7 @@ from kohort.errors import (
 )
 from kohort.listeners import ConsumerRebalanceListener
 from kohort.records import ConsumerRecord
-from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, late_names
 
 __all__ = [
     "AsyncKafkaConsumer",
@@ -49,17 +49,12 @@ if TYPE_CHECKING:
     from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
     from kohort.records import RecordColumns
 else:
-
-    def __getattr__(name: str) -> Any:
-        # A program imports the API that it uses, and tables only if it reads them.
-        if name in ("AsyncKafkaConsumer", "KafkaConsumer"):
-            from kohort import consumer as module
-        elif name == "RecordColumns":
-            from kohort import records as module
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(module, name)
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    # A program imports the API that it uses, and tables only if it reads them.
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "AsyncKafkaConsumer": "kohort.consumer",
+            "KafkaConsumer": "kohort.consumer",
+            "RecordColumns": "kohort.records",
+        }.get,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -51,3 +53,25 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self._name), name)
+
+
+def late_names(
+    package: str, module_of: Callable[[str], str | None]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports names late (PEP 562).
+
+    ``module_of`` returns the module of such a name, and None for any other.
+    """
+    namespace = vars(sys.modules[package])
+
+    def find(name: str) -> Any:
+        module = module_of(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = namespace[name] = getattr(import_module(module), name)
+        return found
+
+    def names() -> list[str]:
+        return sorted({*namespace, *namespace["__all__"]})
+
+    return find, names

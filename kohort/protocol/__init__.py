@@ -5,7 +5,7 @@ Messages are in :mod:`kohort.protocol.messages`, one file per API.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kohort.protocol._codec import decode, decode_from, encode, encode_parts
 from kohort.protocol._frames import (
@@ -20,6 +20,7 @@ from kohort.protocol._frames import (
 )
 from kohort.protocol._struct import Message, Request, Response, Struct, VersionRange
 from kohort.protocol._types import ZERO_UUID, Buffer
+from kohort.types import late_names
 
 if TYPE_CHECKING:
     from kohort.protocol._registry import APIS, Api, ApiKey, api
@@ -51,12 +52,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # for mypy every name would be there
-
-    def __getattr__(name: str) -> Any:
-        # A consumer without a group does not need the registry.
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from kohort.protocol import _registry
-
-        found = globals()[name] = getattr(_registry, name)
-        return found
+    # A consumer without a group does not need the registry.
+    __getattr__, __dir__ = late_names(
+        __name__, lambda name: "kohort.protocol._registry" if name in __all__ else None
+    )

@@ -10,8 +10,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
@@ -37,6 +36,7 @@ from kohort.records._transactions import (
     end_marker,
     marker_epoch,
 )
+from kohort.types import late_names
 
 if TYPE_CHECKING:
     from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
@@ -92,35 +92,26 @@ __all__ = [
 ]
 
 _LATER = {
-    "Allocate": "_table",
-    "BytesColumn": "_views",
-    "History": "_table",
-    "MAX_ROWS": "_table",
-    "NewRecord": "_encode",
-    "RecordColumns": "_views",
-    "Table": "_table",
-    "TablePlan": "_table",
-    "arrow_schema": "_arrow",
-    "decompress": "_decompress",
-    "decompress_into": "_decompress",
-    "encode_batch": "_encode",
-    "in_arrow": "_arrow",
-    "in_python": "_table",
-    "rewrite_header": "_encode",
-    "to_arrow": "_arrow",
-    "to_columns": "_views",
+    "Allocate": "kohort.records._table",
+    "BytesColumn": "kohort.records._views",
+    "History": "kohort.records._table",
+    "MAX_ROWS": "kohort.records._table",
+    "NewRecord": "kohort.records._encode",
+    "RecordColumns": "kohort.records._views",
+    "Table": "kohort.records._table",
+    "TablePlan": "kohort.records._table",
+    "arrow_schema": "kohort.records._arrow",
+    "decompress": "kohort.records._decompress",
+    "decompress_into": "kohort.records._decompress",
+    "encode_batch": "kohort.records._encode",
+    "in_arrow": "kohort.records._arrow",
+    "in_python": "kohort.records._table",
+    "rewrite_header": "kohort.records._encode",
+    "to_arrow": "kohort.records._arrow",
+    "to_columns": "kohort.records._views",
 }
 """The module of each name that is imported on first use."""
 
 if not TYPE_CHECKING:  # for mypy every name would be there
-
-    def __getattr__(name: str) -> Any:
-        # A consumer of uncompressed records needs neither tables nor codecs, and writes no batch.
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-        globals()[name] = found
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    # A consumer of uncompressed records needs neither tables nor codecs, and writes no batch.
+    __getattr__, __dir__ = late_names(__name__, _LATER.get)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kohort.types import late_names
 
 if TYPE_CHECKING:
     from kohort.protocol.messages.add_offsets_to_txn import (
@@ -353,11 +354,7 @@ def _file(name: str) -> str:
 
 
 if not TYPE_CHECKING:  # for mypy every name would be there
-
-    def __getattr__(name: str) -> Any:
-        # A consumer uses a fourth of the messages, and to define all takes a tenth of its start.
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_file(name)}"), name)
-        globals()[name] = found
-        return found
+    # A consumer uses a fourth of the messages, and to define all takes a tenth of its start.
+    __getattr__, __dir__ = late_names(
+        __name__, lambda name: f"{__name__}.{_file(name)}" if name in __all__ else None
+    )
