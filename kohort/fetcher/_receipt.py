@@ -70,7 +70,7 @@ class Receipt:
         self.had_room = 2 * size <= max_bytes
 
     def is_empty(self) -> bool:
-        """True if no partition has data or another news."""
+        """True if no partition has data or other news."""
         for answer in self.answers.values():
             if isinstance(answer, Failure):
                 if answer.then is not Then.STAND:  # a reset may follow, and the same again
