@@ -34,10 +34,11 @@ class FetchConfig(RequestOptions):
         ),
     )
     max_partition_fetch_bytes: int = field(
-        default=1_048_576,
+        default=4_194_304,
         metadata=option(
             Whole(0),
-            "The most of one partition in one answer; a single larger batch still comes.",
+            "The most of one partition in one answer; a single larger batch still comes. A fetch "
+            "asks for 1 MiB at first, and for more while the broker answers within 100 ms.",
             unit="bytes",
             also=("fetch.message.max.bytes",),
         ),

@@ -99,7 +99,7 @@ class Candidates:
         replicas: Replicas,
         retries: Retries[TopicPartition],
         validation: Validation,
-        size_of: Callable[[TopicPartition], int],
+        size_of: Callable[[TopicPartition, int], int],
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
@@ -172,7 +172,7 @@ class Candidates:
             or self._replicas.until(tp) is not None
         ):
             return False
-        ask = Ask(tp, epoch, offset, known.leader_epoch, self._size_of(tp), known.topic_id)
+        ask = Ask(tp, epoch, offset, known.leader_epoch, self._size_of(tp, node), known.topic_id)
         self.nodes[node].put(tp, ask)
         return True
 
@@ -216,5 +216,5 @@ class Candidates:
         topic_id = target.topic_id
         if topic_id == NO_ID:
             topic_id = self._leaders.topic_id(tp.topic)
-        size = self._size_of(tp)
+        size = self._size_of(tp, node)
         return node, Ask(tp, epoch, target.offset, leader.epoch, size, topic_id)

@@ -18,6 +18,7 @@ from kohort.fetcher._cluster import Cluster, Leased
 from kohort.fetcher._completed import DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
+from kohort.fetcher._ending import end_sessions
 from kohort.fetcher._intake import Intake
 from kohort.fetcher._lanes import Lane
 from kohort.fetcher._leaders import Leaders
@@ -29,10 +30,11 @@ from kohort.fetcher._planning import Fetch, Planner
 from kohort.fetcher._receipt import Receipt
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import FetchPlan, fetch_request, partitions_of, read_answers
+from kohort.fetcher._request import fetch_request, partitions_of, read_answers
 from kohort.fetcher._resets import Resets, reset_timestamp
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import SESSION_ERRORS
+from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.transport import (
@@ -109,9 +111,10 @@ class Fetcher:
             deserialize=record_deserializer(key_deserializer, value_deserializer),
         )
         self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
+        self._sizes = FetchSizes(config)
         self.buffer = FetchBuffer(
             subscription,
-            max_bytes=config.fetch_max_bytes,
+            max_bytes=self._sizes.read_ahead,
             on_room=on_room or weak_callback(self.wake),
             may_deliver=may_deliver,
             on_error=config.on_error,
@@ -165,7 +168,9 @@ class Fetcher:
             self._validation,
             weak_callback(self._size_of),
         )
-        self._planner = Planner(self._candidates, self.buffer, config, self._intake.turn_of)
+        self._planner = Planner(
+            self._candidates, self.buffer, config, self._sizes, self._intake.turn_of
+        )
         self._owned: Collection[TopicPartition] = ()
         self._clock: Callable[[], float] = anyio.current_time
         self._wakeup = anyio.Event()
@@ -207,20 +212,7 @@ class Fetcher:
             and self._node_retries.not_before(lane.node) == 0.0
         ]
 
-        async def tell(node: int, plan: FetchPlan) -> None:
-            try:
-                await self._cluster.request(
-                    fetch_request(self._config, plan, 0, 0),
-                    node=node,
-                    max_version=plan.max_version,
-                )
-            except KafkaError as error:
-                logger.debug("broker %d was not told of the end of a session: %s", node, str(error))
-
-        with anyio.move_on_after(timeout):
-            async with anyio.create_task_group() as tasks:
-                for node, plan in plans:
-                    start_soon(tasks, tell, node, plan)
+        await end_sessions(self._cluster, self._config, plans, timeout)
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float
@@ -263,6 +255,7 @@ class Fetcher:
     def _forget(self, owned: frozenset[TopicPartition]) -> None:
         """Drop what is remembered of partitions that are not owned any more."""
         self._owned = owned
+        self._sizes.partitions = len(owned)
         self._retries.keep_only(owned)
         self._leaders.keep_only(owned)
         self._replicas.keep_only(owned)
@@ -270,8 +263,8 @@ class Fetcher:
         self._intake.keep_only(owned)
         self._planner.keep_only(owned)
 
-    def _size_of(self, tp: TopicPartition) -> int:
-        return self._intake.sizes.get(tp, self._config.max_partition_fetch_bytes)
+    def _size_of(self, tp: TopicPartition, node: int) -> int:
+        return self._intake.sizes.get(tp) or self._sizes.of(node)
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -418,6 +411,8 @@ class Fetcher:
             session.failed()  # Ctrl-C came in the callback
             return True
         self._counters.answered(now - lane.sent_at)
+        self._sizes.answered(lane.node, receipt.largest, now - lane.sent_at)
+        self.buffer.read_ahead = self._sizes.read_ahead
         if response.error_code:
             again = session.incremental and response.error_code in SESSION_ERRORS
             session.failed(response.error_code)

@@ -16,6 +16,7 @@ from kohort.fetcher._candidates import Candidates, NodeCandidates
 from kohort.fetcher._lanes import Lane, NodeLanes
 from kohort.fetcher._memory import Grant
 from kohort.fetcher._request import Ask, FetchPlan
+from kohort.fetcher._sizes import FetchSizes
 from kohort.types import TopicPartition
 
 
@@ -39,11 +40,13 @@ class Planner:
         candidates: Candidates,
         buffer: FetchBuffer,
         config: FetchConfig,
+        sizes: FetchSizes,
         turn_of: Callable[[TopicPartition], int],
     ) -> None:
         self._candidates = candidates
         self._buffer = buffer
         self._config = config
+        self._sizes = sizes
         self._turn_of = turn_of
         self._nodes: dict[int, NodeLanes] = {}
         self._lanes: dict[TopicPartition, Lane] = {}  # the latest lane that asked for each
@@ -134,7 +137,7 @@ class Planner:
                 asks = sorted(plan.asks, key=lambda ask: turn_of(ask.topic_partition))
                 plan = plan._replace(asks=asks)
             granted = self._buffer.memory.grant_counted(
-                lane.session.sizes, self._config.fetch_max_bytes, len(waiting) - number
+                lane.session.sizes, self._sizes.of_response(lane.node), len(waiting) - number
             )
             lane.start(now, choice.max_wait)
             fetches.append(Fetch(lane, plan, choice.max_wait, granted))

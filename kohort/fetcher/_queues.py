@@ -53,12 +53,13 @@ class FetchQueues:
         on_room: Callable[[], None] = lambda: None,
         memory: FetchMemory | None = None,
     ) -> None:
-        """``max_bytes``: so much is read ahead; ``memory``: so much is held, whatever it is."""
+        """``max_bytes``: see :attr:`read_ahead`; ``memory``: so much is held, whatever it is."""
         self.counters = BufferCounters()
         self.memory = memory or FetchMemory(1 << 62)
         self._subscription = subscription
         self._lock = subscription.lock
-        self._max_bytes = max_bytes
+        self.read_ahead = max_bytes
+        """Bytes to have for the caller before a partition is fetched twice."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: something was left out for want of room
@@ -164,7 +165,7 @@ class FetchQueues:
         """Count what is there before partitions are chosen. The caller holds the lock."""
         memory = self.memory
         memory.queued, deliverable = self._count()
-        full = deliverable >= self._max_bytes
+        full = deliverable >= self.read_ahead
         if full != self._full:
             self._full = full
             for tp in self._queues:

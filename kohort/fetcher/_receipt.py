@@ -29,6 +29,7 @@ class Receipt:
         "handed_over",
         "is_plain",
         "is_ready",
+        "largest",
         "now",
         "response",
         "size",
@@ -42,6 +43,8 @@ class Receipt:
         """True if the response contains no error codes."""
         self.size = 0
         """Bytes of the batches."""
+        self.largest = 0
+        """Bytes of the batches of one partition, at most."""
         self.had_room = False
         """True if the response could have contained more."""
         self.begun = self.taken = False
@@ -59,14 +62,16 @@ class Receipt:
     def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> None:
         """Note the response to a fetch of ``max_bytes``."""
         response = self.response = leased.response
-        size, plain = 0, not response.error_code
+        size, largest, plain = 0, 0, not response.error_code
         for topic in response.responses:
             for data in topic.partitions:
                 if data.records:
-                    size += len(data.records)
+                    size += (length := len(data.records))
+                    if length > largest:
+                        largest = length
                 if data.error_code:
                     plain = False
-        self.size, self.is_plain = size, plain
+        self.size, self.largest, self.is_plain = size, largest, plain
         self.had_room = 2 * size <= max_bytes
 
     def is_empty(self) -> bool:

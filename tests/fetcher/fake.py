@@ -106,6 +106,8 @@ class FakeCluster:
         self.silent: set[int] = set()
         """Brokers that never answer a look-up."""
         self._changed = anyio.Event()
+        self.delay = 0.0
+        """Seconds that each fetch takes."""
 
     def add(self, tp: TopicPartition, node: int = 1, epoch: int = 5) -> Log:
         self.leaders[tp] = Leader(node, epoch)
@@ -196,7 +198,7 @@ class FakeCluster:
         self._busy.add((node, purpose))
         self.fetches.append((node, purpose, message))
         try:
-            await anyio.lowlevel.checkpoint()
+            await anyio.sleep(self.delay)
             response = self._scripted(node, message) or await self._fetch(node, message)
         finally:
             self._busy.discard((node, purpose))

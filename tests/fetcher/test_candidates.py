@@ -19,6 +19,7 @@ from kohort.fetcher._planning import Fetch, Planner
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Ask, fetch_request, partitions_of
 from kohort.fetcher._retries import Retries
+from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
@@ -77,10 +78,14 @@ class Machine:
             self.replicas,
             self.retries,
             self.validation,
-            lambda tp: self.sizes.get(tp, SIZE),
+            lambda tp, _: self.sizes.get(tp, SIZE),
         )
         self.planner = Planner(
-            self.candidates, self.buffer, CONFIG, lambda tp: self.turns.get(tp, 0)
+            self.candidates,
+            self.buffer,
+            CONFIG,
+            FetchSizes(CONFIG),
+            lambda tp: self.turns.get(tp, 0),
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
         self.asked: dict[tuple[TopicPartition, int], Lane] = {}

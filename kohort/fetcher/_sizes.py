@@ -1,0 +1,68 @@
+"""The number of bytes that a fetch asks for, of one partition and in all.
+
+Each fetch costs the consumer some time, whatever it brings. So a partition with a backlog is
+fetched in larger pieces, as long as the broker answers quickly.
+"""
+
+from __future__ import annotations
+
+from kohort.config import FetchConfig
+
+FIRST_BYTES = 1 << 20
+"""Bytes of one partition at first, and from a broker that takes long."""
+SHARED_BYTES = 16 << 20
+"""Bytes that all partitions of a consumer share in larger fetches."""
+RESPONSE_BYTES = 4 << 20
+"""Bytes of a response from a near broker: larger ones leave the caches of the processor."""
+NEAR_SECONDS = 0.02
+QUICK_SECONDS = 0.1
+SLOW_SECONDS = 0.5
+
+
+class FetchSizes:
+    """Bytes of one partition and of a response, for each broker.
+
+    A broker is quick after a large response within ``QUICK_SECONDS``, until one takes
+    ``SLOW_SECONDS``. Of a quick one, up to ``max_partition_fetch_bytes`` are asked for. The caller
+    waits for a whole response, so a slow one is asked for ``FIRST_BYTES``. A broker is near after
+    a large response within ``NEAR_SECONDS``, until one takes ``QUICK_SECONDS``. Small responses
+    cost no time there.
+    """
+
+    def __init__(self, config: FetchConfig) -> None:
+        self._most = config.max_partition_fetch_bytes
+        self._first = min(self._most, FIRST_BYTES)
+        self._response = config.fetch_max_bytes
+        self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
+        self._quick: set[int] = set()
+        self._near: set[int] = set()
+        self.partitions = 1
+        """Number of the partitions that share ``SHARED_BYTES``."""
+
+    @property
+    def read_ahead(self) -> int:
+        """Bytes to have for the caller before a partition is fetched twice."""
+        return self._near_response if self._near and self._near == self._quick else self._response
+
+    def of(self, node: int) -> int:
+        """Return the bytes to ask a broker for, of one partition."""
+        if node not in self._quick:
+            return self._first
+        return max(self._first, min(self._most, SHARED_BYTES // max(self.partitions, 1)))
+
+    def of_response(self, node: int) -> int:
+        """Return the bytes to ask a broker for in all. One larger batch still comes."""
+        return self._near_response if node in self._near else self._response
+
+    def answered(self, node: int, size: int, seconds: float) -> None:
+        """Note a response with ``size`` bytes of one partition, and how long it took."""
+        if 2 * size < self._first:
+            return  # the broker may have waited for records
+        if seconds < QUICK_SECONDS:
+            self._quick.add(node)
+            if seconds < NEAR_SECONDS:
+                self._near.add(node)
+        else:
+            self._near.discard(node)
+            if seconds > SLOW_SECONDS:
+                self._quick.discard(node)

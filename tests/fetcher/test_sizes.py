@@ -1,0 +1,140 @@
+"""The number of bytes that fetches ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kohort.config import FetchConfig
+from kohort.fetcher._sizes import FetchSizes
+from kohort.records import NewRecord, encode_batch
+from kohort.types import TopicPartition
+from tests.fetcher.fake import FakeCluster, consuming
+from tests.fetcher.making import T0, owning
+
+MIB = 1 << 20
+NEAR, QUICK, MIDDLING, SLOW = 0.01, 0.05, 0.3, 0.6
+PARTITIONS = [TopicPartition("t", number) for number in range(40)]
+
+
+def sizes(**options: Any) -> FetchSizes:
+    return FetchSizes(FetchConfig(**options))
+
+
+class TestFetchSizes:
+    def test_a_partition_gets_one_mebibyte_at_first(self) -> None:
+        assert sizes().of(1) == MIB
+        assert sizes().of_response(1) == FetchConfig().fetch_max_bytes
+
+    @pytest.mark.parametrize(
+        ("seconds", "size"), [(NEAR, 4 * MIB), (QUICK, 4 * MIB), (MIDDLING, MIB), (SLOW, MIB)]
+    )
+    def test_a_partition_gets_more_after_a_large_quick_response(
+        self, seconds: float, size: int
+    ) -> None:
+        found = sizes()
+        found.answered(1, MIB, seconds)
+        assert found.of(1) == size
+        assert found.of(2) == MIB
+
+    def test_a_small_response_changes_nothing(self) -> None:
+        found = sizes()
+        found.answered(1, MIB // 2 - 1, NEAR)
+        assert found.of(1) == MIB
+        found.answered(1, MIB, NEAR)
+        found.answered(1, MIB // 2 - 1, SLOW)
+        assert found.of(1) == 4 * MIB
+
+    def test_a_slow_response_takes_it_back(self) -> None:
+        found = sizes()
+        found.answered(1, MIB, NEAR)
+        found.answered(1, 4 * MIB, MIDDLING)
+        assert found.of(1) == 4 * MIB
+        found.answered(1, 4 * MIB, SLOW)
+        assert found.of(1) == MIB
+
+    @pytest.mark.parametrize(("partitions", "size"), [(4, 4), (8, 2), (16, 1), (1000, 1)])
+    def test_many_partitions_share_what_is_asked_for(self, partitions: int, size: int) -> None:
+        found = sizes()
+        found.answered(1, MIB, QUICK)
+        found.partitions = partitions
+        assert found.of(1) == size * MIB
+
+    def test_the_option_is_the_most(self) -> None:
+        for most in (77, MIB, 3 * MIB):
+            found = sizes(max_partition_fetch_bytes=most)
+            assert found.of(1) == min(most, MIB)
+            found.answered(1, most, NEAR)
+            assert found.of(1) == most
+
+    def test_responses_of_a_near_broker_are_small(self) -> None:
+        found = sizes()
+        found.answered(1, MIB, QUICK)
+        assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
+        found.answered(1, MIB, NEAR)
+        assert found.of_response(1) == found.read_ahead == 4 * MIB
+        found.answered(2, MIB, QUICK)
+        assert found.of_response(1) == 4 * MIB
+        assert found.of_response(2) == found.read_ahead == FetchConfig().fetch_max_bytes
+        found.answered(1, MIB, QUICK)
+        found.answered(1, MIB, MIDDLING)
+        assert found.of_response(1) == FetchConfig().fetch_max_bytes
+
+    def test_a_response_has_room_for_what_one_partition_may_have(self) -> None:
+        found = sizes(max_partition_fetch_bytes=9 * MIB)
+        found.answered(1, MIB, NEAR)
+        assert found.of_response(1) == 9 * MIB
+        found = sizes(max_partition_fetch_bytes=9 * MIB, fetch_max_bytes=2 * MIB)
+        found.answered(1, MIB, NEAR)
+        assert found.of_response(1) == 2 * MIB
+
+
+def large_log(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
+    """A partition with batches of one record of 256 KiB."""
+    log = cluster.add(tp)
+    value = bytes(MIB // 4)
+    for offset in range(batches):
+        data = encode_batch([NewRecord(1, None, value)], base_offset=offset, leader_epoch=3)
+        log.append(offset + 1, data)
+
+
+def asked_bytes(cluster: FakeCluster) -> list[int]:
+    """The most that each fetch asked for, of its first partition."""
+    return [
+        request.topics[0].partitions[0].partition_max_bytes
+        for _, _, request in cluster.fetches
+        if request.topics
+    ]
+
+
+@pytest.mark.anyio
+class TestFetching:
+    @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+    @pytest.mark.parametrize(("delay", "largest"), [(NEAR, 4), (QUICK, 4), (MIDDLING, 1)])
+    async def test_a_backlog_is_read_in_larger_pieces_from_a_quick_broker(
+        self, delay: float, largest: int
+    ) -> None:
+        cluster = FakeCluster()
+        cluster.delay = delay
+        large_log(cluster, T0, 60)
+        async with consuming(cluster, owning(T0)) as consumer:
+            assert await consumer.read(60) == {T0: list(range(60))}
+        assert asked_bytes(cluster)[0] == MIB
+        assert max(asked_bytes(cluster)) == largest * MIB
+
+    async def test_every_partition_has_its_turn_in_small_responses(self) -> None:
+        cluster = FakeCluster()
+        for tp in PARTITIONS:
+            large_log(cluster, tp, 9)
+        seen: dict[TopicPartition, list[int]] = {}
+        async with consuming(cluster, owning(*PARTITIONS)) as consumer:
+            while len(seen) < len(PARTITIONS):
+                for tp, offsets in (await consumer.poll(limit=1)).items():
+                    seen.setdefault(tp, []).extend(offsets)
+            assert max(len(offsets) for offsets in seen.values()) <= 8
+            left = 9 * len(PARTITIONS) - sum(map(len, seen.values()))
+            for tp, offsets in (await consumer.read(left)).items():
+                seen[tp] += offsets
+        assert seen == {tp: list(range(9)) for tp in PARTITIONS}
+        assert {request.max_bytes for _, _, request in cluster.fetches[2:]} == {4 * MIB}
