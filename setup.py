@@ -32,6 +32,7 @@ SOURCES = (
     "_capsule.h",
     "_native.h",
     "_native.pxd",
+    "_unpack.h",
 )
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"

@@ -19,6 +19,7 @@ MIN_RECORD_SIZE = 7
 _HEADER_SIZE = 61
 _PLAIN = 0x48
 _LZ4 = 3
+_ZSTD = 4
 ALL_FIT = -2
 WRONG = -1
 NO_ROOM = -3
@@ -31,9 +32,9 @@ def built_from() -> int:
     return build_state()
 
 
-def use_lz4(address: int) -> None:
-    """Have LZ4 decompressed by the C function LZ4_decompress_safe() at this address."""
-    use_decompressor(address)
+def use_codecs(lz4: int, zstd: int, create: int, release: int) -> None:
+    """Have LZ4 and zstd decompressed by the C functions at these addresses; 0: in Python."""
+    use_decompressors(lz4, zstd, create, release)
 
 
 class Columns:
@@ -94,8 +95,7 @@ def take_plain(
     Stops where the columns have ``max_rows`` rows, perhaps in the middle of a batch, or where the
     next batch could bring them over ``max_bytes`` in all; and before a batch that is not plain or
     not right, or that there is something lacking for. Returns the place of the batch where it
-    stopped and the offset to go on from. Compiled, it also takes batches of LZ4, by way of
-    ``scratch``.
+    stopped and the offset to go on from. Compiled, it decompresses LZ4 and zstd to ``scratch``.
     """
     return released(
         _take_plain,
@@ -174,15 +174,15 @@ def _take_plain(
             pos += size
             continue
         codec = attributes & ~_PLAIN
-        if codec != 0 and codec != _LZ4:
+        if codec != 0 and codec != _LZ4 and codec != _ZSTD:
             break
         if check_crcs:
             crc = uint32_at(data, pos + 17)
             if checksum(data, pos + 21, pos + size) != crc:
                 break
         body_size = size - _HEADER_SIZE
-        if codec == _LZ4:
-            body_size = unpack_lz4(data, pos + _HEADER_SIZE, pos + size, scratch)
+        if codec != 0:
+            body_size = unpack(codec, data, pos + _HEADER_SIZE, pos + size, scratch)
             if body_size < 0:
                 lack.scratch = -1 - body_size
                 break
@@ -190,9 +190,9 @@ def _take_plain(
             break
         log_append = attributes & 8 != 0
         last = _take(
-            scratch if codec == _LZ4 else data,
-            0 if codec == _LZ4 else pos + _HEADER_SIZE,
-            body_size if codec == _LZ4 else pos + size,
+            scratch if codec != 0 else data,
+            0 if codec != 0 else pos + _HEADER_SIZE,
+            body_size if codec != 0 else pos + size,
             int32_at(data, pos + 57),
             base_offset,
             last_offset_delta,

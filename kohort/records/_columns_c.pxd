@@ -2,8 +2,8 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from kohort.records._native cimport (
-    build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_copy, kohort_prepare, kohort_unpack_lz4,
-    kohort_use_lz4, kohort_wrapped)
+    build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_copy, kohort_prepare, kohort_unpack, kohort_use,
+    kohort_wrapped)
 
 ctypedef (Py_ssize_t, int64_t) (*passing)(
     const uint8_t[::1], Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, bint, const uint8_t[::1], int32_t, Columns,
@@ -15,8 +15,8 @@ ctypedef int64_t (*putting)(
 cdef inline void prepare():
     kohort_prepare()
 
-cdef inline int use_decompressor(uintptr_t address) except -1:
-    kohort_use_lz4(<void *> address)
+cdef inline int use_decompressors(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t release) except -1:
+    kohort_use(<void *> lz4, <void *> zstd, <void *> create, <void *> release)
     return 0
 
 cdef inline int64_t wrapped(int64_t base, uint64_t raw) noexcept nogil:
@@ -27,9 +27,10 @@ cdef inline void copy(
     if size:
         kohort_copy(&target[0] + to, target.shape[0] - to, &source[0] + start, source.shape[0] - start, size)
 
-cdef inline int64_t unpack_lz4(
-    const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] scratch) noexcept nogil:
-    return kohort_unpack_lz4(&data[0] + start, stop - start, &scratch[0] if scratch.shape[0] else NULL, scratch.shape[0])
+cdef inline int64_t unpack(
+    int64_t codec, const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] scratch) noexcept nogil:
+    return kohort_unpack(
+        codec, &data[0] + start, stop - start, &scratch[0] if scratch.shape[0] else NULL, scratch.shape[0])
 
 cdef inline (Py_ssize_t, int64_t) released(
     passing function, const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset,
@@ -56,6 +57,7 @@ cdef int64_t MIN_RECORD_SIZE
 cdef int64_t _HEADER_SIZE
 cdef int64_t _PLAIN
 cdef int64_t _LZ4
+cdef int64_t _ZSTD
 cdef int64_t ALL_FIT
 cdef int64_t WRONG
 cdef int64_t NO_ROOM
@@ -72,7 +74,7 @@ cdef class Columns:
 cdef class Lack:
     cdef readonly int64_t rows, key_bytes, value_bytes, headers, name_bytes, header_value_bytes, scratch
 
-cpdef int use_lz4(uintptr_t address) except -1
+cpdef int use_codecs(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t release) except -1
 
 cpdef (Py_ssize_t, int64_t) take_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows, int64_t max_bytes,

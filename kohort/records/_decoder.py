@@ -39,6 +39,7 @@ SOURCES = (
     "_capsule.h",
     "_native.h",
     "_native.pxd",
+    "_unpack.h",
 )
 
 

@@ -144,67 +144,6 @@ static inline uint32_t kohort_crc32c(const uint8_t *p, size_t n) {
     return ~kohort_crc_table(~0u, p, n);
 }
 
-/* LZ4 frames, by the lz4 package's LZ4_decompress_safe(). Only frames as producers write them: of blocks that do not
-   refer to each other, without checksums but the header's. All else is left to Python, which also tells what is wrong. */
-typedef int (*kohort_decompress)(const char *source, char *target, int size, int room);
-static kohort_decompress kohort_lz4 = NULL;
-
-static void kohort_use_lz4(void *function) { kohort_lz4 = (kohort_decompress)function; }
-
-static inline uint32_t kohort_little(const uint8_t *p) {
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-static inline uint32_t kohort_rotated(uint32_t v, int bits) { return v << bits | v >> (32 - bits); }
-
-static uint8_t kohort_lz4_header_checksum(const uint8_t *p, int n) { /* xxHash32 of fewer than 16 bytes */
-    uint32_t total = 0x165667B1u + (uint32_t)n;
-    for (; n >= 4; p += 4, n -= 4) total = kohort_rotated(total + kohort_little(p) * 0xC2B2AE3Du, 17) * 0x27D4EB2Fu;
-    for (; n; p++, n--) total = kohort_rotated(total + *p * 0x165667B1u, 11) * 0x9E3779B1u;
-    total = (total ^ total >> 15) * 0x85EBCA77u;
-    total = (total ^ total >> 13) * 0xC2B2AE3Du;
-    return (uint8_t)((total ^ total >> 16) >> 8);
-}
-
-/* The bytes of the content, now in the scratch; -1 if it is left to Python, -1 - n if it takes a scratch of n bytes. */
-static int64_t kohort_unpack_lz4(const uint8_t *data, int64_t size, uint8_t *scratch, int64_t room) {
-    if (kohort_lz4 == NULL || size < 11 || kohort_little(data) != 0x184D2204u) return -1;
-    int sized = data[4] & 8, header = sized ? 15 : 7;
-    if ((data[4] & ~8) != 0x60 || (data[5] & 0x8F) || data[5] < 0x40 || size < header + 4) return -1;
-    if (kohort_lz4_header_checksum(data + 4, header - 5) != data[header - 1]) return -1;
-    int64_t block_max = (int64_t)1 << (8 + 2 * (data[5] >> 4)), most = 0, at = header, made = 0;
-    for (;;) { /* what it could become at most, and whether it ends where it should */
-        if (size - at < 4) return -1;
-        uint32_t word = kohort_little(data + at);
-        int64_t length = word & 0x7FFFFFFF;
-        at += 4;
-        if (!word) break;
-        if (length > block_max || length > size - at) return -1;
-        int64_t full = word >> 31 ? length : 256 * length;
-        most += full < block_max ? full : block_max;
-        at += length;
-    }
-    if (at != size) return -1;
-    if (most > room) return -1 - most;
-    for (at = header;;) {
-        uint32_t word = kohort_little(data + at);
-        int64_t length = word & 0x7FFFFFFF;
-        at += 4;
-        if (!word) break;
-        if (word >> 31) {
-            memcpy(scratch + made, data + at, (size_t)length);
-            made += length;
-        } else {
-            int64_t full = 256 * length < block_max ? 256 * length : block_max;
-            int done = kohort_lz4((const char *)data + at, (char *)scratch + made, (int)length, (int)full);
-            if (done < 0) return -1;
-            made += done;
-        }
-        at += length;
-    }
-    if (sized && ((int64_t)kohort_little(data + 6) | (int64_t)kohort_little(data + 10) << 32) != made) return -1;
-    return made;
-}
-
 /* Records: instances of a Python class with slots, which are filled here without going through attributes. */
 enum { KOHORT_TOPIC, KOHORT_PARTITION, KOHORT_OFFSET, KOHORT_TIMESTAMP, KOHORT_KEY, KOHORT_VALUE, KOHORT_HEADERS,
        KOHORT_ORIGIN, KOHORT_SIZES, KOHORT_FIELDS };

@@ -9,10 +9,12 @@ cdef extern from "_native.h" nogil:
     int64_t kohort_int64(const uint8_t *p)
     uint32_t kohort_crc32c(const uint8_t *p, size_t n)
     void kohort_copy(uint8_t *to, Py_ssize_t room, const uint8_t *source, Py_ssize_t there, Py_ssize_t size)
-    void kohort_use_lz4(void *function)
-    int64_t kohort_unpack_lz4(const uint8_t *data, int64_t size, uint8_t *scratch, int64_t room)
     int64_t kohort_wrapped(int64_t base, uint64_t raw)
     void kohort_prepare()
+
+cdef extern from "_unpack.h" nogil:
+    void kohort_use(void *lz4, void *zstd, void *create, void *release)
+    int64_t kohort_unpack(int codec, const uint8_t *data, int64_t size, uint8_t *scratch, int64_t room)
 
 cdef inline int64_t build_state() noexcept nogil:
     return KOHORT_SOURCE_STATE

@@ -26,8 +26,8 @@ __all__ = [
     "prepare",
     "released",
     "uint32_at",
-    "unpack_lz4",
-    "use_decompressor",
+    "unpack",
+    "use_decompressors",
     "window",
     "wrapped",
 ]
@@ -85,15 +85,15 @@ def copy(target: memoryview, to: int, source: Bytes, start: int, size: int) -> N
     target[to : to + size] = source[start : start + size]
 
 
-def use_decompressor(address: int) -> None:
-    """Nothing: C cannot be called by its address from here."""
+def use_decompressors(lz4: int, zstd: int, create: int, release: int) -> None:
+    """Do nothing: C cannot be called by its address from here."""
 
 
-def unpack_lz4(data: Bytes, start: int, stop: int, scratch: bytearray | memoryview) -> int:
-    """The size of what a frame of LZ4 holds, now in the scratch.
+def unpack(codec: int, data: Bytes, start: int, stop: int, scratch: bytearray | memoryview) -> int:
+    """Decompress LZ4 or zstd into the scratch and return the size.
 
-    -1 if it is for others to decompress, as it always is here; ``-1 - n`` if it takes a scratch of
-    ``n`` bytes.
+    -1 if :mod:`kohort.records._decompress` has to do it, which is always so here. ``-1 - n`` if the
+    scratch needs ``n`` bytes.
     """
     return -1
 

@@ -18,8 +18,9 @@ from kohort.records._table_decoder import (
     Lack,
     take_body,
     take_plain,
-    use_lz4,
+    use_codecs,
 )
+from kohort.records._zstd import decompressor_addresses
 
 MAX_BYTES = 1 << 30
 """Of keys, values and headers in a table: its offsets have 31 bits."""
@@ -171,7 +172,7 @@ class TablePlan:
         budget: int,
     ) -> tuple[int, int]:
         """As take_plain(), with whatever room and scratch it takes."""
-        use_lz4(decompressor_address())
+        use_codecs(decompressor_address(), *decompressor_addresses())
         self._begin()
         begin, passed, room = pos, start_offset, scratch.here()
         while True:

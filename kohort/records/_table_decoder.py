@@ -12,7 +12,7 @@ from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
 from kohort.records._decoder import COMPILED, compiled_module
 
 if TYPE_CHECKING:
-    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_lz4
+    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_codecs
 
 __all__ = [
     "ALL_FIT",
@@ -23,7 +23,7 @@ __all__ = [
     "capsules",
     "take_body",
     "take_plain",
-    "use_lz4",
+    "use_codecs",
 ]
 
 capsules: Any = compiled_module("_capsule_c") if COMPILED else None
@@ -31,5 +31,5 @@ capsules: Any = compiled_module("_capsule_c") if COMPILED else None
 
 if not TYPE_CHECKING:
     _tables = (compiled_module("_columns_c") if COMPILED else None) or _columns
-    Columns, Lack, use_lz4 = _tables.Columns, _tables.Lack, _tables.use_lz4
+    Columns, Lack, use_codecs = _tables.Columns, _tables.Lack, _tables.use_codecs
     take_body, take_plain = _tables.take_body, _tables.take_plain

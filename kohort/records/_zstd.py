@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ _RLE, _COMPRESSED = 1, 2
 _SINGLE_SEGMENT = 0x20
 _LARGEST_WINDOW = 17 << 3
 """What decoders take without being told to: 128 MiB."""
+_VERSION_MIN = 1_04_00
 _BLOCKS_MAX = 1 << 16
 """So many blocks are counted one by one."""
 
@@ -141,3 +144,35 @@ def _number(data: bytes | bytearray | memoryview, pos: int, width: int) -> int:
 
 def _broken(why: str) -> CorruptBatchError:
     return CorruptBatchError(f"does not decompress as zstd: {why}")
+
+
+class Functions(NamedTuple):
+    """Addresses of libzstd's C functions; 0 without the library."""
+
+    decompress: int = 0
+    create_context: int = 0
+    free_context: int = 0
+
+
+@functools.cache
+def decompressor_addresses() -> Functions:
+    """Return the addresses in the system's libzstd, if there is one of version 1.4 or later.
+
+    cramjam, which is always there, does not export these functions.
+    """
+    if sys.platform == "win32":
+        return Functions()
+    try:
+        import ctypes  # only now, as in _codecs.py
+
+        library = ctypes.CDLL("libzstd.1.dylib" if sys.platform == "darwin" else "libzstd.so.1")
+        if library.ZSTD_versionNumber() < _VERSION_MIN:
+            return Functions()
+        functions = (
+            library.ZSTD_decompressDCtx,
+            library.ZSTD_createDCtx,
+            library.ZSTD_freeDCtx,
+        )
+    except (ImportError, OSError, AttributeError):
+        return Functions()
+    return Functions(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions))

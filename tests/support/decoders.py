@@ -42,7 +42,7 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
         (_set, "read_plain", module.read_plain),
         (_set, "scan", module.scan),
     ]
-    for each in ("Columns", "Lack", "take_body", "take_plain", "use_lz4"):
+    for each in ("Columns", "Lack", "take_body", "take_plain", "use_codecs"):
         places.append((_table, each, getattr(columns, each)))
     return places
 

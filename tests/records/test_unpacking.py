@@ -1,0 +1,166 @@
+"""LZ4 and zstd, decompressed in C: the same rows as by way of Python, and no more memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import pytest
+
+from kohort.errors import CorruptBatchError
+from kohort.records import (
+    Compression,
+    NewRecord,
+    RecordSet,
+    TablePlan,
+    _decompress,
+    _table,
+    encode_batch,
+    to_columns,
+)
+from kohort.records._zstd import Functions, decompressor_addresses
+from tests.records.test_compression import BOMBS, LIES, MB
+from tests.support.decoders import use_decoder
+from tests.support.heap import Taken, environment
+
+needs_libzstd = pytest.mark.skipif(
+    not decompressor_addresses().decompress, reason="there is no libzstd"
+)
+RECORDS = [NewRecord(number, b"k%d" % number, b"value " * number) for number in range(60)]
+CODECS = [Compression.LZ4, pytest.param(Compression.ZSTD, marks=needs_libzstd)]
+
+
+def _batch(codec: Compression, packed: bytes) -> bytes:
+    """A batch with such a body, the CRC of which is wrong."""
+    whole = bytearray(encode_batch(RECORDS)[:61])
+    whole[8:12] = struct.pack(">i", 49 + len(packed))
+    whole[21:23] = struct.pack(">h", codec)
+    return bytes(whole) + packed
+
+
+def _table_of(data: bytes, *, check_crcs: bool = True) -> list[Any]:
+    found = RecordSet(data, 0, topic="t", partition=3, check_crcs=check_crcs)
+    plan = TablePlan()
+    try:
+        while not found.done:
+            found.measure(plan)
+    except CorruptBatchError as error:
+        return [type(error), str(error), error.offset, error.next_offset]
+    return [
+        (record.offset, record.timestamp, record.key, record.value)
+        for columns in to_columns(plan)
+        for record in columns.records()
+    ]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    use_decoder("compiled", monkeypatch)
+    return monkeypatch
+
+
+def _without_c(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_table, "decompressor_address", lambda: 0)
+    patch.setattr(_table, "decompressor_addresses", Functions)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_table_needs_no_python_codec_when_c_functions_are_there(
+    codec: Compression, compiled: pytest.MonkeyPatch
+) -> None:
+    data = encode_batch(RECORDS, compression=codec)
+    compiled.setattr(_decompress, "decompress_into", None)
+    assert _table_of(data) == _table_of(encode_batch(RECORDS))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_table_is_the_same_when_c_functions_are_missing(
+    codec: Compression, compiled: pytest.MonkeyPatch
+) -> None:
+    data = encode_batch(RECORDS, compression=codec)
+    expected = _table_of(data)
+    _without_c(compiled)
+    assert _table_of(data) == expected
+    compiled.setattr(_decompress, "decompress_into", None)
+    with pytest.raises(TypeError):
+        _table_of(data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_mutated_frames_give_the_same_in_c_and_in_python(
+    codec: Compression, compiled: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(7)
+    good = encode_batch(RECORDS, compression=codec)[61:]
+    bodies = [good[:cut] for cut in range(0, len(good), 7)]
+    for _ in range(400):
+        body = bytearray(good)
+        for _ in range(rng.choice((1, 2, 10))):
+            body[rng.randrange(rng.choice((12, len(body))))] = rng.randrange(256)
+        bodies.append(bytes(body))
+    damaged = [_batch(codec, body) for body in bodies]
+    in_c = [_table_of(data, check_crcs=False) for data in damaged]
+    _without_c(compiled)
+    for data, expected in zip(damaged, in_c, strict=True):
+        assert _table_of(data, check_crcs=False) == expected
+
+
+@needs_libzstd
+def test_zstd_frames_of_every_kind_are_read_in_c(compiled: pytest.MonkeyPatch) -> None:
+    body = encode_batch(RECORDS)[61:]
+    half = len(body) // 2
+    skipped = struct.pack("<II", 0x184D2A5F, 3) + b"abc"
+    stream = cramjam.zstd.Compressor()
+    stream.compress(body)
+    frames = [
+        skipped + bytes(cramjam.zstd.compress(body)),
+        bytes(stream.finish()),
+        bytes(cramjam.zstd.compress(body[:half])) + bytes(cramjam.zstd.compress(body[half:])),
+        bytes(cramjam.zstd.compress(body)) + skipped,
+        b"\x28\xb5\x2f\xfd\x00\x58" + (len(body) << 3 | 1).to_bytes(3, "little") + body,
+    ]
+    expected = _table_of(encode_batch(RECORDS))
+    compiled.setattr(_decompress, "decompress_into", None)
+    for packed in frames:
+        assert _table_of(_batch(Compression.ZSTD, packed), check_crcs=False) == expected
+
+
+_COUNTING = """
+import json, sys
+from tests.records.test_unpacking import _table_of
+from tests.support.heap import Heap
+heap, said = Heap(), {}
+for _ in range(2):
+    for name, data in json.load(open(sys.argv[1])):
+        data = bytes.fromhex(data)
+        heap.begin()
+        _table_of(data, check_crcs=False)
+        said[name] = heap.end()
+print(json.dumps(said))
+"""
+
+
+def test_table_takes_bounded_memory_when_frames_lie_of_sizes(tmp_path: Path) -> None:
+    packed = {
+        name: each
+        for name, each in [*LIES.items(), ("bomb", BOMBS["zstd-blocks"]())]
+        if each[0] in (Compression.LZ4, Compression.ZSTD)
+    }
+    lies = tmp_path / "lies"
+    lies.write_text(json.dumps([(name, _batch(*each).hex()) for name, each in packed.items()]))
+    child = subprocess.run(
+        [sys.executable, "-c", _COUNTING, str(lies)],
+        env=environment(tmp_path),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    taken = {name: Taken(*each) for name, each in json.loads(child.stdout).items()}
+    assert set(taken) == set(packed)
+    assert {name: each for name, each in taken.items() if each.largest > 2 * MB} == {}
