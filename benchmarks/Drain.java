@@ -13,7 +13,6 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public class Drain {
     public static void main(String[] told) throws Exception {
         var bean = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        long cpuBefore = bean.getProcessCpuTime();
         Properties options = new Properties();
         options.put("bootstrap.servers", told[0]);
         options.put("group.id", told[2]);
@@ -25,11 +24,12 @@ public class Drain {
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options);
         consumer.subscribe(List.of(told[1]));
         long wanted = Long.parseLong(told[3]);
-        long records = 0, total = 0, began = 0;
+        long records = 0, total = 0, began = 0, cpuBefore = 0;
         while (records < wanted) {
             ConsumerRecords<byte[], byte[]> batch = consumer.poll(Duration.ofSeconds(1));
             if (began == 0 && batch.count() > 0) {
                 began = System.nanoTime();
+                cpuBefore = bean.getProcessCpuTime();
             }
             for (ConsumerRecord<byte[], byte[]> record : batch) {
                 records++;

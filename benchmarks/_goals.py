@@ -1,4 +1,4 @@
-"""What the fetch path is meant to reach, and whether it has."""
+"""Goals of the fetch path, and the figures of a run beside them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from benchmarks import _names as names
-from benchmarks._read import Reading
+from benchmarks._reading import Reading
 from benchmarks._rounds import short
-from benchmarks._topics import LARGE, LZ4, PLAIN, TINY
+from benchmarks._topics import HUGE, LARGE, LZ4, PLAIN, ZSTD
 
 Readings = Mapping[tuple[str, str], list[Reading]]
 """(client, topic) -> a reading a round."""
@@ -23,7 +23,10 @@ class Figure(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """``over``: whom ``client`` is compared with; ``field``: of a Reading."""
+    """A figure of ``client``, as a ratio to that of ``over`` unless that is None.
+
+    ``field`` is a field of a Reading. A goal below its floor means that less is better.
+    """
 
     text: str
     client: str
@@ -35,14 +38,11 @@ class Goal(NamedTuple):
 
     @property
     def cells(self) -> set[tuple[str, str]]:
-        """What has to be measured for it."""
+        """The (client, topic) pairs that it needs."""
         return {(name, self.topic) for name in (self.client, self.over) if name is not None}
 
     def figure(self, readings: Readings) -> Figure | None:
-        """A ratio is that of the medians, and more is better; None where a side is missing.
-
-        Of CPU it is how many times as much the other one takes.
-        """
+        """Return the median, or the ratio of the medians; None if a side was not measured."""
         ours = [getattr(r, self.field) for r in readings.get((self.client, self.topic), [])]
         if not ours:
             return None
@@ -51,72 +51,60 @@ class Goal(NamedTuple):
         theirs = [getattr(r, self.field) for r in readings.get((self.over, self.topic), [])]
         if not theirs:
             return None
-        more, less = (theirs, ours) if self.field == "cpu_us" else (ours, theirs)
-        rounds = [a / b for a, b in zip(more, less, strict=False)]
-        return Figure(statistics.median(more) / statistics.median(less), rounds)
+        rounds = [a / b for a, b in zip(ours, theirs, strict=False)]
+        return Figure(statistics.median(ours) / statistics.median(theirs), rounds)
 
 
-def _over(text: str, client: str, over: str, topic: str, goal: float, floor: float) -> Goal:
-    return Goal(text, client, over, topic, goal, floor)
+def _cpu(text: str, client: str, over: str, topic: str, goal: float, floor: float) -> Goal:
+    return Goal(text, client, over, topic, goal, floor, "cpu_us")
 
 
 GOALS = (
-    _over("Arrow / confluent-kafka tuned, 100 B", names.ARROW, names.TUNED, PLAIN, 7, 4),
-    _over("Arrow / confluent-kafka tuned, 250 B lz4", names.ARROW, names.TUNED, LZ4, 4.5, 3),
-    _over("Arrow / confluent-kafka tuned, 1 KB", names.ARROW, names.TUNED, LARGE, 2.2, 1.5),
-    _over("Arrow / Java, 100 B", names.ARROW, names.JAVA, PLAIN, 6, 3),
-    _over("Arrow / franz-go, 100 B", names.ARROW, names.FRANZ, PLAIN, 2.5, 1.5),
-    _over("Arrow / franz-go, 250 B lz4", names.ARROW, names.FRANZ, LZ4, 2, 1.3),
-    _over("records / confluent-kafka tuned, 100 B", names.RECORDS, names.TUNED, PLAIN, 3, 2),
-    _over("records / aiokafka getmany, 100 B", names.RECORDS, names.AIOKAFKA, PLAIN, 6, 4),
-    _over(
-        "iteration / aiokafka async for, 100 B", names.ITERATION, names.AIOKAFKA_FOR, PLAIN, 12, 6
-    ),
-    _over(
-        "async for / aiokafka async for, 100 B", names.ASYNC_FOR, names.AIOKAFKA_FOR, PLAIN, 12, 6
-    ),
-    Goal(
-        "CPU a record: confluent-kafka tuned / Arrow, 100 B",
-        names.ARROW,
-        names.TUNED,
-        PLAIN,
-        10,
-        5,
-        "cpu_us",
-    ),
-    _over(
-        "records / confluent-kafka tuned, tiny batches", names.RECORDS, names.TUNED, TINY, 1.5, 1
-    ),
-    _over(
-        "pure Python records / kafka-python, 100 B", names.PURE, names.KAFKA_PYTHON, PLAIN, 2.5, 2
-    ),
-    Goal("peak memory of records, 100 B, MB", names.RECORDS, None, PLAIN, 60, 90, "peak_mb"),
+    Goal("columns / limit, 100 B", names.ARROW, names.LIMIT, PLAIN, 0.70, 0.50),
+    Goal("columns / limit, 1 KB", names.ARROW, names.LIMIT, LARGE, 0.75, 0.60),
+    _cpu("CPU of columns / bare decoder, 100 B", names.ARROW, names.BARE_ARROW, PLAIN, 1.2, 1.6),
+    _cpu("CPU of columns / bare decoder, 1 KB", names.ARROW, names.BARE_ARROW, LARGE, 1.2, 1.5),
+    Goal("objects / limit, 100 B", names.RECORDS, names.LIMIT, PLAIN, 0.13, 0.108),
+    Goal("objects / limit, 1 KB", names.RECORDS, names.LIMIT, LARGE, 0.50, 0.38),
+    Goal("objects / confluent-kafka tuned, 100 B", names.RECORDS, names.TUNED, PLAIN, 2.7, 2.0),
+    Goal("objects / confluent-kafka tuned, 1 KB", names.RECORDS, names.TUNED, LARGE, 1.8, 1.4),
+    Goal("objects / confluent-kafka tuned, 10 KB", names.RECORDS, names.TUNED, HUGE, 1.5, 1.1),
+    Goal("async getmany / aiokafka getmany, 100 B", names.GETMANY, names.AIOKAFKA, PLAIN, 6, 4),
+    Goal("async getmany / aiokafka getmany, 1 KB", names.GETMANY, names.AIOKAFKA, LARGE, 6, 4),
+    Goal("columns / franz-go, 100 B", names.ARROW, names.FRANZ, PLAIN, 4, 3),
+    Goal("columns / franz-go, 250 B lz4", names.ARROW, names.FRANZ, LZ4, 2.5, 1.8),
+    Goal("columns / franz-go, 1 KB", names.ARROW, names.FRANZ, LARGE, 1.5, 1.1),
+    Goal("columns / confluent-kafka tuned, 250 B zstd", names.ARROW, names.TUNED, ZSTD, 4, 3),
+    Goal("columns / confluent-kafka tuned, 250 B lz4", names.ARROW, names.TUNED, LZ4, 4, 3),
+    Goal("iteration / poll(), 100 B", names.ITERATION, names.RECORDS, PLAIN, 0.8, 0.65),
+    Goal("async for / getmany(), 100 B", names.ASYNC_FOR, names.GETMANY, PLAIN, 0.8, 0.65),
+    Goal("peak memory of objects, 100 B, MB", names.RECORDS, None, PLAIN, 60, 90, "peak_mb"),
+    Goal("peak memory of columns, 100 B, MB", names.ARROW, None, PLAIN, 150, 230, "peak_mb"),
 )
-RECEIVE = "receiving answers of 10 MB / a blocking socket"
-RECEIVE_GOAL, RECEIVE_FLOOR = 0.95, 0.85
 
 
 def verdict(value: float, goal: float, floor: float) -> str:
-    """Where the figure is; a goal under its floor is one for less."""
+    """Compare a figure with its goal and floor; a goal below its floor means less is better."""
     sign = -1 if goal < floor else 1
     if sign * value >= sign * goal:
         return "reached"
     return "above the floor" if sign * value >= sign * floor else "**below the floor**"
 
 
-def table(readings: Readings, receive: Figure | None) -> str:
-    """As Markdown, with the goal and the floor beside each figure."""
+def table(readings: Readings) -> str:
+    """Return Markdown with the goal and the floor beside each figure."""
     lines = [
-        "| measure | figure | least and most of a round | goal | never below | |",
+        "| measure | figure | least and most of a round | goal | floor | |",
         "|---|---:|---:|---:|---:|---|",
     ]
-    rows = [(g.text, g.figure(readings), g.goal, g.floor) for g in GOALS]
-    for text, figure, goal, floor in [*rows, (RECEIVE, receive, RECEIVE_GOAL, RECEIVE_FLOOR)]:
+    for goal in GOALS:
+        figure = goal.figure(readings)
+        bounds = [f"{goal.goal:g}", f"{goal.floor:g}"]
         if figure is None:
-            cells = ["", "", f"{goal:g}", f"{floor:g}", "not measured"]
+            cells = ["", "", *bounds, "not measured"]
         else:
             rounds = f"{short(min(figure.rounds))} to {short(max(figure.rounds))}"
-            told = verdict(figure.value, goal, floor)
-            cells = [short(figure.value), rounds, f"{goal:g}", f"{floor:g}", told]
-        lines.append(f"| {' | '.join([text, *cells])} |")
+            judged = verdict(figure.value, goal.goal, goal.floor)
+            cells = [short(figure.value), rounds, *bounds, judged]
+        lines.append(f"| {' | '.join([goal.text, *cells])} |")
     return "\n".join(lines)

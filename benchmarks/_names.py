@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+LIMIT = "limit"
+LIMIT_DEFAULT = "limit (default sizes)"
+BARE_ARROW = "bare decoder, Arrow"
+BARE_RECORDS = "bare decoder, records"
+
 RECORDS = "kohort records"
 ITERATION = "kohort iteration"
 GETMANY = "kohort getmany"
@@ -16,7 +21,12 @@ KAFKA_PYTHON = "kafka-python poll"
 JAVA = "Java"
 FRANZ = "franz-go"
 
+ANCHORS = (LIMIT, LIMIT_DEFAULT, BARE_ARROW, BARE_RECORDS)
+"""Programs without a group, for comparison: see ``_anchors``."""
 OURS = (ARROW, RECORDS, ITERATION, GETMANY, ASYNC_FOR, PURE)
 OTHERS = (TUNED, CONFLUENT, AIOKAFKA, AIOKAFKA_FOR, KAFKA_PYTHON, JAVA, FRANZ)
+EVERY = (*ANCHORS, *OURS, *OTHERS)
 SLOW = (ITERATION, GETMANY, ASYNC_FOR, PURE, CONFLUENT, AIOKAFKA_FOR, KAFKA_PYTHON)
-"""With ``--brief`` these read one topic."""
+"""Clients that read the first topic only with ``--brief``."""
+TABLES = (BARE_ARROW, ARROW)
+"""Clients that read columns; all others but the limits create an object for each record."""

@@ -2,10 +2,11 @@
 
     python -m benchmarks._read CLIENT BOOTSTRAP_SERVERS TOPIC GROUP RECORDS
 
-Prints what it took as JSON. The clock runs from the first record received to the last, CPU counts
-from behind the imports. Every client reads all four fields of every record, commits automatically
-and checks CRCs. Each is its library's documented loop with default options, but for what its
-name tells.
+Prints the result as JSON. Wall and CPU time count from the first record received to the last, so
+that imports and the start of a consumer do not count. Every client reads all four fields of every
+record, commits automatically and checks CRCs. Each client runs the documented loop of its library
+with default options, except for the options in its name. The anchors (``_anchors``) have no group
+and do not commit.
 """
 
 from __future__ import annotations
@@ -13,88 +14,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import resource
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
+from benchmarks import _anchors as anchors
 from benchmarks import _names as names
+from benchmarks._reading import Ask, Meter, Reading, touch, touch_table
 
 WAIT_MS = 1000
 CONFLUENT_RECORDS = 500
-
-
-class Ask(NamedTuple):
-    """What to read."""
-
-    bootstrap_servers: str
-    topic: str
-    group: str
-    records: int
-
-    def keywords(self) -> dict[str, Any]:
-        """As options of kohort, aiokafka and kafka-python."""
-        return {
-            "bootstrap_servers": self.bootstrap_servers,
-            "group_id": self.group,
-            "auto_offset_reset": "earliest",
-            "enable_auto_commit": True,
-            "check_crcs": True,
-        }
-
-
-class Reading(NamedTuple):
-    """``total``: of all fields, see ``_topics.checksum``; CPU in seconds, ``peak_mb`` resident."""
-
-    records: int
-    total: int
-    seconds: float
-    cpu_s: float
-    peak_mb: float
-
-    @property
-    def rate(self) -> float:
-        return self.records / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        """Of each record."""
-        return self.cpu_s / self.records * 1e6
-
-
-class Meter:
-    """Made when all is imported, told of every batch that comes."""
-
-    def __init__(self) -> None:
-        self._cpu_s = _cpu_s()
-        self._began = 0.0
-
-    def came(self) -> None:
-        if not self._began:
-            self._began = time.perf_counter()
-
-    def reading(self, records: int, total: int) -> Reading:
-        seconds = time.perf_counter() - self._began
-        cpu_s = _cpu_s() - self._cpu_s
-        peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        assert peak is not None
-        return Reading(records, total, seconds, cpu_s, int(peak[1]) / 1000)
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _touch(records: Iterable[Any]) -> int:
-    """Read all four fields."""
-    total = 0
-    for record in records:
-        total += len(record.key) + len(record.value) + record.offset + record.timestamp
-    return total
 
 
 def _polled(meter: Meter, consumer: Any, ask: Ask) -> Reading:
@@ -103,7 +32,7 @@ def _polled(meter: Meter, consumer: Any, ask: Ask) -> Reading:
         for batch in consumer.poll(timeout_ms=WAIT_MS).values():
             meter.came()
             records += len(batch)
-            total += _touch(batch)
+            total += touch(batch)
     return meter.reading(records, total)
 
 
@@ -113,7 +42,7 @@ async def _got(meter: Meter, consumer: Any, ask: Ask) -> Reading:
         for batch in (await consumer.getmany(timeout_ms=WAIT_MS)).values():
             meter.came()
             records += len(batch)
-            total += _touch(batch)
+            total += touch(batch)
     return meter.reading(records, total)
 
 
@@ -171,8 +100,7 @@ def kohort_async(
 
 
 def kohort_arrow(ask: Ask) -> Reading:
-    import pyarrow
-    import pyarrow.compute as compute
+    import pyarrow.compute  # noqa: F401  (before the clocks start)
 
     import kohort
 
@@ -186,17 +114,7 @@ def kohort_arrow(ask: Ask) -> Reading:
                 continue
             meter.came()
             records += batch.num_rows
-            stamps = batch.column("timestamp")
-            a_ms = {"ms": 1, "us": 1000}[stamps.type.unit]
-            numbers = stamps.view(pyarrow.int64())
-            # The sum of what is above the first does not overflow. (With a number of Python's in
-            # place of the scalar, pyarrow would look for pandas, and import it.)
-            first = numbers[0]
-            above = compute.sum(compute.subtract(numbers, first)).as_py()
-            total += (above + first.as_py() * batch.num_rows) // a_ms
-            total += compute.sum(batch.column("offset")).as_py()
-            for name in ("key", "value"):
-                total += compute.sum(compute.binary_length(batch.column(name))).as_py()
+            total += touch_table(batch)
         return meter.reading(records, total)
 
 
@@ -255,6 +173,10 @@ def kafka_python(ask: Ask) -> Reading:
 
 
 READERS: dict[str, Callable[[Ask], Reading]] = {
+    names.LIMIT: anchors.limit,
+    names.LIMIT_DEFAULT: anchors.limit_default,
+    names.BARE_ARROW: anchors.bare_arrow,
+    names.BARE_RECORDS: anchors.bare_records,
     names.RECORDS: kohort_poll,
     names.ITERATION: kohort_iterated,
     names.GETMANY: kohort_async(_got),

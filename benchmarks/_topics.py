@@ -12,8 +12,9 @@ from confluent_kafka import Producer
 from tests.support.topics import create_topic
 
 PARTITIONS = 4
+LINGER_MS = 5
+"""Milliseconds for each partition, in which its batch gets full."""
 DISTINCT = 20_000
-"""Different keys and values; then they come again."""
 STEP = 7919
 FIRST_MS = 1_700_000_000_000
 FLUSH_S = 300.0
@@ -24,7 +25,11 @@ WORDS = (
 
 
 class Shape(NamedTuple):
-    """``records`` in full; ``batches``: records in a batch at most, of each producer in turn."""
+    """The records of a topic.
+
+    ``records``: their number with ``scale`` 1. ``batches``: the most records in a batch, for each
+    producer in turn. ``distinct``: different keys and values, which then repeat.
+    """
 
     name: str
     text: str
@@ -32,10 +37,11 @@ class Shape(NamedTuple):
     value: Callable[[random.Random, int], bytes]
     compression: str = "none"
     batches: tuple[int, ...] = (10_000,)
+    distinct: int = DISTINCT
 
 
 class Filled(NamedTuple):
-    """A topic and what whoever has read all of it must have: see :func:`checksum`."""
+    """A topic, and the number and :func:`checksum` of its records."""
 
     topic: str
     records: int
@@ -43,13 +49,13 @@ class Filled(NamedTuple):
 
 
 def checksum(total: int) -> int:
-    """Of the sum over all records of both lengths, offset and timestamp: what an int64 holds."""
+    """Return a sum of lengths, offsets and timestamps of all records, in 64 bits."""
     return total % (1 << 64)
 
 
 def text(size: int) -> Callable[[random.Random, int], bytes]:
     """Values of words."""
-    return lambda rng, _: " ".join(rng.choices(WORDS, k=size)).encode()[:size]
+    return lambda rng, _: " ".join(rng.choices(WORDS, k=size // 3 + 1)).encode()[:size]
 
 
 def event(rng: random.Random, number: int) -> bytes:
@@ -66,13 +72,15 @@ def event(rng: random.Random, number: int) -> bytes:
     return json.dumps(told).encode()[:250].ljust(250)
 
 
-PLAIN, LZ4, LARGE, ZSTD, SNAPPY, TINY = "plain", "lz4", "large", "zstd", "snappy", "tiny"
+PLAIN, LZ4, LARGE, HUGE = "plain", "lz4", "large", "huge"
+ZSTD, SNAPPY, TINY = "zstd", "snappy", "tiny"
 SHAPES = {
     shape.name: shape
     for shape in (
         Shape(PLAIN, "100 B, plain", 3_000_000, text(100)),
         Shape(LZ4, "250 B of JSON, lz4", 2_000_000, event, "lz4"),
         Shape(LARGE, "1 KB, plain", 500_000, text(1024)),
+        Shape(HUGE, "10 KB, plain", 60_000, text(10_240), distinct=2_000),
         Shape(ZSTD, "250 B of JSON, zstd", 1_000_000, event, "zstd"),
         Shape(SNAPPY, "250 B of JSON, snappy", 1_000_000, event, "snappy"),
         Shape(TINY, "100 B, 1 to 10 records a batch", 500_000, text(100), "none", (*range(1, 11),)),
@@ -80,12 +88,21 @@ SHAPES = {
 }
 
 
-def fill(bootstrap_servers: str, shape: Shape, scale: float) -> Filled:
-    """Make the topic of this shape, a part or a multiple of it by ``scale``."""
-    records = max(PARTITIONS, int(shape.records * scale))
-    topic = create_topic(bootstrap_servers, shape.name, PARTITIONS)
+def fill(
+    bootstrap_servers: str,
+    shape: Shape,
+    scale: float,
+    partitions: int = PARTITIONS,
+    name: str | None = None,
+) -> Filled:
+    """Create a topic of this shape, called like it unless named, with ``scale`` times its records.
+
+    Batches have the same size with any number of partitions.
+    """
+    records = max(partitions, int(shape.records * scale))
+    topic = create_topic(bootstrap_servers, name or shape.name, partitions)
     rng = random.Random(shape.name)
-    distinct = min(records, DISTINCT)
+    distinct = min(records, shape.distinct)
     values = [shape.value(rng, number) for number in range(distinct)]
     keys = [b"k%0*d" % (7 + number % 9, number) for number in range(distinct)]
     failed: list[object] = []
@@ -93,7 +110,7 @@ def fill(bootstrap_servers: str, shape: Shape, scale: float) -> Filled:
         Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "linger.ms": 20,
+                "linger.ms": LINGER_MS * max(PARTITIONS, partitions),
                 "batch.size": 196_608,
                 "batch.num.messages": most,
                 "compression.type": shape.compression,
@@ -105,12 +122,12 @@ def fill(bootstrap_servers: str, shape: Shape, scale: float) -> Filled:
         for most in shape.batches
     ]
     writers = _in_turn(producers, shape.batches)
-    ends = [0] * PARTITIONS
+    ends = [0] * partitions
     total = 0
     for number in range(records):
         key = keys[number * STEP % distinct]
         value = values[number * STEP % distinct]
-        partition = (number >> 5) % PARTITIONS
+        partition = (number >> 5) % partitions
         stamp = FIRST_MS + number
         producer = next(writers)
         while True:

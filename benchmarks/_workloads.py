@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import Producer
 
@@ -22,6 +22,7 @@ from kohort.protocol.messages import (
     JoinGroupRequest,
     ListOffsetsRequest,
     ProduceRequest,
+    ProduceResponse,
     SyncGroupRequest,
 )
 from kohort.records import NewRecord, encode_batch
@@ -56,7 +57,7 @@ class Link:
 
     def ask(self, request: Request[R], version: int) -> R:
         self.send(request, version)
-        return self.receive(request.response, version)
+        return self.receive(cast("type[R]", request.response), version)
 
     def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)
@@ -102,7 +103,7 @@ def load(port: int, topic: str, size: int) -> tuple[int, int]:
         if sent < count:
             link.send(request, 9)
         if sent >= PIPELINED:
-            answer = link.receive(request.response, 9)
+            answer = link.receive(ProduceResponse, 9)
             assert answer.responses[0].partition_responses[0].error_code == 0, answer
     return count, len(batch)
 
@@ -277,4 +278,5 @@ class _Member:
     async def _ask(self, request: Request[R], version: int) -> R:
         self._writer.writelines(encode_request(request, version, 1, "bench"))
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        return decode_response(request.response, version, await self._reader.readexactly(size))[1]
+        frame = await self._reader.readexactly(size)
+        return decode_response(cast("type[R]", request.response), version, frame)[1]

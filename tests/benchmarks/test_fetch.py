@@ -8,17 +8,26 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from benchmarks import _names as names
 from benchmarks._clients import Client, ReadingError, clients
+from benchmarks._fetch_tables import Run, plot
 from benchmarks._goals import GOALS, Figure, table, verdict
 from benchmarks._plot import Bar, svg
-from benchmarks._read import READERS, Ask, Reading
+from benchmarks._raw import FetchError
+from benchmarks._read import READERS
+from benchmarks._reading import Ask, Reading
 from benchmarks._rounds import turns
-from benchmarks._topics import SHAPES, TINY, Filled, checksum, fill
+from benchmarks._topics import LARGE, PLAIN, SHAPES, TINY, Filled, checksum, fill
+from benchmarks.fetch import COMPARED, IN_PROCESS, chosen
+from benchmarks.fetch import cluster as cluster_of
+from kohort.errors import CorruptBatchError, ErrorCode
 from kohort.protocol.messages import ProduceRequest
 from kohort.records import split_batches
 from kohort.testing import Cluster
+from kohort.types import TopicPartition
+from tests.support.topics import create_topic
 
 RECORDS = 300
 ON_ONE_TOPIC = [name for name in names.OURS if name not in (names.PURE, names.ARROW)]
@@ -45,12 +54,18 @@ def read(cluster: Cluster, filled: Filled, name: str) -> Reading:
     return READERS[name](ask)
 
 
+def counted(reading: Reading) -> tuple[int, int]:
+    """Number and checksum of the records that were read."""
+    assert reading.total is not None
+    return reading.records, checksum(reading.total)
+
+
 @pytest.mark.parametrize("topic", SHAPES)
 def test_every_topic_holds_what_was_counted(
     cluster: Cluster, filled: dict[str, Filled], topic: str
 ) -> None:
     reading = read(cluster, filled[topic], names.RECORDS)
-    assert (reading.records, checksum(reading.total)) == filled[topic][1:]
+    assert counted(reading) == filled[topic][1:]
     assert reading.records == RECORDS
 
 
@@ -59,7 +74,7 @@ def test_every_way_reads_all_of_every_record(
     cluster: Cluster, filled: dict[str, Filled], name: str
 ) -> None:
     reading = read(cluster, filled[TINY], name)
-    assert (reading.records, checksum(reading.total)) == filled[TINY][1:]
+    assert counted(reading) == filled[TINY][1:]
     assert reading.rate > 0 and reading.peak_mb > 0
 
 
@@ -69,7 +84,7 @@ def test_arrow_reads_all_or_is_told_to_be_missing(
     found, missing = clients([names.ARROW], tmp_path)
     if found:
         reading = read(cluster, filled[TINY], names.ARROW)
-        assert (reading.records, checksum(reading.total)) == filled[TINY][1:]
+        assert counted(reading) == filled[TINY][1:]
     else:
         assert missing[names.ARROW]
 
@@ -86,6 +101,50 @@ def test_a_reading_in_a_process_of_its_own_is_checked(
     with pytest.raises(ReadingError, match="with this status"):
         failing = Client("it", (*pure.words[:1], "-c", "raise SystemExit('with this status')"))
         failing.read(cluster.bootstrap_servers, filled[TINY])
+
+
+@pytest.mark.parametrize("topic", SHAPES)
+@pytest.mark.parametrize("name", names.ANCHORS)
+def test_anchor_reads_all_records(
+    cluster: Cluster, filled: dict[str, Filled], name: str, topic: str, tmp_path: Path
+) -> None:
+    found, missing = clients([name], tmp_path)
+    if not found:
+        assert missing[name]
+        return
+    reading = read(cluster, filled[topic], name)
+    assert reading.records == filled[topic].records
+    assert (reading.total is None) is (name in (names.LIMIT, names.LIMIT_DEFAULT))
+    if reading.total is not None:
+        assert counted(reading) == filled[topic][1:]
+
+
+@pytest.mark.parametrize("name", [names.LIMIT, names.BARE_RECORDS])
+@pytest.mark.parametrize("partitions", [1, 30])
+def test_anchor_reads_from_all_leaders(name: str, partitions: int) -> None:
+    with Cluster(2) as two:
+        filled = fill(two.bootstrap_servers, SHAPES[LARGE], 0.002, partitions, "wide")
+        reading = read(two, filled, name)
+        assert reading.records == filled.records == 1000
+        leaders = {two.leader(filled.topic, partition) for partition in range(partitions)}
+        assert len(leaders) == min(2, partitions)
+        assert {each.node_id for each in two.requests if each.api == "Fetch"} == leaders
+
+
+@pytest.mark.parametrize("name", [names.LIMIT, names.BARE_RECORDS])
+def test_anchor_raises_when_fetch_is_refused(cluster: Cluster, name: str) -> None:
+    topic = create_topic(cluster.bootstrap_servers, f"refused-{name.split()[0]}", 1)
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    with cluster.fail("Fetch", code), pytest.raises(FetchError, match="error code 1"):
+        read(cluster, Filled(topic, 1, 0), name)
+
+
+@pytest.mark.parametrize("name", [names.BARE_RECORDS, names.BARE_ARROW])
+def test_bare_decoder_checks_crcs(cluster: Cluster, name: str) -> None:
+    topic = create_topic(cluster.bootstrap_servers, f"corrupt-{name[-5:]}", 1)
+    cluster.produce(topic, [("key", "value")])
+    with cluster.corrupt(TopicPartition(topic, 0), 0), pytest.raises(CorruptBatchError):
+        read(cluster, Filled(topic, 1, 0), name)
 
 
 def test_tiny_batches_have_one_to_ten_records(cluster: Cluster, filled: dict[str, Filled]) -> None:
@@ -106,18 +165,90 @@ def test_all_take_turns_in_an_order_that_changes() -> None:
     assert list(turns(1, "ab", warm_up=False)) == [(1, "a"), (1, "b")]
 
 
-def test_a_goal_is_judged_by_the_medians() -> None:
+def test_goal_is_judged_by_medians() -> None:
+    slow = (*names.OTHERS, *names.ANCHORS)
     readings = {
-        cell: [Reading(100, 0, 1.0 if cell[0] in names.OTHERS else 0.1, 1.0, 70.0)] * 3
+        cell: [Reading(100, 0, 1.0 if cell[0] in slow else 0.5, 1.0, 70.0)] * 3
         for goal in GOALS
         for cell in goal.cells
     }
-    rows = table(readings, Figure(0.9, [0.9])).splitlines()[2:]
-    assert len(rows) == len(GOALS) + 1
-    assert "| 10 | 10 to 10 | 7 | 4 | reached |" in rows[0]
+    rows = table(readings).splitlines()[2:]
+    assert len(rows) == len(GOALS)
+    assert "| 2 | 2 to 2 | 0.7 | 0.5 | reached |" in rows[0]
+    assert "| 1 | 1 to 1 | 1.2 | 1.6 | reached |" in rows[2]
+    assert "| 2 | 2 to 2 | 2.7 | 2 | above the floor |" in rows[6]
+    assert "| 2 | 2 to 2 | 6 | 4 | **below the floor** |" in rows[9]
     assert "| 70 | 70 to 70 | 60 | 90 | above the floor |" in rows[-2]
-    assert "not measured" in table({}, None)
+    assert "not measured" in table({})
     assert verdict(1, 2, 1.5) == verdict(95, 60, 90) == "**below the floor**"
+
+
+def test_cpu_goal_is_the_ratio_to_the_bare_decoder() -> None:
+    [goal, _] = [goal for goal in GOALS if goal.field == "cpu_us"]
+    ours, bare = goal.client, goal.over
+    assert bare == names.BARE_ARROW
+    readings = {
+        (ours, goal.topic): [Reading(100, 0, 1.0, 3.0, 70.0)],
+        (bare, goal.topic): [Reading(100, 0, 1.0, 2.0, 70.0)],
+    }
+    assert goal.figure(readings) == Figure(1.5, [1.5])
+    assert verdict(1.5, goal.goal, goal.floor) == "above the floor"
+
+
+def test_tables_show_shares_of_limit_and_bare_decoder() -> None:
+    def done(rate: float, cpu_us: float) -> list[Reading]:
+        return [Reading(1_000_000, 0, 1e6 / rate, cpu_us, 50.0)]
+
+    run = Run(
+        4,
+        [Filled("plain-4", 1_000_000, 0)],
+        {
+            (names.LIMIT, PLAIN): done(8e6, 0.1),
+            (names.BARE_ARROW, PLAIN): done(6e6, 0.2),
+            (names.BARE_RECORDS, PLAIN): done(2e6, 0.5),
+            (names.ARROW, PLAIN): done(4e6, 0.3),
+            (names.TUNED, PLAIN): done(1e6, 1.0),
+            (names.TUNED, LARGE): done(1e6, 1.0),
+        },
+        [1.0, 50.0, 1.0],
+    )
+    text = run.text()
+    assert "### 100 B, plain, 4 partitions" in text
+    assert "| limit | 8,000 | 8,000 | 1.00 | 0.100 |  | 50 |" in text
+    assert "| kohort Arrow | 4,000 | 4,000 | 0.50 | 0.300 | 1.50 | 50 |" in text
+    assert "| confluent-kafka (tuned) | 1,000 | 1,000 | 0.12 | 1.000 | 2.00 | 50 |" in text
+    assert "| confluent-kafka (tuned) | 1,000 | 1,000 |  | 1.000 |  | 50 |" in text
+    assert "| columns / limit, 100 B | 0.5 | 0.5 to 0.5 | 0.7 | 0.5 | above the floor |" in text
+    assert "Medians of 1 rounds. The machine was quiet" in text
+    ElementTree.fromstring(plot([run, run]))
+
+
+def test_brief_skips_slow_clients_after_first_topic() -> None:
+    found = [Client(name, ()) for name in (names.ARROW, names.PURE, names.ITERATION, names.LIMIT)]
+
+    def pairs(brief: bool, only: set[tuple[str, str]] | None = None) -> list[tuple[str, str]]:
+        chose = chosen(found, [LARGE, PLAIN], brief=brief, only=only)
+        return [(client.name, topic) for client, topic in chose]
+
+    every = [(client.name, topic) for topic in (LARGE, PLAIN) for client in found]
+    assert pairs(brief=False) == every
+    assert pairs(brief=True) == [pair for pair in every if pair != (names.PURE, PLAIN)]
+    assert set(pairs(brief=False, only=COMPARED)) == {
+        (names.ARROW, LARGE),
+        (names.LIMIT, LARGE),
+        (names.ARROW, PLAIN),
+        (names.ITERATION, PLAIN),
+        (names.LIMIT, PLAIN),
+    }
+
+
+def test_in_process_cluster_has_two_brokers() -> None:
+    with cluster_of(IN_PROCESS) as servers:
+        filled = fill(servers, SHAPES[PLAIN], 0.0001, 2, "both")
+        reading = READERS[names.RECORDS](Ask(servers, filled.topic, "g-both", filled.records))
+        assert counted(reading) == filled[1:]
+        found = AdminClient({"bootstrap.servers": servers}).list_topics("both", timeout=20)
+        assert {part.leader for part in found.topics["both"].partitions.values()} == {1, 2}
 
 
 def test_the_plot_is_well_formed() -> None:

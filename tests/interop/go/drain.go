@@ -23,7 +23,6 @@ var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
 // drain reads count records as the only member of a new group, as fast as it can, and says what that took.
 func drain(ctx context.Context) error {
-	before := cpu()
 	cl, err := client(
 		kgo.ConsumerGroup(*group),
 		kgo.ConsumeTopics(*topic),
@@ -32,7 +31,7 @@ func drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, total := 0, int64(0)
+	records, total, before := 0, int64(0), 0.0
 	var began time.Time
 	for records < *count {
 		fetches := cl.PollFetches(ctx)
@@ -40,7 +39,7 @@ func drain(ctx context.Context) error {
 			return err
 		}
 		if began.IsZero() && fetches.NumRecords() > 0 {
-			began = time.Now()
+			began, before = time.Now(), cpu()
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			records++
