@@ -2,8 +2,8 @@
 
 The extension is modules of ``records`` compiled again, ``_batch`` as ``_batch_c``.
 
-All else is in pyproject.toml. Their types are in ``_batch_c.pxd`` and ``_columns_c.pxd``;
-``_capsule_c`` is C alone.
+All else is in pyproject.toml. Their types are in ``_batch_c.pxd``, ``_columns_c.pxd`` and
+``_iteration_c.pxd``; ``_capsule_c`` is C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
@@ -21,7 +21,12 @@ from setuptools.command.build import build
 
 START = "pyspark_kohort.pth"
 RECORDS = Path("kohort", "records")
-MODULES = {"_batch_c": "_batch.py", "_columns_c": "_columns.py", "_capsule_c": "_capsule_c.pyx"}
+MODULES = {
+    "_batch_c": "_batch.py",
+    "_columns_c": "_columns.py",
+    "_capsule_c": "_capsule_c.pyx",
+    "_iteration_c": "_iteration.py",
+}
 SOURCES = (
     "_record.py",
     "_batch.py",
@@ -30,6 +35,9 @@ SOURCES = (
     "_columns_c.pxd",
     "_capsule_c.pyx",
     "_capsule.h",
+    "_iteration.py",
+    "_iteration_c.pxd",
+    "_step.h",
     "_native.h",
     "_native.pxd",
     "_unpack.h",

@@ -14,7 +14,7 @@ from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
-from kohort.records import ConsumerRecord
+from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
@@ -34,7 +34,7 @@ Record = ConsumerRecord[Any, Any]
 Records = dict[TopicPartition, list[Record]]
 
 
-class AsyncKafkaConsumer(AsyncLife):
+class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
     """Reads topics, alone or as a member of a consumer group, on asyncio or trio.
 
     ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``;
@@ -200,20 +200,20 @@ class AsyncKafkaConsumer(AsyncLife):
             raise ConsumerClosedError("the consumer is closed; make a new one")
         return self
 
-    async def __anext__(self) -> Record:
-        """The next record; ends when another task stops the consumer."""
-        record: Record
-        run, now = self._handout.run, self._clock()
-        if now >= self._run_until:
+    async def _step(self) -> Record:
+        """Return the next record where AsyncIteration.__anext__() has none at hand."""
+        run = self._run
+        if self._clock() >= self._run_until:
             await self._give_turn()
-            run, now = self._handout.run, self._clock()
             session = self._engine.coordinator or NO_GROUP
-            self._run_until = min(self._turn_at, session.confirmed_until)
-        if not run.bell.rung and now < self._run_until:
-            self._engine.mailbox.last_at = now
-            for record in run.records:
-                run.given = record
-                return record
+            run.until = self._run_until = min(self._turn_at, session.confirmed_until)
+        run.now = self._clock()
+        # From here on nothing is called: signal handlers run in calls.
+        if run.index < run.stop and not run.bell.rung and run.now < run.until:
+            run.bell.taken_at = run.now
+            record: Record = run.records[run.index]
+            run.index += 1
+            return record
         mailbox = self._engine.mailbox
         self._handout.end_run()
         self._engine.subscription.bell.rung = False
@@ -224,7 +224,7 @@ class AsyncKafkaConsumer(AsyncLife):
                 mailbox.in_hand = True
                 if not self._pollers:
                     mailbox.left_poll()
-                self._handout.start_run(self._engine.coordinator or NO_GROUP)
+                self._handout.start_run(self._run_until)
                 return given
         try:
             return await self.getone()

@@ -110,7 +110,7 @@ class AsyncCallbacks(ConsumerBase):
             return  # a poll came first
         mailbox = self._engine.mailbox
         if mailbox.last_at is None:
-            mailbox.last_at = self._clock()  # max_poll_interval_ms counts from here
+            mailbox.seen()  # max_poll_interval_ms counts from here
         self._performing = self._unpolled = anyio.get_current_task().id
         self._performer.commits_unfinished = mailbox.in_hand
         try:

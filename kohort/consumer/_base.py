@@ -25,6 +25,7 @@ from kohort.errors import (
     NotAssignedError,
 )
 from kohort.listeners import check_listener
+from kohort.records import RecordRun
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class ConsumerBase:
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
+    _run: RecordRun
+    """The records that iteration takes without looking at anything else."""
     _performer: Performer
     _records_at_once: int
     _unsubscribing = False
@@ -84,7 +87,10 @@ class ConsumerBase:
         self._config = config
         self._engine = engine
         consumer = weakref.proxy(self)
-        self._handout = Handout(engine.subscription, lambda: consumer._engine.may_deliver())
+        self._handout = Handout(
+            engine.subscription, lambda: consumer._engine.may_deliver(), engine.mailbox.clock
+        )
+        self._run = self._handout.run
         # What iteration takes at a time. Deserializers hold up the caller for no longer than asked.
         self._records_at_once = config.fetch.max_poll_records
         if config.deserialize_key is None and config.deserialize_value is None:

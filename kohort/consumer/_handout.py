@@ -6,13 +6,12 @@ in a way, that no record is lost by one interrupt: neither forgotten here nor pa
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from kohort.records import ConsumerRecord
-from kohort.subscription import NO_RUN, PartitionState, Run, Session, SubscriptionState
+from kohort.records import ConsumerRecord, RecordRun
+from kohort.subscription import PartitionState, Run, SubscriptionState
 from kohort.types import TopicPartition
 
 Record = ConsumerRecord[Any, Any]
@@ -21,6 +20,9 @@ Records = dict[TopicPartition, list[Record]]
 
 POLLS_AT_ONCE = 4
 """Iteration takes so many times ``max_poll_records``: each time costs as much as 200 of them."""
+
+RUN_SECONDS = 0.01
+"""Seconds for which iteration takes records without a look at the session of the group."""
 
 
 class _Held:
@@ -39,11 +41,6 @@ class _Held:
     def over(self) -> bool:
         """All of it was given."""
         return self.index == len(self.records)
-
-    def settle(self, record: Record | None) -> None:
-        """A run was over with this record."""
-        if record is not None:
-            self.index = bisect_left(self.records, record.offset + 1, self.index, key=_offset)
 
     def give(self, state: PartitionState, count: int) -> list[Record]:
         """The next records, the position behind them."""
@@ -67,15 +64,18 @@ class Handout:
     """
 
     def __init__(
-        self, subscription: SubscriptionState, may_deliver: Callable[[], bool] = lambda: True
+        self,
+        subscription: SubscriptionState,
+        may_deliver: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._subscription = subscription
         self._may_deliver = may_deliver
         self._held: deque[_Held] = deque()
         self._latest: tuple[_Held, PartitionState] | None = None
-        self._running: _Held | None = None
-        self.run: Run = NO_RUN
-        """What may be taken without coming here: see :class:`~kohort.subscription.Run`."""
+        self._running: tuple[_Held, Run] | None = None
+        self.run = RecordRun(subscription.bell, clock)
+        """The records that steps may take without a call of this object."""
         self.given = 0
         """How many records next() has given."""
 
@@ -143,10 +143,11 @@ class Handout:
                 self._latest[1].note_consumed()
         return self.next()
 
-    def start_run(self, session: Session) -> None:
-        """Have all but the last of what is left of the partition that step() gave of in ``run``.
+    def start_run(self, until: float) -> None:
+        """Have in ``run`` the records of the partition that step() gave of, but for the last one.
 
-        The last one moves the position behind all of them, which is step()'s affair.
+        The last one moves the position behind all of them, which is up to step(). ``until`` is the
+        time when step() has to be called again.
         """
         if self._latest is None:
             return
@@ -156,10 +157,10 @@ class Handout:
             last = len(held.records) - 1
             epoch = state.leader_epoch
             if held.index < last and held.records[last].leader_epoch == epoch:
-                records = iter(held.records[held.index : last])
-                run = Run(self._subscription.bell, session, state, records)
-                self._running, self.run = held, run
+                run = Run(state, self.run)
+                self._running = held, run
                 self._subscription.start_run(run)
+                self.run.begin(held.records, held.index, last, until)
 
     def end_run(self) -> None:
         """Have whoever takes the next record come here."""
@@ -168,11 +169,13 @@ class Handout:
 
     def _settle(self) -> None:
         """End the run, and know what it has given. The caller holds the lock."""
-        run, held = self.run, self._running
-        if held is not None:
+        if self._running is not None:
+            held, run = self._running
             self._subscription.stop_run(run)
-            held.settle(run.given)
-            self._running, self.run = None, NO_RUN
+            if self.run.stop:  # it has begun
+                held.index = self.run.index
+            self.run.end()
+            self._running = None
 
     def take_back(self) -> None:
         """The record that was given last did not arrive."""
@@ -239,7 +242,3 @@ class Handout:
             and state.deliverable
             and (partitions is None or held.topic_partition in partitions)
         )
-
-
-def _offset(record: Record) -> int:
-    return record.offset

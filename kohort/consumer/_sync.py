@@ -12,11 +12,12 @@ from kohort.consumer import _arguments
 from kohort.consumer._base import Pattern
 from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
+from kohort.consumer._handout import RUN_SECONDS
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._work import CommitCallback
 from kohort.errors import KafkaError, KafkaTimeoutError
-from kohort.records import ConsumerRecord
+from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -36,7 +37,7 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 Committed = int | OffsetAndMetadata | None
 
 
-class KafkaConsumer(SyncLife):
+class KafkaConsumer(SyncIteration, SyncLife):
     """Reads topics, alone or as a member of a consumer group.
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``; all options
@@ -176,19 +177,8 @@ class KafkaConsumer(SyncLife):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ConsumerRecord[Any, Any]:
-        """The next record; ends after ``consumer_timeout_ms`` without one, or when closed."""
-        record: ConsumerRecord[Any, Any]
-        run, now = self._handout.run, time.monotonic()
-        # From here on nothing is called: signal handlers run in calls.
-        if not run.bell.rung and now < run.session.confirmed_until:
-            self._mailbox.last_at = now
-            for record in run.records:
-                run.given = record
-                return record
-        return self._step()
-
     def _step(self) -> ConsumerRecord[Any, Any]:
+        """Return the next record where SyncIteration.__next__() has none at hand."""
         if self._closed:
             raise StopIteration
         given = self._handout.given
@@ -215,7 +205,8 @@ class KafkaConsumer(SyncLife):
         record = self._handout.step()
         if record is not None:
             mailbox.left_poll()
-            self._handout.start_run(self._engine.coordinator or NO_GROUP)
+            session = self._engine.coordinator or NO_GROUP
+            self._handout.start_run(min(time.monotonic() + RUN_SECONDS, session.confirmed_until))
         return record
 
     def _next(self) -> ConsumerRecord[Any, Any] | None:

@@ -11,7 +11,7 @@ import anyio
 from kohort.consumer._handover import Pace
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
-from kohort.subscription import Bell
+from kohort.records import Bell
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 MAX_ERRORS = 32
@@ -134,8 +134,7 @@ class Mailbox:
         """How often the caller came into poll()."""
         self.longest_absence = 0.0
         """Seconds between two polls, at most."""
-        self.last_at: float | None = None
-        """When the caller last came in or went out."""
+        self._last_at: float | None = None
         self.in_hand = False
         """True if the latest poll() returned records, which the caller may still process."""
         self.on_work: Callable[[], object] = _nothing
@@ -147,7 +146,7 @@ class Mailbox:
         now, last = self.clock(), self.last_poll()
         self.polling = True
         self.in_hand = False
-        self.last_at = now
+        self._last_at = now
         self.pace.came_back(now)
         self.polls += 1
         if last is not None and now - last > self.longest_absence:
@@ -170,16 +169,24 @@ class Mailbox:
     def left_poll(self) -> None:
         """The caller went out of poll()."""
         self.polling = False
-        self.last_at = self.clock()
+        self._last_at = self.clock()
 
     def seen(self) -> None:
         """The caller called something other than poll() that shows that it goes on."""
-        self.last_at = self.clock()
+        self._last_at = self.clock()
 
     def wake(self) -> None:
         """Have the caller raise WakeupError, as soon as it looks."""
         self.woken = True
         self._bell.ring()
+
+    @property
+    def last_at(self) -> float | None:
+        """When the caller last came in, went out or took a record by iteration; None for never."""
+        at, taken = self._last_at, self._bell.taken_at
+        if at is None:
+            return None
+        return max(at, taken)
 
     def last_poll(self) -> float | None:
         """When the caller was last known to be polling; now, while it is inside poll()."""

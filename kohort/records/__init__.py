@@ -16,6 +16,7 @@ from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
+from kohort.records._iterators import AsyncIteration, Bell, RecordRun, SyncIteration
 from kohort.records._legacy import scan_messages
 from kohort.records._record import (
     CREATE_TIME,
@@ -55,8 +56,10 @@ __all__ = [
     "NO_TIMESTAMP",
     "AbortedTransactions",
     "Allocate",
+    "AsyncIteration",
     "BatchHeader",
     "BatchSplit",
+    "Bell",
     "BytesColumn",
     "Compression",
     "ConsumerRecord",
@@ -67,8 +70,10 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordColumns",
+    "RecordRun",
     "RecordSet",
     "Scratch",
+    "SyncIteration",
     "Table",
     "TablePlan",
     "arrow_schema",

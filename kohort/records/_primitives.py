@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar, cast
 
 from kohort.records._crc import crc32c
@@ -23,10 +23,13 @@ __all__ = [
     "int32_at",
     "int64_at",
     "new_record",
+    "next_step",
     "prepare",
+    "prepare_steps",
     "released",
     "uint32_at",
     "unpack",
+    "use_clock",
     "use_decompressors",
     "window",
     "wrapped",
@@ -41,6 +44,21 @@ _INT64 = struct.Struct(">q")
 
 def prepare(record_type: type[Any] | None = None) -> None:
     """Called once, before anything else."""
+
+
+def prepare_steps() -> None:
+    """Called once, before anything else of iteration."""
+
+
+def use_clock(run: Any, clock: Callable[[], float]) -> None:
+    """Have ``run.clock()`` give the time of this clock."""
+    run.clock = clock
+
+
+def next_step(iterator: Any) -> Coroutine[Any, Any, Record]:
+    """Return the awaitable of an asynchronous iterator's next record."""
+    step: Coroutine[Any, Any, Record] = iterator._step()
+    return step
 
 
 def build_state() -> int:

@@ -24,14 +24,13 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.subscription._run import NO_GROUP, NO_RUN, Bell, Run, Session
+from kohort.subscription._run import NO_GROUP, NO_RUN, Run, Session
 from kohort.subscription._state import SubscriptionState
 
 __all__ = [
     "NO_GROUP",
     "NO_ID",
     "NO_RUN",
-    "Bell",
     "FetchTarget",
     "OffsetReset",
     "PartitionState",

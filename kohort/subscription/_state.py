@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
+from kohort.records import Bell
 from kohort.subscription._bound import BoundPositions
 from kohort.subscription._history import NO_ID
 from kohort.subscription._partition import (
@@ -18,7 +19,7 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.subscription._run import NO_RUN, Bell, Run
+from kohort.subscription._run import NO_RUN, Run
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -15,8 +15,8 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.consumer._handout import Handout
 from kohort.consumer._root import loop_clock
 from kohort.errors import WakeupError
-from kohort.records import ConsumerRecord
-from kohort.subscription import Bell, SubscriptionState
+from kohort.records import Bell, ConsumerRecord, SyncIteration
+from kohort.subscription import SubscriptionState
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
 
@@ -26,8 +26,27 @@ QUICK = 7
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Session:
-    confirmed_until = math.inf
+class Steps(SyncIteration):
+    """The iterator of a handout, which counts its slow steps."""
+
+    def __init__(self, handout: Handout, until: float = math.inf) -> None:
+        self.handout = handout
+        self._run = handout.run
+        self.until = until
+        self.slow = 0
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def _step(self) -> ConsumerRecord[Any, Any]:
+        self.slow += 1
+        self.handout.end_run()
+        self.handout.run.bell.rung = False
+        record = self.handout.step()
+        if record is None:
+            raise StopIteration
+        self.handout.start_run(self.until)
+        return record
 
 
 class Held:
@@ -43,32 +62,13 @@ class Held:
                 ConsumerRecord[Any, Any](*tp, offset=2 * n, leader_epoch=epochs(2 * n))
                 for n in range(RECORDS)
             ]
-        self.handout = Handout(self.subscription)
-        self.quick = 0
+        self.time = 0.0
+        self.handout = Handout(self.subscription, clock=lambda: self.time)
         self.handout.load(drained)
-        self.session = Session()
 
-    def steps(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        """As a face does it: quick steps while they last, and a slow one between them."""
-        handout, bell = self.handout, self.subscription.bell
-        while True:
-            run = handout.run
-            if not run.bell.rung and run.session.confirmed_until:
-                for record in run.records:
-                    run.given = record
-                    self.quick += 1
-                    yield record
-                    break
-                else:
-                    handout.end_run()
-                continue
-            handout.end_run()
-            bell.rung = False
-            slow = handout.step()
-            if slow is None:
-                return
-            handout.start_run(self.session)
-            yield slow
+    def steps(self, until: float = math.inf) -> Steps:
+        """As a consumer does it: quick steps while they last, and a slow one between them."""
+        return Steps(self.handout, until)
 
     def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
         """Position, what may be committed, and its leader epoch."""
@@ -80,14 +80,15 @@ class Held:
 def test_all_is_given_partition_by_partition_and_the_positions_follow() -> None:
     held = Held()
     given = []
-    for record in held.steps():
+    steps = held.steps()
+    for record in steps:
         given.append(record.offset)
         position, consumed, _ = held.place(TopicPartition(record.topic, record.partition))
         assert record.offset < (position or 0) <= record.offset + 2
         assert (given[-2] if record.offset else -1) < (consumed or 0) <= record.offset
     assert given == [2 * n for n in range(RECORDS)] * 2
     assert not held.handout
-    assert held.quick > RECORDS
+    assert len(given) - steps.slow > RECORDS
 
 
 def test_what_may_be_committed_has_the_leader_epoch_of_what_was_given() -> None:
@@ -137,10 +138,11 @@ def test_what_is_taken_in_between_is_not_given_again() -> None:
 
 def test_a_run_is_over_when_the_session_is_in_doubt() -> None:
     held = Held()
-    steps = held.steps()
+    steps = held.steps(until=5.0)
     for _ in range(QUICK):
         next(steps)
-    held.session.confirmed_until = 0.0
+    assert steps.slow == 1
+    held.time = 5.0
     held.handout._may_deliver = lambda: False
     assert list(steps) == []
     held.handout._may_deliver = lambda: True

@@ -1,0 +1,132 @@
+# cython: nonecheck=True, auto_pickle=False
+"""Iteration over records that are at hand: one check, and one record, for each step.
+
+A consumer's iterator has its usual step here and everything else in its method ``_step``. As the
+decoder's modules this one is compiled once more, as ``_iteration_c``.
+"""
+# ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+from weakref import WeakSet
+
+from kohort.records._primitives import *
+from kohort.records._record import ConsumerRecord
+
+Record = ConsumerRecord[Any, Any]
+
+prepare_steps()
+
+
+def built_from() -> int:
+    """Return the state of the source that this was compiled from; 0 if it was not."""
+    return build_state()
+
+
+class Bell:
+    """Rings at whatever may change who gets which record.
+
+    Whoever goes on in a tight loop clears it first, then looks at everything, and goes on until it
+    has rung. To ring is one store, so any thread and any signal handler may. In the child of a
+    fork every bell has rung.
+    """
+
+    def __init__(self) -> None:
+        self.rung = True
+        self.taken_at = -math.inf
+        """Time of the latest step that took a record of a run, by the iterator's clock."""
+        _bells.add(self)
+
+    def ring(self) -> None:
+        """Have the next step look at everything."""
+        self.rung = True
+
+
+_bells: WeakSet[Bell] = WeakSet()
+
+
+def _ring_all() -> None:
+    for bell in list(_bells):
+        bell.ring()
+
+
+os.register_at_fork(after_in_child=_ring_all)
+
+
+class RecordRun:
+    """Records of one partition that an iterator takes one by one without the lock.
+
+    A step may take ``records[index]`` while the bell has not rung, ``index`` is below ``stop`` and
+    the time below ``until``. All that a step changes is ``index`` and the bell's ``taken_at``.
+    """
+
+    clock: Callable[[], float]
+
+    def __init__(self, bell: Bell, clock: Callable[[], float]) -> None:
+        self.bell = bell
+        self.now = -math.inf
+        """Time of the latest step, in seconds."""
+        self.records: list[Record] = []
+        self.first = 0
+        self.index = 0
+        self.stop = 0
+        self.until = -math.inf
+        use_clock(self, clock)
+
+    def go_by(self, clock: Callable[[], float]) -> None:
+        """Go by this clock, which gives seconds."""
+        use_clock(self, clock)
+
+    def begin(self, records: list[Record], index: int, stop: int, until: float) -> None:
+        """Let steps take ``records[index:stop]`` before the time ``until``."""
+        self.records, self.until = records, until
+        self.first = self.index = index
+        self.stop = stop  # last: from here on steps take records
+
+    def end(self) -> None:
+        """Let steps take nothing more. ``stop`` is 0 until the next run begins."""
+        self.stop = self.first = self.index = 0
+        self.records = []
+
+    @property
+    def given(self) -> Record | None:
+        """The latest record that a step took of this run; None if there is none."""
+        return self.records[self.index - 1] if self.index > self.first else None
+
+
+class SyncIteration:
+    """The iterator of a consumer; ``_run`` has to be set."""
+
+    _run: RecordRun
+
+    def __next__(self) -> Record:
+        """Return the next record; end after ``consumer_timeout_ms`` without one, or when closed."""
+        run = self._run
+        run.now = run.clock()
+        # From here on nothing is called: signal handlers run in calls.
+        if run.index < run.stop and not run.bell.rung and run.now < run.until:
+            run.bell.taken_at = run.now
+            record = run.records[run.index]
+            run.index += 1
+            return record
+        return self._step()
+
+    def _step(self) -> Record:
+        raise NotImplementedError
+
+
+class AsyncIteration:
+    """The asynchronous iterator of a consumer; ``_run`` has to be set."""
+
+    _run: RecordRun
+
+    def __anext__(self) -> Coroutine[Any, Any, Record]:
+        """Return the next record; end when another task stops the consumer."""
+        return next_step(self)
+
+    def _step(self) -> Coroutine[Any, Any, Record]:
+        raise NotImplementedError

@@ -1,0 +1,18 @@
+"""The iterators that are in use: compiled where the decoder of rows is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.records import _iteration
+from kohort.records._decoder import COMPILED, compiled_module
+
+if TYPE_CHECKING:
+    from kohort.records._iteration import AsyncIteration, Bell, RecordRun, SyncIteration
+
+__all__ = ["AsyncIteration", "Bell", "RecordRun", "SyncIteration"]
+
+if not TYPE_CHECKING:
+    _steps = (compiled_module("_iteration_c") if COMPILED else None) or _iteration
+    Bell, RecordRun = _steps.Bell, _steps.RecordRun
+    SyncIteration, AsyncIteration = _steps.SyncIteration, _steps.AsyncIteration
