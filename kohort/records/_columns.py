@@ -6,6 +6,9 @@ In one pass: each record is checked and put into the columns at once, as long as
 batch counts with its last record, so one that is wrong, or that there is no room for, leaves no
 trace. Like ``_batch.py`` this is plain Python that is compiled as it stands, with the types of
 ``_columns_c.pxd``; compiled, a pass runs without the interpreter's lock.
+
+Values that all rows of a batch or partition share are filled after the rows. Compiled, columns are
+pointers: every index has to be checked against a ``*_room`` first.
 """
 # ruff: noqa: F403, F405 -- what is imported by * is what the compiled module has in C instead
 
@@ -46,12 +49,21 @@ class Columns:
 
     def __init__(self, rows: int, headers: int, *views: memoryview) -> None:
         """``rows`` and ``headers``: so many are filled already."""
-        self.offsets, self.timestamps, self.timestamp_valid, self.timestamp_types = views[:4]
-        self.partitions, self.topic_ends, self.topics = views[4:7]
-        self.key_ends, self.keys, self.key_valid = views[7:10]
-        self.value_ends, self.values, self.value_valid, self.header_ends = views[10:14]
-        self.name_ends, self.names = views[14:16]
-        self.header_value_ends, self.header_values, self.header_value_valid = views[16:]
+        self.views = views  # pointers do not keep the memory alive
+        self.offsets, self.timestamps = longs(views[0]), longs(views[1])
+        self.timestamp_valid, self.timestamp_types = octets(views[2]), ints(views[3])
+        self.partitions, self.topic_ends = ints(views[4]), ints(views[5])
+        self.topics, self.key_ends = octets(views[6]), ints(views[7])
+        self.keys, self.key_valid = octets(views[8]), octets(views[9])
+        self.value_ends, self.values = ints(views[10]), octets(views[11])
+        self.value_valid, self.header_ends = octets(views[12]), ints(views[13])
+        self.name_ends, self.names = ints(views[14]), octets(views[15])
+        self.header_value_ends, self.header_values = ints(views[16]), octets(views[17])
+        self.header_value_valid = octets(views[18])
+        self.row_room, self.topic_room = len(views[0]), len(views[6])
+        self.key_room, self.value_room = len(views[8]), len(views[11])
+        self.header_room, self.name_room = len(views[14]) - 1, len(views[15])
+        self.header_value_room = len(views[17])
         self.rows = rows
         self.headers = headers
         if not rows:
@@ -132,10 +144,8 @@ def take_body(
     timestamp_type = header.timestamp_type
     log_append = timestamp_type == LOG_APPEND_TIME
     return filled(
-        _take,
+        _take_body,
         data,
-        0,
-        len(data),
         header.count,
         header.base_offset,
         header.last_offset_delta,
@@ -165,6 +175,8 @@ def _take_plain(
     lack: Lack,
 ) -> tuple[int, int]:
     passed = start_offset
+    first = columns.rows
+    room = _row_room(columns, len(topic))
     while pos < end and columns.rows < max_rows:
         size = 12 + int32_at(data, pos + 8)
         attributes = int16_at(data, pos + 21)
@@ -190,7 +202,7 @@ def _take_plain(
             break
         log_append = attributes & 8 != 0
         last = _take(
-            scratch if codec != 0 else data,
+            start_of(scratch) if codec != 0 else start_of(data),
             0 if codec != 0 else pos + _HEADER_SIZE,
             body_size if codec != 0 else pos + size,
             int32_at(data, pos + 57),
@@ -200,8 +212,7 @@ def _take_plain(
             1 if log_append else 0,
             passed,
             max_rows,
-            topic,
-            partition,
+            room,
             columns,
             lack,
         )
@@ -212,7 +223,60 @@ def _take_plain(
             break
         passed = base_offset + last_offset_delta + 1
         pos += size
+    _fill_shared(columns, first, topic, partition)
     return pos, passed
+
+
+def _take_body(
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    timestamp_type: int,
+    start_offset: int,
+    max_rows: int,
+    topic: bytes,
+    partition: int,
+    columns: Columns,
+    lack: Lack,
+) -> int:
+    first = columns.rows
+    last = _take(
+        start_of(data),
+        0,
+        len(data),
+        count,
+        base_offset,
+        last_offset_delta,
+        base_timestamp,
+        timestamp_type,
+        start_offset,
+        max_rows,
+        _row_room(columns, len(topic)),
+        columns,
+        lack,
+    )
+    _fill_shared(columns, first, topic, partition)
+    return last
+
+
+def _row_room(columns: Columns, topic_size: int) -> int:
+    """Return the number of rows that the columns have room for, with this topic in new rows."""
+    if topic_size == 0:
+        return columns.row_room
+    left = columns.topic_room - columns.topic_ends[columns.rows]
+    return min(columns.row_room, columns.rows + left // topic_size)
+
+
+def _fill_shared(columns: Columns, first: int, topic: bytes, partition: int) -> None:
+    """Fill in what all rows of a partition share, from the row ``first`` on."""
+    rows = columns.rows
+    if rows > first:
+        topic_at = columns.topic_ends[first]
+        fill_ints(columns.partitions, first, rows, partition, 0)
+        fill_ints(columns.topic_ends, first, rows + 1, topic_at, len(topic))
+        repeat(columns.topics, topic_at, topic, rows - first)
 
 
 def _filled_bytes(columns: Columns) -> int:
@@ -236,8 +300,7 @@ def _take(
     timestamp_type: int,
     start_offset: int,
     max_rows: int,
-    topic: bytes,
-    partition: int,
+    room: int,
     columns: Columns,
     lack: Lack,
 ) -> int:
@@ -251,10 +314,6 @@ def _take(
     offsets = columns.offsets
     timestamps = columns.timestamps
     timestamp_valid = columns.timestamp_valid
-    timestamp_types = columns.timestamp_types
-    partitions = columns.partitions
-    topic_ends = columns.topic_ends
-    topics = columns.topics
     key_ends = columns.key_ends
     keys = columns.keys
     key_valid = columns.key_valid
@@ -262,239 +321,116 @@ def _take(
     values = columns.values
     value_valid = columns.value_valid
     header_ends = columns.header_ends
-    row = columns.rows
+    key_room = columns.key_room
+    value_room = columns.value_room
+    first = row = columns.rows
     header = columns.headers
-    topic_size = len(topic)
-    topic_at = topic_ends[row]
     key_at = key_ends[row]
     value_at = value_ends[row]
     name_at = columns.name_ends[header]
     content_at = columns.header_value_ends[header]
-    room = len(offsets)
-    topic_room = len(topics)
-    key_room = len(keys)
-    value_room = len(values)
     log_append = timestamp_type == 1
-    # Of the byte that the rows before end in, what a batch left that was given up.
-    if row & 7:
-        below = (1 << (row & 7)) - 1
-        timestamp_valid[row >> 3] &= below
-        key_valid[row >> 3] &= below
-        value_valid[row >> 3] &= below
-    begin = pos
+    most = min(first + count, room)
+    set_bits(timestamp_valid, first, most)  # a null clears its bit
+    set_bits(key_valid, first, most)
+    set_bits(value_valid, first, most)
     start = start_offset - base_offset
     last = -1
     cut = ALL_FIT
+    lacks = False
     for _ in range(count):
-        raw, pos = _short(data, pos, end)
-        stop = pos + (raw >> 1)
-        if pos < 0 or raw & 1 or stop > end:
-            return WRONG
-        time, pos = _long(data, pos + 1, stop)
-        if pos < 0:
-            return WRONG
-        raw, pos = _short(data, pos, stop)
-        delta = raw >> 1
-        if pos < 0 or raw & 1 or delta <= last:
+        stop, time, delta, key_pos, key_size, value_pos, value_size, pos, header_count = fields_at(
+            data, pos, end
+        )
+        if stop < 0 or delta <= last:
             return WRONG
         last = delta
-        key, key_pos = _short(data, pos, stop)
-        if key_pos < 0 or (key & 1 and key != 1):
-            return WRONG
-        key_size = 0 if key == 1 else key >> 1
-        if key_size > stop - key_pos:
-            return WRONG
-        value, value_pos = _short(data, key_pos + key_size, stop)
-        if value_pos < 0 or (value & 1 and value != 1):
-            return WRONG
-        value_size = 0 if value == 1 else value >> 1
-        if value_size > stop - value_pos:
-            return WRONG
-        pos = value_pos + value_size
-        raw, pos = _short(data, pos, stop)
-        if pos < 0 or raw & 1 or (raw >> 1) > (stop - pos) // 2:
-            return WRONG
-        taken = base_offset + delta >= start_offset
+        taken = delta >= start
         if taken and row == max_rows:
             taken = False
             if cut == ALL_FIT:
                 cut = base_offset + delta - 1
         if taken:
-            if (
-                row == room
-                or topic_size > topic_room - topic_at
+            # Without room, the rest of the batch is only counted.
+            lacks = (
+                lacks
+                or row >= room
                 or key_size > key_room - key_at
                 or value_size > value_room - value_at
-            ):
-                return _measure(data, begin, end, count, start, max_rows - columns.rows, lack)
-            offsets[row] = base_offset + delta
-            timestamp = base_timestamp if log_append else wrapped(base_timestamp, time)
-            timestamps[row] = timestamp
-            timestamp_types[row] = timestamp_type
-            partitions[row] = partition
-            if row & 7 == 0:
-                timestamp_valid[row >> 3] = key_valid[row >> 3] = value_valid[row >> 3] = 0
-            if timestamp != -1:
-                timestamp_valid[row >> 3] |= 1 << (row & 7)
-            copy(topics, topic_at, topic, 0, topic_size)
-            topic_at += topic_size
-            if key != 1:
-                copy(keys, key_at, data, key_pos, key_size)
-                key_at += key_size
-                key_valid[row >> 3] |= 1 << (row & 7)
-            if value != 1:
-                copy(values, value_at, data, value_pos, value_size)
-                value_at += value_size
-                value_valid[row >> 3] |= 1 << (row & 7)
-        for _header in range(raw >> 1):
-            name, name_pos = _short(data, pos, stop)
+            )
+            if not lacks:
+                offsets[row] = base_offset + delta
+                timestamp = base_timestamp if log_append else wrapped(base_timestamp, time)
+                timestamps[row] = timestamp
+                if timestamp == -1:
+                    clear_bit(timestamp_valid, row)
+                if key_size < 0:
+                    clear_bit(key_valid, row)
+                else:
+                    copy(keys, key_at, key_room, data, key_pos, end, key_size)
+                if value_size < 0:
+                    clear_bit(value_valid, row)
+                else:
+                    copy(values, value_at, value_room, data, value_pos, end, value_size)
+            key_at += max(key_size, 0)
+            value_at += max(value_size, 0)
+        for _header in range(header_count):
+            name, name_pos = short_at(data, pos, stop)
             if name_pos < 0 or name & 1 or (name >> 1) > stop - name_pos:
                 return WRONG
             name_size = name >> 1
-            content, pos = _short(data, name_pos + name_size, stop)
+            content, pos = short_at(data, name_pos + name_size, stop)
             if pos < 0 or (content & 1 and content != 1):
                 return WRONG
             content_size = 0 if content == 1 else content >> 1
             if content_size > stop - pos:
                 return WRONG
             if taken:
-                if (
-                    header == len(columns.name_ends) - 1
-                    or name_size > len(columns.names) - name_at
-                    or content_size > len(columns.header_values) - content_at
-                ):
-                    return _measure(data, begin, end, count, start, max_rows - columns.rows, lack)
-                copy(columns.names, name_at, data, name_pos, name_size)
+                lacks = (
+                    lacks
+                    or header == columns.header_room
+                    or name_size > columns.name_room - name_at
+                    or content_size > columns.header_value_room - content_at
+                )
+                if not lacks:
+                    copy(columns.names, name_at, columns.name_room, data, name_pos, end, name_size)
+                    copy(
+                        columns.header_values,
+                        content_at,
+                        columns.header_value_room,
+                        data,
+                        pos,
+                        end,
+                        content_size,
+                    )
+                    set_bits(columns.header_value_valid, header, header + 1)
+                    if content == 1:
+                        clear_bit(columns.header_value_valid, header)
+                    columns.name_ends[header + 1] = name_at + name_size
+                    columns.header_value_ends[header + 1] = content_at + content_size
                 name_at += name_size
-                copy(columns.header_values, content_at, data, pos, content_size)
                 content_at += content_size
-                bit = 1 << (header & 7)
-                if content != 1:
-                    columns.header_value_valid[header >> 3] |= bit
-                else:
-                    columns.header_value_valid[header >> 3] &= ~bit
                 header += 1
-                columns.name_ends[header] = name_at
-                columns.header_value_ends[header] = content_at
             pos += content_size
         if pos != stop:
             return WRONG
         if taken:
             row += 1
-            topic_ends[row] = topic_at
-            key_ends[row] = key_at
-            value_ends[row] = value_at
-            header_ends[row] = header
+            if not lacks:
+                key_ends[row] = key_at
+                value_ends[row] = value_at
+                header_ends[row] = header
     if pos != end or last > last_offset_delta:
         return WRONG
+    if lacks:
+        lack.rows = row - first
+        lack.key_bytes = key_at - key_ends[first]
+        lack.value_bytes = value_at - value_ends[first]
+        lack.headers = header - columns.headers
+        lack.name_bytes = name_at - columns.name_ends[columns.headers]
+        lack.header_value_bytes = content_at - columns.header_value_ends[columns.headers]
+        return NO_ROOM
+    fill_ints(columns.timestamp_types, first, row, timestamp_type, 0)
     columns.rows = row
     columns.headers = header
     return cut
-
-
-def _measure(
-    data: bytes | bytearray | memoryview,
-    pos: int,
-    end: int,
-    count: int,
-    start: int,
-    max_rows: int,
-    lack: Lack,
-) -> int:
-    """NO_ROOM, and how much a batch's rows take from a delta on; WRONG if they cannot be read."""
-    rows = key_bytes = value_bytes = headers = name_bytes = header_value_bytes = 0
-    for _ in range(count):
-        raw, pos = _short(data, pos, end)
-        stop = pos + (raw >> 1)
-        if pos < 0 or stop > end:
-            return WRONG
-        _ignored, pos = _long(data, pos + 1, stop)
-        if pos < 0:
-            return WRONG
-        raw, pos = _short(data, pos, stop)
-        if pos < 0:
-            return WRONG
-        delta = raw >> 1
-        taken = delta >= start
-        if taken and rows == max_rows:
-            break
-        key, pos = _short(data, pos, stop)
-        key_size = 0 if key == 1 else key >> 1
-        if pos < 0 or key_size > stop - pos:
-            return WRONG
-        value, pos = _short(data, pos + key_size, stop)
-        value_size = 0 if value == 1 else value >> 1
-        if pos < 0 or value_size > stop - pos:
-            return WRONG
-        raw, pos = _short(data, pos + value_size, stop)
-        if pos < 0 or (raw >> 1) > (stop - pos) // 2:
-            return WRONG
-        if taken:
-            rows += 1
-            key_bytes += key_size
-            value_bytes += value_size
-        for _header in range(raw >> 1):
-            name, pos = _short(data, pos, stop)
-            if pos < 0 or (name >> 1) > stop - pos:
-                return WRONG
-            content, pos = _short(data, pos + (name >> 1), stop)
-            content_size = 0 if content == 1 else content >> 1
-            if pos < 0 or content_size > stop - pos:
-                return WRONG
-            pos += content_size
-            if taken:
-                headers += 1
-                name_bytes += name >> 1
-                header_value_bytes += content_size
-        pos = stop
-    lack.rows = rows
-    lack.key_bytes = key_bytes
-    lack.value_bytes = value_bytes
-    lack.headers = headers
-    lack.name_bytes = name_bytes
-    lack.header_value_bytes = header_value_bytes
-    return NO_ROOM
-
-
-def _short(data: bytes | bytearray | memoryview, pos: int, stop: int) -> tuple[int, int]:
-    """As _varint(), but the position is -1 where that would raise."""
-    if pos >= stop:
-        return 0, -1
-    raw = data[pos]
-    pos += 1
-    if raw < 0x80:
-        return raw, pos
-    raw &= 0x7F
-    shift = 7
-    while pos < stop and shift <= 28:
-        byte = data[pos]
-        pos += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if raw >> 32:
-                return 0, -1
-            return raw, pos
-        shift += 7
-    return 0, -1
-
-
-def _long(data: bytes | bytearray | memoryview, pos: int, stop: int) -> tuple[int, int]:
-    """As _varlong(), but the position is -1 where that would raise."""
-    if pos >= stop:
-        return 0, -1
-    raw = data[pos]
-    pos += 1
-    if raw < 0x80:
-        return raw, pos
-    raw &= 0x7F
-    shift = 7
-    while pos < stop and shift <= 63:
-        byte = data[pos]
-        pos += 1
-        if shift == 63 and byte > 1:
-            return 0, -1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return raw, pos
-        shift += 7
-    return 0, -1

@@ -38,6 +38,127 @@ static inline void kohort_copy(uint8_t *to, Py_ssize_t room, const uint8_t *sour
         memcpy(to, source, (size_t)size);
     }
 }
+
+/* Repeat a string. Each copy is twice as long as the one before, so that short strings take few calls. */
+static inline void kohort_repeat(uint8_t *to, const uint8_t *source, Py_ssize_t size, Py_ssize_t count) {
+    Py_ssize_t total = size * count, made = size;
+    if (total <= 0) return;
+    memcpy(to, source, (size_t)size);
+    while (made < total) {
+        Py_ssize_t more = made < total - made ? made : total - made;
+        memcpy(to + made, to, (size_t)more);
+        made += more;
+    }
+}
+static inline void kohort_fill_ints(int32_t *to, Py_ssize_t count, int32_t first, int32_t step) {
+    for (Py_ssize_t i = 0; i < count; i++) to[i] = first + (int32_t)i * step;
+}
+
+/* Set bits, and the bits after them in the last byte. */
+static inline void kohort_set_bits(uint8_t *bits, Py_ssize_t start, Py_ssize_t stop) {
+    if (start >= stop) return;
+    Py_ssize_t first = start >> 3, behind = (stop + 7) >> 3;
+    if (start & 7) {
+        bits[first] = (uint8_t)(bits[first] | 0xFF << (start & 7));
+        first++;
+    }
+    if (behind > first) memset(bits + first, 0xFF, (size_t)(behind - first));
+}
+static inline void kohort_clear_bit(uint8_t *bits, Py_ssize_t at) {
+    bits[at >> 3] = (uint8_t)(bits[at >> 3] & ~(1 << (at & 7)));
+}
+
+/* Zigzag numbers as on the wire. The position becomes -1 if a number is too long or does not end before stop. */
+static uint64_t kohort_longer(const uint8_t *data, Py_ssize_t *pos, Py_ssize_t stop, int last_shift, uint64_t last_max) {
+    Py_ssize_t at = *pos;
+    uint64_t raw = 0;
+    for (int shift = 0; at < stop && shift <= last_shift; shift += 7) {
+        uint64_t byte = data[at++];
+        raw |= (byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            if (shift == last_shift && byte > last_max) break;
+            *pos = at;
+            return raw;
+        }
+    }
+    *pos = -1;
+    return 0;
+}
+/* near: the caller knows that two bytes can be read, also after stop. */
+static inline uint64_t kohort_number(const uint8_t *data, Py_ssize_t *pos, Py_ssize_t stop, const int near,
+                                     const int last_shift, const uint64_t last_max) {
+    if (near || stop - *pos >= 2) {
+        uint64_t low = data[*pos], high = data[*pos + 1];
+        if (low < 0x80) {
+            *pos += 1;
+            return low;
+        }
+        if (high < 0x80) {
+            *pos += 2;
+            return (low & 0x7F) | high << 7;
+        }
+    }
+    return kohort_longer(data, pos, stop, last_shift, last_max);
+}
+#define KOHORT_SHORT 28, 0x0F /* 32 bits in 5 bytes: the shift of the last byte, and the most that it can be */
+#define KOHORT_LONG 63, 0x01  /* 64 bits in 10 bytes */
+
+static inline uint64_t kohort_short(const uint8_t *data, Py_ssize_t *pos, Py_ssize_t stop) {
+    return kohort_number(data, pos, stop, 0, KOHORT_SHORT);
+}
+
+typedef struct {
+    Py_ssize_t stop, key_pos, key_size, value_pos, value_size, pos;
+    uint64_t time;
+    int64_t delta, header_count;
+} kohort_fields;
+
+/* The fields before a key have at most 26 bytes: length 5, attributes 1, timestamp 10, offset 5, key's length 5. */
+#define KOHORT_FRONT 32
+static inline int kohort_read_front(
+    const uint8_t *data, Py_ssize_t at, Py_ssize_t end, kohort_fields *found, const int near) {
+    uint64_t raw = kohort_number(data, &at, end, near, KOHORT_SHORT);
+    Py_ssize_t stop = at + (Py_ssize_t)(raw >> 1);
+    if (at < 0 || raw & 1 || stop > end) return 0;
+    at++;
+    found->time = kohort_number(data, &at, near ? end : stop, near, KOHORT_LONG);
+    if (at < 0) return 0;
+    raw = kohort_number(data, &at, near ? end : stop, near, KOHORT_SHORT);
+    if (at < 0 || raw & 1) return 0;
+    found->delta = (int64_t)(raw >> 1);
+    raw = kohort_number(data, &at, near ? end : stop, near, KOHORT_SHORT);
+    if (at < 0 || (raw & 1 && raw != 1)) return 0;
+    found->key_size = raw == 1 ? -1 : (Py_ssize_t)(raw >> 1);
+    found->key_pos = at;
+    found->stop = stop;
+    return 1;
+}
+static inline void kohort_read_fields(const uint8_t *data, Py_ssize_t pos, Py_ssize_t end, kohort_fields *found) {
+    if (end - pos >= KOHORT_FRONT ? !kohort_read_front(data, pos, end, found, 1)
+                                  : !kohort_read_front(data, pos, end, found, 0)) goto wrong;
+    Py_ssize_t stop = found->stop, at = found->key_pos;
+    if (at > stop || found->key_size > stop - at) goto wrong;
+    if (found->key_size > 0) at += found->key_size;
+    uint64_t raw = kohort_short(data, &at, stop);
+    if (at < 0 || (raw & 1 && raw != 1)) goto wrong;
+    found->value_size = raw == 1 ? -1 : (Py_ssize_t)(raw >> 1);
+    found->value_pos = at;
+    if (found->value_size > stop - at) goto wrong;
+    if (found->value_size > 0) at += found->value_size;
+    if (at < stop && data[at] == 0) {
+        raw = 0;
+        at++;
+    } else {
+        raw = kohort_short(data, &at, stop);
+        if (at < 0 || raw & 1 || (Py_ssize_t)(raw >> 1) > (stop - at) / 2) goto wrong;
+    }
+    found->header_count = (int64_t)(raw >> 1);
+    found->pos = at;
+    return;
+wrong:
+    memset(found, 0, sizeof *found);
+    found->stop = -1;
+}
 static inline int64_t kohort_wrapped(int64_t base, uint64_t raw) {
     return (int64_t)((uint64_t)base + (raw >> 1 ^ (0 - (raw & 1))));
 }

@@ -9,6 +9,16 @@ cdef extern from "_native.h" nogil:
     int64_t kohort_int64(const uint8_t *p)
     uint32_t kohort_crc32c(const uint8_t *p, size_t n)
     void kohort_copy(uint8_t *to, Py_ssize_t room, const uint8_t *source, Py_ssize_t there, Py_ssize_t size)
+    void kohort_repeat(uint8_t *to, const uint8_t *source, Py_ssize_t size, Py_ssize_t count)
+    void kohort_fill_ints(int32_t *to, Py_ssize_t count, int32_t first, int32_t step)
+    void kohort_set_bits(uint8_t *bits, Py_ssize_t start, Py_ssize_t stop)
+    void kohort_clear_bit(uint8_t *bits, Py_ssize_t at)
+    uint64_t kohort_short(const uint8_t *data, Py_ssize_t *pos, Py_ssize_t stop)
+    ctypedef struct kohort_fields:
+        Py_ssize_t stop, key_pos, key_size, value_pos, value_size, pos
+        uint64_t time
+        int64_t delta, header_count
+    void kohort_read_fields(const uint8_t *data, Py_ssize_t pos, Py_ssize_t end, kohort_fields *found)
     int64_t kohort_wrapped(int64_t base, uint64_t raw)
     void kohort_prepare()
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -16,17 +17,27 @@ from kohort.records._record import ConsumerRecord, Headers, Origin, Record, Reco
 __all__ = [
     "build_state",
     "checksum",
+    "clear_bit",
     "copy",
     "cut",
+    "fields_at",
+    "fill_ints",
     "filled",
     "int16_at",
     "int32_at",
     "int64_at",
+    "ints",
+    "longs",
     "new_record",
     "next_step",
+    "octets",
     "prepare",
     "prepare_steps",
     "released",
+    "repeat",
+    "set_bits",
+    "short_at",
+    "start_of",
     "uint32_at",
     "unpack",
     "use_clock",
@@ -98,9 +109,108 @@ def cut(data: bytes, start: int, stop: int) -> bytes:
     return data[start:stop]
 
 
-def copy(target: memoryview, to: int, source: Bytes, start: int, size: int) -> None:
-    """Copy bytes to where the caller knows that there is room."""
+def longs(view: memoryview) -> memoryview:
+    """Return the memory of numbers: a pointer where this is compiled, without checks."""
+    return view
+
+
+ints = octets = longs
+
+
+def start_of(data: Bytes) -> Bytes:
+    """Return the bytes: a pointer where this is compiled, without checks."""
+    return data
+
+
+def copy(
+    target: memoryview, to: int, room: int, source: Bytes, start: int, end: int, size: int
+) -> None:
+    """Copy bytes to where the caller knows that there is room.
+
+    Compiled, it may copy up to 16 bytes, if the target's ``room`` and the source's ``end`` allow.
+    """
     target[to : to + size] = source[start : start + size]
+
+
+def repeat(target: memoryview, to: int, source: bytes, count: int) -> None:
+    """Write ``count`` copies of a string."""
+    target[to : to + len(source) * count] = source * count
+
+
+def fill_ints(target: memoryview, start: int, stop: int, first: int, step: int) -> None:
+    """Write numbers that start with ``first`` and grow by ``step``."""
+    if step:
+        numbers = array("i", range(first, first + step * (stop - start), step))
+    else:
+        numbers = array("i", [first]) * (stop - start)
+    target[start:stop] = memoryview(numbers)
+
+
+def set_bits(target: memoryview, start: int, stop: int) -> None:
+    """Set bits, and the bits after them in the last byte."""
+    if start < stop:
+        target[start >> 3] |= 0xFF & -1 << (start & 7)
+        first, behind = (start + 7) >> 3, (stop + 7) >> 3
+        target[first:behind] = b"\xff" * (behind - first)
+
+
+def clear_bit(target: memoryview, at: int) -> None:
+    target[at >> 3] &= ~(1 << (at & 7))
+
+
+def fields_at(
+    data: Bytes, pos: int, end: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Return the fields of the record at ``pos``, in bytes that end at ``end``.
+
+    These are the end of the record, the raw zigzag delta of its timestamp, and the delta of its
+    offset. The position and the size of the key follow, those of the value, the position of the
+    headers and their number. A size of -1 is null. The end is -1 if anything is wrong; headers are
+    not checked.
+    """
+    raw, pos = short_at(data, pos, end)
+    stop = pos + (raw >> 1)
+    if pos < 0 or raw & 1 or stop > end:
+        return _WRONG
+    time, pos = _number_at(data, pos + 1, stop, 63, 0x01)
+    delta, pos = short_at(data, pos, stop) if pos >= 0 else (0, -1)
+    key, key_pos = short_at(data, pos, stop) if pos >= 0 else (0, -1)
+    key_size = -1 if key == 1 else key >> 1
+    if key_pos < 0 or delta & 1 or (key & 1 and key != 1) or key_size > stop - key_pos:
+        return _WRONG
+    value, value_pos = short_at(data, key_pos + max(key_size, 0), stop)
+    value_size = -1 if value == 1 else value >> 1
+    if value_pos < 0 or (value & 1 and value != 1) or value_size > stop - value_pos:
+        return _WRONG
+    raw, pos = short_at(data, value_pos + max(value_size, 0), stop)
+    if pos < 0 or raw & 1 or (raw >> 1) > (stop - pos) // 2:
+        return _WRONG
+    return stop, time, delta >> 1, key_pos, key_size, value_pos, value_size, pos, raw >> 1
+
+
+_WRONG = (-1, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def short_at(data: Bytes, pos: int, stop: int) -> tuple[int, int]:
+    """Return a raw zigzag number of at most 32 bits in at most 5 bytes, and the position after it.
+
+    The position is -1 if the number is longer or does not end before ``stop``.
+    """
+    return _number_at(data, pos, stop, 28, 0x0F)
+
+
+def _number_at(data: Bytes, pos: int, stop: int, last_shift: int, last_max: int) -> tuple[int, int]:
+    raw = shift = 0
+    while pos < stop and shift <= last_shift:
+        byte = data[pos]
+        pos += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == last_shift and byte > last_max:
+                break
+            return raw, pos
+        shift += 7
+    return 0, -1
 
 
 def use_decompressors(lz4: int, zstd: int, create: int, release: int) -> None:

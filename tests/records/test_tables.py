@@ -115,6 +115,45 @@ def test_what_is_broken_gives_the_same_rows_and_then_the_same_error(
     _same(bytes(data[:cut]), 0, max_rows, check_crcs=draw.draw(st.booleans()))
 
 
+@pytest.mark.parametrize("period", [1, 2, 3, 8])
+def test_rows_are_null_where_records_are_across_batches(period: int) -> None:
+    data = b""
+    offset = 0
+    for count in (1, 9, 7, 8, 16, 3, 30):
+        records = [
+            NewRecord(
+                -1 if n % period == 0 else n,
+                None if n % period == 0 else b"k" * (n % 20),
+                None if n % (period + 1) == 0 else b"v" * n,
+                [("h", None if n % 2 else b"x")] if n % 5 == 4 else [],
+            )
+            for n in range(count)
+        ]
+        data += encode_batch(records, base_offset=offset)
+        offset += count
+    for first in (0, 1, 12):
+        for max_rows in (MANY, 1, 10):
+            _same(data, first, max_rows)
+
+
+def test_no_room_is_made_for_a_batch_that_is_wrong() -> None:
+    for name in NAMES:
+        with pytest.MonkeyPatch.context() as patch:
+            use_decoder(name, patch)
+            sizes: list[int] = []
+
+            def allocate(size: int, sizes: list[int] = sizes) -> memoryview:
+                sizes.append(size)
+                return memoryview(bytearray(size))
+
+            data = bytearray(encode_batch([NewRecord(1, b"k", b"v" * 900)] * 2))
+            data[-1] = 1  # the last record has a negative number of headers
+            found = RecordSet(bytes(data), topic="t", partition=0, check_crcs=False)
+            with pytest.raises(CorruptBatchError):
+                found.measure(TablePlan(allocate=allocate))
+            assert sizes == [], name
+
+
 def test_a_batch_over_the_limit_comes_alone() -> None:
     data = b"".join(
         encode_batch([NewRecord(1, None, b"v" * 500)], base_offset=offset) for offset in range(3)
