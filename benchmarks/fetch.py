@@ -25,6 +25,7 @@ round after round for a minute.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections import defaultdict
@@ -209,6 +210,7 @@ def main() -> None:
                 print(f"filling {name}, {partitions} partitions: {shape.text}", flush=True)
                 topic = f"{name}-{partitions}"
                 filled[name] = fill(servers, shape, args.scale, partitions, topic)
+            os.sync()  # so that writing to disks does not run beside the first readings
             cells = [Cell(client, name, filled[name]) for client, name in pairs]
             runs.append(measure(servers, partitions, cells, args.rounds, args.seconds))
     ours = f"{BROKERS} brokers of kohort.testing in a process"

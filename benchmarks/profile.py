@@ -1,195 +1,207 @@
-"""Where the time of a record object and of a row of a table goes, line by line.
+"""The cost of a fetch, of a batch and of a record, by thread and by kind of code.
 
-``python -m benchmarks.profile [--seconds 5] [--lines 20]``: plain batches of 100 B records are
-read again and again as record objects, as Arrow tables and as column views, while ``perf`` takes
-samples. For that the compiled modules are built once more, in a folder of its own, with the lines
-of their source in them. Shares are of the samples in user mode; nanoseconds are shares of the
-time of a record. Inlined C is under ``_native.h``, what Python does for us under its function.
-Without perf, cProfile says the same of the functions of the plain modules.
+    python -m benchmarks.profile [--sizes plain,large,huge] [--partitions 1,4,100] [--rounds 2]
+                                 [--outputs columns,objects] [--seconds 2] [--scale 0.5]
+                                 [--bootstrap HOST:PORT [--topic NAME]] [--output FILE]
+
+Topics with values of 100 B, 1 KB and 10 KB are read through a group on Apache Kafka, as tables
+and as objects, while ``perf`` takes samples of the reading process. All fields of each record are
+read. Kafka is started, unless --bootstrap names a cluster: topics are then created there, and
+deleted at the end. --topic profiles a topic that exists.
+
+The consumer thread talks to brokers, the caller is the thread that polls. The CPU time of each has
+these parts: Python is the interpreter and its objects, lock is taking and releasing the GIL and
+other locks, copy is the kernel's receive, memcpy and memmove, CRC is checksums, decoding is
+kohort's compiled decoder, kernel is the rest of the kernel, other is the C library's allocator and
+pyarrow. Waiting is for the GIL, for a core, or for the rest: the broker or the other thread.
+
+Without perf the parts are missing: CPU time and waiting for a core come from the kernel's counters
+of each thread. ``benchmarks.decode_profile`` shows the lines of the decoder.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import linecache
+import json
 import os
-import pstats
-import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
-from collections import defaultdict
-from collections.abc import Callable
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
-from kohort.records import NewRecord, RecordSet, TablePlan, encode_batch, to_arrow, to_columns
+from confluent_kafka.admin import AdminClient
+
+from benchmarks import _perf as perf
+from benchmarks import _profiled as profiled
+from benchmarks._anchors import LARGE as LARGE_FETCHES
+from benchmarks._clients import NO_SPINNING
+from benchmarks._kafka import kafka
+from benchmarks._machine import Others, hardware, versions
+from benchmarks._profile_tables import Cost, sections, summary
+from benchmarks._raw import raw_fetches, walk
+from benchmarks._rounds import turns
+from benchmarks._topics import HUGE, LARGE, PLAIN, SHAPES, fill
+from tests.support.jars import KAFKA_VERSION, missing_kafka
 
 ROOT = Path(__file__).parents[1]
-OUTPUTS = ("records", "arrow", "columns")
-PER_BATCH, BATCHES = 140, 300  # as a producer with 16 KiB a batch
-PER_POLL = 500
-SOURCES = ("_batch.py", "_columns.py", "_native.h")
+SIZES = (PLAIN, LARGE, HUGE)
+OUTPUTS = (profiled.COLUMNS, profiled.OBJECTS)
+TIMEOUT_S = 120.0
 
 
-K = TypeVar("K")
+class Topic(NamedTuple):
+    """A topic to read; ``text`` is its title."""
+
+    name: str
+    text: str
+    records: int
+    batches: int
 
 
-def batches() -> bytes:
-    """What one fetch brings: 4.8 MB."""
-    return b"".join(
-        encode_batch(
-            [NewRecord(1_700_000_000_000 + n, None, b"%0100d" % n) for n in range(PER_BATCH)],
-            base_offset=number * PER_BATCH,
+def count(servers: str, name: str) -> tuple[int, int]:
+    """Return the number of records and of batches of a topic, from their lengths."""
+    records = batches = 0
+
+    def take(_: int, offset: int, data: memoryview) -> int:
+        nonlocal records, batches
+        after, more = walk(data, offset)
+        records += after - offset
+        batches += more
+        return after
+
+    with raw_fetches(servers, name, LARGE_FETCHES, take) as fetches:
+        buffer = fetches.new_buffer()
+        while not fetches.done:
+            buffer = fetches.receive(buffer)
+    return records, batches
+
+
+def profile(servers: str, topic: Topic, output: str, seconds: float, sampled: bool) -> Cost:
+    """Read a topic in a new process and return the cost."""
+    group = f"profile-{uuid.uuid4().hex[:8]}"
+    words = [output, servers, topic.name, group, str(topic.records), str(seconds)]
+    command = [sys.executable, "-m", profiled.__name__, *words]
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = Path(folder) / "perf.data"
+        done = subprocess.run(
+            [*perf.command(recorded), *command] if sampled else command,
+            cwd=ROOT,
+            env={**os.environ, **NO_SPINNING},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
         )
-        for number in range(BATCHES)
+        if done.returncode:
+            raise SystemExit(f"reading {topic.name} failed: {done.stderr[-2000:]}")
+        found = profiled.Profiled(**json.loads(done.stdout.splitlines()[-1]))
+        events = perf.lines(recorded) if sampled else iter(())
+        return Cost.of(found, events, topic.records / topic.batches)
+
+
+@contextmanager
+def topics(
+    servers: str, sizes: list[str], partitions: list[int], scale: float
+) -> Iterator[list[Topic]]:
+    """Create and fill a topic for each size and number of partitions; delete them at the end."""
+    made: list[Topic] = []
+    admin = AdminClient({"bootstrap.servers": servers})
+    try:
+        for size in sizes:
+            for number in partitions:
+                shape = SHAPES[size]
+                title = f"{shape.text}, {number} partition{'s' if number > 1 else ''}"
+                print(f"filling: {title}", flush=True)
+                name = f"profile-{size}-{number}-{uuid.uuid4().hex[:6]}"
+                fill(servers, shape, scale, number, name)
+                made.append(Topic(name, title, *count(servers, name)))
+        os.sync()  # so that writing to disks does not run beside the first readings
+        yield made
+    finally:
+        for future in admin.delete_topics([topic.name for topic in made]).values() if made else ():
+            future.result(TIMEOUT_S)
+
+
+def arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--sizes", type=_list, default=list(SIZES), help=", ".join(SIZES))
+    parser.add_argument("--partitions", type=_numbers, default=[1, 4, 100], help="1,4,100")
+    parser.add_argument("--outputs", type=_list, default=list(OUTPUTS), help=", ".join(OUTPUTS))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each reading")
+    parser.add_argument("--scale", type=float, default=0.5, help="of the topics' sizes")
+    parser.add_argument("--bootstrap", help="a cluster that runs; default: Kafka is started")
+    parser.add_argument("--topic", help="a topic on that cluster, instead of new ones")
+    parser.add_argument("--output", type=Path, help="a file for the tables, besides the screen")
+    args = parser.parse_args()
+    for named, known in ((args.sizes, SIZES), (args.outputs, OUTPUTS)):
+        if unknown := set(named).difference(known):
+            parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    if args.topic and not args.bootstrap:
+        parser.error("--topic requires --bootstrap")
+    return args
 
 
-def read(data: bytes, output: str) -> int:
-    """All of it in the form that a consumer hands out, every field of the objects looked at."""
-    found = RecordSet(data, topic="topic", partition=0)
-    count = 0
-    while not found.done:
-        if output == "records":
-            found.read(PER_POLL)
-            for record in found.records:
-                _ = record.offset, record.timestamp, record.key, record.value
-            count += len(found.records)
-        else:
-            found.measure(plan := TablePlan())
-            count += to_arrow(plan).num_rows if output == "arrow" else len(to_columns(plan)[0])
-    return count
+def _list(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
 
 
-def child(output: str) -> None:
-    """Says when the loop begins, and ends after a line of input with how many records a second."""
-    data = batches()
-    read(data, output)
-    print("ready", flush=True)
-    os.set_blocking(sys.stdin.fileno(), False)
-    began, count = time.thread_time(), 0
-    while not sys.stdin.buffer.read():
-        count += read(data, output)
-    print((time.thread_time() - began) / count * 1e9, flush=True)
-
-
-def built(folder: Path) -> Path:
-    """A copy of the package with lines in its compiled modules."""
-    for name in ("kohort", "benchmarks", "pyspark_kohort", "pytest_kohort"):
-        ignored = shutil.ignore_patterns("*.so", "__pycache__", "results")
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
-        shutil.copy(ROOT / name, folder)
-    environment = {**os.environ, "KOHORT_LINES": "1", "KOHORT_REQUIRE_EXTENSIONS": "1"}
-    environment["CFLAGS"] = f"{sysconfig.get_config_var('CFLAGS') or '-O3'} -g"
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-    return folder
-
-
-def sampled(
-    package: Path, output: str, seconds: float
-) -> tuple[float, dict[tuple[str, str], float]]:
-    """Nanoseconds a record, and (function, line) -> share of them."""
-    samples = package / f"{output}.perf"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.profile", "--child", output],
-        cwd=package,
-        env={**os.environ, "PYTHONPATH": str(package)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        record = ["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "5000", "-o", str(samples)]
-        subprocess.run([*record, "-p", str(process.pid), "sleep", str(seconds)], check=True)
-        said, _ = process.communicate("enough\n")
-    report = ["perf", "report", "-i", str(samples), "--stdio", "-q", "--field-separator=|"]
-    found = subprocess.run(
-        [*report, "--sort=symbol,srcline"], check=True, capture_output=True, text=True
-    ).stdout
-    shares: dict[tuple[str, str], float] = defaultdict(float)
-    for line in found.splitlines():
-        share, _, rest = line.partition("|")
-        if not share.strip():
-            continue
-        symbol, _, place = rest.partition("|")
-        symbol = re.sub(r"__pyx_f_\w+?_c_|\.(constprop|isra|part)\.\d+", "", symbol.split("]")[-1])
-        symbol, name = symbol.strip(), place.partition("|")[0].strip()
-        inside = name.rpartition(":")[0] in SOURCES
-        shares[symbol, name if inside else ""] += float(share.strip(" %")) / 100
-    return float(said), shares
-
-
-def table(output: str, cost: float, shares: dict[tuple[str, str], float], lines: int) -> str:
-    """As Markdown."""
-    out = [f"\n{output}: {cost:.1f} ns a record\n", "| share | ns | function | line | |"]
-    out.append("| ---: | ---: | --- | --- | --- |")
-    for (symbol, place), share in largest(shares)[:lines]:
-        source = ""
-        if place:
-            name, _, number = place.rpartition(":")
-            path = ROOT / "kohort" / "records" / name
-            source = f"`{linecache.getline(str(path), int(number)).strip()}`"
-        out.append(f"| {share:.1%} | {share * cost:.1f} | {symbol} | {place} | {source} |")
-    rest = sum(share for _, share in largest(shares)[lines:])
-    out.append(f"| {rest:.1%} | {rest * cost:.1f} | all else | | |")
-    return "\n".join(out)
-
-
-def largest(shares: dict[K, float]) -> list[tuple[K, float]]:
-    """The largest first."""
-    return sorted(shares.items(), key=lambda each: -each[1])
-
-
-def summary(cost: float, shares: dict[tuple[str, str], float]) -> str:
-    """Nanoseconds of each function in the compiled modules, and of Python and the libraries."""
-    compiled = {symbol for symbol, place in shares if place}
-    parts: dict[str, float] = defaultdict(float)
-    for (symbol, _), share in shares.items():
-        parts[f"{symbol}()" if symbol in compiled else "Python and libraries"] += share
-    told = [f"{name} {share * cost:.1f}" for name, share in largest(parts) if share > 0.01]
-    return f"In ns: {', '.join(told)}."
-
-
-def functions(output: str, seconds: float) -> None:
-    """The plain modules by cProfile."""
-    data = batches()
-    profiler = cProfile.Profile()
-    until = time.monotonic() + seconds
-    profiled: Callable[[bytes, str], int] = read
-    while time.monotonic() < until:
-        profiler.runcall(profiled, data, output)
-    print(f"\n{output}, plain modules, by cProfile:")
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(12)
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of samples, for each output")
-    parser.add_argument("--lines", type=int, default=20, help="lines in a table")
-    parser.add_argument("--child", choices=OUTPUTS, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        child(args.child)
-    elif shutil.which("perf") is None:
-        for output in OUTPUTS:
-            functions(output, args.seconds)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            package = built(Path(folder))
-            for output in OUTPUTS:
-                cost, shares = sampled(package, output, args.seconds)
-                print(table(output, cost, shares, args.lines))
-                print(f"\n{summary(cost, shares)}", flush=True)
+    """Profile all topics in turn, print the tables and write them."""
+    args = arguments()
+    if not args.bootstrap and (reason := missing_kafka()) is not None:
+        raise SystemExit(f"not measured: {reason}; give --bootstrap for a cluster that runs")
+    lacking = perf.missing()
+    if lacking is not None:
+        print(f"CPU time is not divided: {lacking}", flush=True)
+    with ExitStack() as stack:
+        servers = args.bootstrap
+        if servers is None:
+            server = stack.enter_context(kafka())
+            server.start()
+            servers = server.bootstrap_servers
+        if args.topic:
+            made = [Topic(args.topic, args.topic, *count(servers, args.topic))]
+        else:
+            filled = topics(servers, args.sizes, args.partitions, args.scale)
+            made = stack.enter_context(filled)
+        ways = [(topic, output) for topic in made for output in args.outputs]
+        costs: dict[tuple[str, str], Cost] = {}
+        others, shares = Others(), []
+        for number, (topic, output) in turns(args.rounds, ways, warm_up=False):
+            cost = profile(servers, topic, output, args.seconds, lacking is None)
+            shares.append(others.share())
+            print(
+                f"round {number}, {topic.text}, {output}: {cost.rate / 1000:,.0f} k records/s; "
+                f"others {shares[-1]:.0f} %",
+                flush=True,
+            )
+            key = topic.text, output
+            costs[key] = costs[key].plus(cost) if key in costs else cost
+    where = "a cluster that ran already" if args.bootstrap else f"Apache Kafka {KAFKA_VERSION}"
+    found = "; ".join([hardware(), *versions("anyio", "pyarrow", java=True)])
+    divided = f"\n\nCPU time is not divided: {lacking}." if lacking else ""
+    text = (
+        f"# The cost of a fetch, a batch and a record\n\n{found}; {where} on the same machine.\n\n"
+        f"{args.rounds} rounds of {args.seconds:g} s for each row, added up. Other processes took "
+        f"{sorted(shares)[len(shares) // 2]:.0f} % of all cores (median), {max(shares):.0f} % at "
+        f"most; that includes the broker unless this program started it.{divided}\n\n"
+        f"{summary(costs)}\n\n{sections(costs)}\n"
+    )
+    print(f"\n{text}")
+    if args.output is not None:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(text)
 
 
 if __name__ == "__main__":
