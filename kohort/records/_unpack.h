@@ -105,7 +105,8 @@ static void kohort_keep_context(void *context) {
 
 #define KOHORT_ZSTD_BLOCK (128 * 1024)
 #define KOHORT_ZSTD_BLOCKS (1 << 16)
-#define KOHORT_ZSTD_WINDOW (17 << 3) /* 128 MiB: the largest that decoders take without being told to */
+#define KOHORT_ZSTD_WINDOW_MAX (17 << 3) /* 128 MiB: the largest that decoders take without being told to */
+#define KOHORT_ZSTD_WINDOW_MIN (7 << 3)  /* 128 KiB: no block may be larger, and not all versions check that */
 
 /* The most bytes that the frames can hold, by the headers of their blocks; -1 if they are left to Python. */
 static int64_t kohort_zstd_most(const uint8_t *data, int64_t size) {
@@ -121,7 +122,7 @@ static int64_t kohort_zstd_most(const uint8_t *data, int64_t size) {
         }
         if (magic != 0xFD2FB528u) return -1;
         int flags = data[at], single = flags >> 5 & 1;
-        if (!single && data[at + 1] > KOHORT_ZSTD_WINDOW) return -1;
+        if (!single && (data[at + 1] < KOHORT_ZSTD_WINDOW_MIN || data[at + 1] > KOHORT_ZSTD_WINDOW_MAX)) return -1;
         at += (single ? 1 : 2) + dictionaries[flags & 3] + sizes[flags >> 6] + (single && !(flags >> 6));
         for (int last = 0; !last;) {
             if (size - at < 3 || ++blocks > KOHORT_ZSTD_BLOCKS) return -1;
@@ -145,9 +146,9 @@ static int64_t kohort_unpack_zstd(const uint8_t *data, int64_t size, uint8_t *sc
     if (most > room) return -1 - most;
     void *context = kohort_take_context();
     if (context == NULL) return -1;
-    size_t made = kohort_zstd(context, scratch, (size_t)room, data, (size_t)size);
+    size_t made = kohort_zstd(context, scratch, (size_t)most, data, (size_t)size);
     kohort_keep_context(context);
-    return made > (size_t)room ? -1 : (int64_t)made; /* errors are numbers close to the largest */
+    return made > (size_t)most ? -1 : (int64_t)made; /* errors are numbers close to the largest */
 }
 
 /* The bytes of the content, now in the scratch; -1 if it is left to Python, -1 - n if it takes a scratch of n bytes. */

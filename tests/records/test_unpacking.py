@@ -131,6 +131,22 @@ def test_zstd_frames_of_every_kind_are_read_in_c(compiled: pytest.MonkeyPatch) -
         assert _table_of(_batch(Compression.ZSTD, packed), check_crcs=False) == expected
 
 
+@needs_libzstd
+def test_zstd_block_larger_than_its_window_is_refused_in_c(
+    compiled: pytest.MonkeyPatch,
+) -> None:
+    stream = cramjam.zstd.Compressor()
+    stream.compress(encode_batch(RECORDS)[61:])
+    packed = bytearray(stream.finish())
+    assert packed[4] & 0x20 == 0, "the frame has a window"
+    packed[5] = 0  # of 1 KiB
+    data = _batch(Compression.ZSTD, bytes(packed))
+    in_c = _table_of(data, check_crcs=False)
+    _without_c(compiled)
+    assert in_c == _table_of(data, check_crcs=False)
+    assert in_c[0] is CorruptBatchError
+
+
 _COUNTING = """
 import json, sys
 from tests.records.test_unpacking import _table_of
