@@ -174,7 +174,7 @@ class TablePlan:
         """As take_plain(), with whatever room and scratch it takes."""
         use_codecs(decompressor_address(), *decompressor_addresses())
         self._begin()
-        begin, passed, room = pos, start_offset, scratch.here()
+        begin, passed, room = pos, start_offset, scratch.here()[:budget]
         while True:
             lack = Lack()
             before = self._columns.rows

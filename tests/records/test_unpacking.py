@@ -13,11 +13,12 @@ from typing import Any
 import cramjam
 import pytest
 
-from kohort.errors import CorruptBatchError
+from kohort.errors import CorruptBatchError, DecompressionBudgetError
 from kohort.records import (
     Compression,
     NewRecord,
     RecordSet,
+    Scratch,
     TablePlan,
     _decompress,
     _table,
@@ -145,6 +146,18 @@ def test_zstd_block_larger_than_its_window_is_refused_in_c(
     _without_c(compiled)
     assert in_c == _table_of(data, check_crcs=False)
     assert in_c[0] is CorruptBatchError
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_table_keeps_to_the_budget_when_the_scratch_is_larger(
+    codec: Compression, compiled: pytest.MonkeyPatch
+) -> None:
+    data = encode_batch([NewRecord(0, b"k", bytes(100_000))], compression=codec)
+    scratch = Scratch()
+    RecordSet(data, 0, scratch=scratch).measure(TablePlan())
+    assert scratch.size > 100_000
+    with pytest.raises(DecompressionBudgetError):
+        RecordSet(data, 0, scratch=scratch, budget=50_000).measure(TablePlan())
 
 
 _COUNTING = """
