@@ -24,12 +24,13 @@ public class Drain {
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options);
         consumer.subscribe(List.of(told[1]));
         long wanted = Long.parseLong(told[3]);
-        long records = 0, total = 0, began = 0, cpuBefore = 0;
+        long records = 0, total = 0, began = 0, cpuBefore = 0, first = 0;
         while (records < wanted) {
             ConsumerRecords<byte[], byte[]> batch = consumer.poll(Duration.ofSeconds(1));
             if (began == 0 && batch.count() > 0) {
                 began = System.nanoTime();
                 cpuBefore = bean.getProcessCpuTime();
+                first = batch.count();
             }
             for (ConsumerRecord<byte[], byte[]> record : batch) {
                 records++;
@@ -45,8 +46,8 @@ public class Drain {
             }
         }
         System.out.printf(
-            "{\"records\": %d, \"total\": %d, \"seconds\": %f, \"cpu_s\": %f, \"peak_mb\": %f}%n",
-            records, total, seconds, cpu, peak);
+            "{\"records\": %d, \"total\": %d, \"seconds\": %f, \"cpu_s\": %f, \"peak_mb\": %f, \"first\": %d}%n",
+            records, total, seconds, cpu, peak, first);
         System.out.flush();
         Runtime.getRuntime().halt(0);
     }

@@ -55,7 +55,7 @@ def _limit(ask: Ask, sizes: Sizes) -> Reading:
         buffer = fetches.new_buffer()
         while not fetches.done:
             buffer = fetches.receive(buffer)
-            meter.came()
+            meter.came(records)
     return meter.reading(records, None)
 
 
@@ -112,7 +112,7 @@ def _bare(ask: Ask, read: Callable[[list[RecordSet]], tuple[int, int]]) -> Readi
     meter = Meter()
     records = total = 0
     for found in _responses(ask, LARGE):
-        meter.came()
+        meter.came(0)  # these are not decoded yet
         more, fields = read(found)
         records += more
         total += fields

@@ -42,14 +42,14 @@ class Goal(NamedTuple):
         return {(name, self.topic) for name in (self.client, self.over) if name is not None}
 
     def figure(self, readings: Readings) -> Figure | None:
-        """Return the median, or the ratio of the medians; None if a side was not measured."""
+        """Return the median, or the ratio of the medians; None without a figure of both sides."""
         ours = [getattr(r, self.field) for r in readings.get((self.client, self.topic), [])]
-        if not ours:
+        if not ours or not min(ours):
             return None
         if self.over is None:
             return Figure(statistics.median(ours), ours)
         theirs = [getattr(r, self.field) for r in readings.get((self.over, self.topic), [])]
-        if not theirs:
+        if not theirs or not min(theirs):
             return None
         rounds = [a / b for a, b in zip(ours, theirs, strict=False)]
         return Figure(statistics.median(ours) / statistics.median(theirs), rounds)

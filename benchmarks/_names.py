@@ -4,8 +4,8 @@ from __future__ import annotations
 
 LIMIT = "limit"
 LIMIT_DEFAULT = "limit (default sizes)"
-BARE_ARROW = "bare decoder, Arrow"
-BARE_RECORDS = "bare decoder, records"
+BARE_ARROW = "bare decoder (Arrow)"
+BARE_RECORDS = "bare decoder (records)"
 
 RECORDS = "kohort records"
 ITERATION = "kohort iteration"

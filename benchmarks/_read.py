@@ -30,7 +30,7 @@ def _polled(meter: Meter, consumer: Any, ask: Ask) -> Reading:
     records = total = 0
     while records < ask.records:
         for batch in consumer.poll(timeout_ms=WAIT_MS).values():
-            meter.came()
+            meter.came(len(batch))
             records += len(batch)
             total += touch(batch)
     return meter.reading(records, total)
@@ -40,7 +40,7 @@ async def _got(meter: Meter, consumer: Any, ask: Ask) -> Reading:
     records = total = 0
     while records < ask.records:
         for batch in (await consumer.getmany(timeout_ms=WAIT_MS)).values():
-            meter.came()
+            meter.came(len(batch))
             records += len(batch)
             total += touch(batch)
     return meter.reading(records, total)
@@ -50,7 +50,7 @@ async def _iterated(meter: Meter, consumer: Any, ask: Ask) -> Reading:
     records = total = 0
     async for record in consumer:
         if not records:
-            meter.came()
+            meter.came(1)
         records += 1
         total += len(record.key) + len(record.value) + record.offset + record.timestamp
         if records == ask.records:
@@ -75,7 +75,7 @@ def kohort_iterated(ask: Ask) -> Reading:
     with kohort.KafkaConsumer(ask.topic, **ask.keywords()) as consumer:
         for record in consumer:
             if not records:
-                meter.came()
+                meter.came(1)
             records += 1
             total += len(record.key) + len(record.value) + record.offset + record.timestamp
             if records == ask.records:
@@ -112,7 +112,7 @@ def kohort_arrow(ask: Ask) -> Reading:
             batch = consumer.poll_arrow(timeout_ms=WAIT_MS)
             if not batch.num_rows:
                 continue
-            meter.came()
+            meter.came(batch.num_rows)
             records += batch.num_rows
             total += touch_table(batch)
         return meter.reading(records, total)
@@ -138,7 +138,7 @@ def confluent(**more: Any) -> Callable[[Ask], Reading]:
             batch = consumer.consume(CONFLUENT_RECORDS, WAIT_MS / 1000)
             if not batch:
                 continue
-            meter.came()
+            meter.came(len(batch))
             records += len(batch)
             for message in batch:
                 total += len(message.key()) + len(message.value())

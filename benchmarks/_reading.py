@@ -34,7 +34,8 @@ class Reading(NamedTuple):
 
     ``total`` is the sum of all fields (see ``_topics.checksum``), or None if the client does not
     look at records. ``seconds`` and ``cpu_s`` count from the arrival of the first batch to the
-    last record. ``peak_mb`` is the largest resident memory.
+    last record. ``peak_mb`` is the largest resident memory. ``first`` is the number of records of
+    the first batch, which were received before the clocks started.
     """
 
     records: int
@@ -42,16 +43,17 @@ class Reading(NamedTuple):
     seconds: float
     cpu_s: float
     peak_mb: float
+    first: int = 0
 
     @property
     def rate(self) -> float:
-        """Records a second."""
-        return self.records / self.seconds
+        """Records a second; 0 if all records came with the first batch."""
+        return (self.records - self.first) / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """CPU time of a record in microseconds."""
-        return self.cpu_s / self.records * 1e6
+        """CPU time of a record in microseconds; 0 if all records came with the first batch."""
+        return self.cpu_s / max(1, self.records - self.first) * 1e6 if self.rate else 0.0
 
 
 class Meter:
@@ -59,11 +61,12 @@ class Meter:
 
     def __init__(self) -> None:
         self._began = self._cpu_s = 0.0
+        self._first = 0
 
-    def came(self) -> None:
-        """Start the clocks at the first batch."""
+    def came(self, records: int) -> None:
+        """Start the clocks after the first batch, which has this number of records."""
         if not self._began:
-            self._began, self._cpu_s = time.perf_counter(), _cpu_s()
+            self._began, self._cpu_s, self._first = time.perf_counter(), _cpu_s(), records
 
     def reading(self, records: int, total: int | None) -> Reading:
         """Stop all clocks and return the result."""
@@ -71,7 +74,7 @@ class Meter:
         cpu_s = _cpu_s() - self._cpu_s
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
         assert peak is not None
-        return Reading(records, total, seconds, cpu_s, int(peak[1]) / 1000)
+        return Reading(records, total, seconds, cpu_s, int(peak[1]) / 1000, self._first)
 
 
 def _cpu_s() -> float:

@@ -6,8 +6,8 @@
 Apache Kafka is started and filled. Then each client reads each topic from its earliest record to
 its end, as the only member of a new group, with automatic commits and CRC checks, and reads all
 four fields of every record. Each reading is a separate process; all take turns within each round.
-Rate and CPU time count from the first record received to the last; memory is the peak of resident
-memory. The number and the sum of the records are checked.
+Rate and CPU time count after the first batch received, up to the last record; memory is the peak of
+resident memory. The number and the sum of the records are checked.
 
 The anchors have no group: the limit looks at lengths only, and the bare decoder has nothing but
 kohort's decoder (benchmarks/_anchors.py).

@@ -141,7 +141,7 @@ def test_anchor_raises_when_fetch_is_refused(cluster: Cluster, name: str) -> Non
 
 @pytest.mark.parametrize("name", [names.BARE_RECORDS, names.BARE_ARROW])
 def test_bare_decoder_checks_crcs(cluster: Cluster, name: str) -> None:
-    topic = create_topic(cluster.bootstrap_servers, f"corrupt-{name[-5:]}", 1)
+    topic = create_topic(cluster.bootstrap_servers, f"corrupt-{name.strip(')')[-5:]}", 1)
     cluster.produce(topic, [("key", "value")])
     with cluster.corrupt(TopicPartition(topic, 0), 0), pytest.raises(CorruptBatchError):
         read(cluster, Filled(topic, 1, 0), name)
@@ -254,3 +254,17 @@ def test_in_process_cluster_has_two_brokers() -> None:
 def test_the_plot_is_well_formed() -> None:
     bars = [Bar("a < b", 5, 4, 6, True), Bar("c", 1, 1, 1, False)]
     ElementTree.fromstring(svg({"one": bars, "two": bars, "three": bars[:1]}, "k/s"))
+
+
+def test_names_of_clients_can_be_listed() -> None:
+    assert not [name for name in (*names.EVERY, *SHAPES) if "," in name]
+
+
+def test_first_batch_does_not_count_as_rate() -> None:
+    reading = Reading(1000, 0, 0.5, 0.001, 50.0, 800)
+    assert reading.rate == 400 and reading.cpu_us == pytest.approx(5)
+    at_once = Reading(1000, 0, 1e-6, 1e-6, 50.0, 1000)
+    assert at_once.rate == 0 and at_once.cpu_us == 0
+    [goal, *_] = GOALS
+    readings = {cell: [at_once] for cell in goal.cells}
+    assert goal.figure(readings) is None

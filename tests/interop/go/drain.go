@@ -31,7 +31,7 @@ func drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, total, before := 0, int64(0), 0.0
+	records, first, total, before := 0, 0, int64(0), 0.0
 	var began time.Time
 	for records < *count {
 		fetches := cl.PollFetches(ctx)
@@ -39,7 +39,7 @@ func drain(ctx context.Context) error {
 			return err
 		}
 		if began.IsZero() && fetches.NumRecords() > 0 {
-			began, before = time.Now(), cpu()
+			began, before, first = time.Now(), cpu(), fetches.NumRecords()
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			records++
@@ -59,6 +59,7 @@ func drain(ctx context.Context) error {
 	}
 	say(map[string]any{
 		"records": records, "total": total, "seconds": seconds, "cpu_s": used, "peak_mb": float64(kilobytes) / 1000,
+		"first": first,
 	})
 	return nil
 }
