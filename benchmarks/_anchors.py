@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kohort.records import RecordSet
 
 LARGE = Sizes(partition=4 << 20, response=10 << 20)
+SMALL = Sizes(partition=1 << 20, response=4 << 20)
+"""Fetches of the bare decoder: larger responses leave the caches before they are decoded."""
 TABLE_BYTES = 4 << 20
 """Keys and values of one table, as in ``poll_arrow()``."""
 BUFFERS = 3
@@ -111,7 +113,7 @@ def _bare(ask: Ask, read: Callable[[list[RecordSet]], tuple[int, int]]) -> Readi
     """Pass the batches of each response to ``read``, which returns number and sum of records."""
     meter = Meter()
     records = total = 0
-    for found in _responses(ask, LARGE):
+    for found in _responses(ask, SMALL):
         meter.came(0)  # these are not decoded yet
         more, fields = read(found)
         records += more

@@ -17,7 +17,8 @@ BUSY = 10
 ANCHORS_TEXT = (
     "Limit: a blocking socket that receives the topic and looks at the lengths of batches only, "
     "with fetches of 4 MiB a partition, or of kohort's default sizes. Bare decoder: kohort's own "
-    "decoder behind a blocking socket in a second thread, without a group, with CRC checks. The "
+    "decoder behind a blocking socket in a second thread, with responses of 4 MiB, without a "
+    "group, with CRC checks. The "
     "share of the limit compares rates. The last column but one compares CPU a record: with the "
     "bare decoder for Arrow if the client reads columns, else with the one for records."
 )
