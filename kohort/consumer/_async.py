@@ -190,7 +190,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
             began = self._clock()
             records = buffer.drain(count, chosen, repeat_errors=over)
             if not held:
-                self._drain_size.took(sum(map(len, records.values())), self._clock() - began)
+                self._drain_size.took(records.values(), self._clock() - began)
             if records or over:
                 return records
             await event.wait(remaining)

@@ -14,8 +14,8 @@ from anyio.lowlevel import checkpoint
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._base import leaving_seconds
+from kohort.consumer._drain_size import TURN_SECONDS
 from kohort.consumer._engine import Engine
-from kohort.consumer._loop_turns import TURN_SECONDS, DrainSize
 from kohort.consumer._performer import Performer
 from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
@@ -58,8 +58,6 @@ class AsyncLife(AsyncCallbacks):
         self._prepare(config, engine, topics)
         self._listen_for_work(engine)
         self._performer = self._make_performer()
-        deserializes = config.deserialize_key is not None or config.deserialize_value is not None
-        self._drain_size = DrainSize(self._records_at_once, measured=deserializes)
 
     def _make_performer(self) -> Performer:
         performer = Performer(self._engine, acall_listener)

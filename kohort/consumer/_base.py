@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig
 from kohort.consumer import _arguments
+from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
 from kohort.consumer._facts import gather
-from kohort.consumer._handout import POLLS_AT_ONCE, Handout
+from kohort.consumer._handout import Handout
 from kohort.consumer._metrics import collect, lags
 from kohort.consumer._performer import Performer
 from kohort.errors import (
@@ -53,7 +54,7 @@ class ConsumerBase:
     _run: RecordRun
     """The records that iteration takes without looking at anything else."""
     _performer: Performer
-    _records_at_once: int
+    _drain_size: DrainSize
     _unsubscribing = False
     """True from an unsubscribe() until the listener has been called for it (async API)."""
     _closed: bool
@@ -91,10 +92,10 @@ class ConsumerBase:
             engine.subscription, lambda: consumer._engine.may_deliver(), engine.mailbox.clock
         )
         self._run = self._handout.run
-        # What iteration takes at a time. Deserializers hold up the caller for no longer than asked.
-        self._records_at_once = config.fetch.max_poll_records
-        if config.deserialize_key is None and config.deserialize_value is None:
-            self._records_at_once = min(POLLS_AT_ONCE * self._records_at_once, 2**31 - 1)
+        deserializes = config.deserialize_key is not None or config.deserialize_value is not None
+        self._drain_size = DrainSize(
+            config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
+        )
         self._closed = False
         self._unfinished = False
         self._pid = None

@@ -18,9 +18,6 @@ Record = ConsumerRecord[Any, Any]
 Records = dict[TopicPartition, list[Record]]
 
 
-POLLS_AT_ONCE = 4
-"""Iteration takes so many times ``max_poll_records``: each time costs as much as 200 of them."""
-
 RUN_SECONDS = 0.01
 """Seconds for which iteration takes records without a look at the session of the group."""
 

@@ -227,7 +227,8 @@ class KafkaConsumer(SyncIteration, SyncLife):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            drained = self._poll(timeout, self._records_at_once, held=False)
+            drained = self._poll(timeout, self._drain_size.count, held=False)
+            self._drain_size.took(drained.values())
             self._handout.load(drained)
         except BaseException:
             self._handout.load(drained)  # what Ctrl-C kept from being held

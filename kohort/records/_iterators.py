@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.records import _iteration
 from kohort.records._decoder import COMPILED, compiled_module
 
 if TYPE_CHECKING:
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["AsyncIteration", "Bell", "RecordRun", "SyncIteration"]
 
 if not TYPE_CHECKING:
-    _steps = (compiled_module("_iteration_c") if COMPILED else None) or _iteration
+    _steps = compiled_module("_iteration_c") if COMPILED else None
+    if _steps is None:
+        from kohort.records import _iteration as _steps
     Bell, RecordRun = _steps.Bell, _steps.RecordRun
     SyncIteration, AsyncIteration = _steps.SyncIteration, _steps.AsyncIteration
