@@ -56,44 +56,65 @@ def record_batch(table: Table) -> pa.RecordBatch:
     """A table as it is in memory."""
     import pyarrow as pa
 
-    buffers = {name: pa.py_buffer(view) for name, view in table.buffers.items()}
-    return pa.RecordBatch.from_arrays(_arrays(table, buffers), schema=arrow_schema())
+    return pa.RecordBatch.from_arrays(_arrays(table), schema=arrow_schema())
 
 
-def _arrays(table: Table, buffers: dict[str, pa.Buffer]) -> list[pa.Array]:
+def _arrays(table: Table) -> list[pa.Array]:
     import pyarrow as pa
 
-    rows = table.rows
-    names = arrow_schema()
+    rows, views = table.rows, table.buffers
+    kinds = _kinds()
+    wrap, array = pa.py_buffer, pa.Array.from_buffers
 
-    def strings(name: str, count: int, kind: pa.DataType, valid: str | None) -> pa.Array:
-        parts = [None if valid is None else buffers[valid], buffers[f"{name}_ends"], buffers[name]]
-        return pa.Array.from_buffers(kind, count, parts)
+    def column(name: str, *buffers: str | None) -> pa.Array:
+        parts = [None if each is None else wrap(views[each]) for each in buffers]
+        return array(kinds[name], rows, parts)
 
-    def numbers(name: str, kind: pa.DataType, valid: str | None = None) -> pa.Array:
-        parts = [None if valid is None else buffers[valid], buffers[name]]
-        return pa.Array.from_buffers(kind, rows, parts)
+    headers = _headers(table) if table.headers else _no_headers()
+    return [
+        column("key", "key_valid", "key_ends", "key"),
+        column("value", "value_valid", "value_ends", "value"),
+        column("topic", None, "topic_ends", "topic"),
+        column("partition", None, "partition"),
+        column("offset", None, "offset"),
+        column("timestamp", "timestamp_valid", "timestamp"),
+        column("timestampType", None, "timestamp_type"),
+        array(kinds["headers"], rows, [None, wrap(views["header_ends"])], children=[headers]),
+    ]
 
-    headers = names.field("headers").type
-    struct = pa.Array.from_buffers(
-        headers.value_type,
+
+@cache
+def _kinds() -> dict[str, pa.DataType]:
+    """The types of the columns; to look one up in a schema makes an object each time."""
+    return {field.name: field.type for field in arrow_schema()}
+
+
+@cache
+def _no_headers() -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([], _kinds()["headers"].value_type)
+
+
+def _headers(table: Table) -> pa.Array:
+    """The headers of all rows, one after another."""
+    import pyarrow as pa
+
+    buffers = {name: pa.py_buffer(view) for name, view in table.buffers.items()}
+
+    def strings(name: str, valid: pa.Buffer | None) -> pa.Array:
+        parts = [valid, buffers[f"{name}_ends"], buffers[name]]
+        return pa.Array.from_buffers(pa.binary(), table.headers, parts)
+
+    return pa.Array.from_buffers(
+        _kinds()["headers"].value_type,
         table.headers,
         [None],
         children=[
-            _names(strings("header_name", table.headers, pa.binary(), None), buffers),
-            strings("header_value", table.headers, pa.binary(), "header_value_valid"),
+            _names(strings("header_name", None), buffers),
+            strings("header_value", buffers["header_value_valid"]),
         ],
     )
-    return [
-        strings("key", rows, pa.binary(), "key_valid"),
-        strings("value", rows, pa.binary(), "value_valid"),
-        strings("topic", rows, pa.string(), None),
-        numbers("partition", pa.int32()),
-        numbers("offset", pa.int64()),
-        numbers("timestamp", names.field("timestamp").type, "timestamp_valid"),
-        numbers("timestamp_type", pa.int32()),
-        pa.Array.from_buffers(headers, rows, [None, buffers["header_ends"]], children=[struct]),
-    ]
 
 
 def _names(raw: pa.Array, buffers: dict[str, pa.Buffer]) -> pa.Array:

@@ -60,9 +60,9 @@ class Columns:
         self.name_ends, self.names = ints(views[14]), octets(views[15])
         self.header_value_ends, self.header_values = ints(views[16]), octets(views[17])
         self.header_value_valid = octets(views[18])
-        self.row_room, self.topic_room = len(views[0]), len(views[6])
+        self.row_room, self.topic_room = len(views[0]) // 8, len(views[6])
         self.key_room, self.value_room = len(views[8]), len(views[11])
-        self.header_room, self.name_room = len(views[14]) - 1, len(views[15])
+        self.header_room, self.name_room = len(views[14]) // 4 - 1, len(views[15])
         self.header_value_room = len(views[17])
         self.rows = rows
         self.headers = headers
@@ -198,7 +198,7 @@ def _take_plain(
             if body_size < 0:
                 lack.scratch = -1 - body_size
                 break
-        if columns.rows and _filled_bytes(columns) + body_size > max_bytes:
+        if columns.rows and filled_bytes(columns) + body_size > max_bytes:
             break
         log_append = attributes & 8 != 0
         last = _take(
@@ -279,8 +279,21 @@ def _fill_shared(columns: Columns, first: int, topic: bytes, partition: int) -> 
         repeat(columns.topics, topic_at, topic, rows - first)
 
 
-def _filled_bytes(columns: Columns) -> int:
-    """Bytes of keys, values and headers."""
+def extent_of(columns: Columns) -> tuple[int, int, int, int, int, int, int]:
+    """Return the number of rows, bytes of topics, keys and values; the same of headers."""
+    return (
+        columns.rows,
+        columns.topic_ends[columns.rows],
+        columns.key_ends[columns.rows],
+        columns.value_ends[columns.rows],
+        columns.headers,
+        columns.name_ends[columns.headers],
+        columns.header_value_ends[columns.headers],
+    )
+
+
+def filled_bytes(columns: Columns) -> int:
+    """Return the bytes of keys, values and headers."""
     return (
         columns.key_ends[columns.rows]
         + columns.value_ends[columns.rows]

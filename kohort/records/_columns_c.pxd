@@ -36,11 +36,11 @@ cdef inline (Py_ssize_t, uint64_t, int64_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, 
         found.stop, found.time, found.delta, found.key_pos, found.key_size, found.value_pos, found.value_size, found.pos,
         found.header_count)
 
-cdef inline int64_t *longs(int64_t[::1] view) except? NULL:
-    return &view[0] if view.shape[0] else NULL
+cdef inline int64_t *longs(uint8_t[::1] view) except? NULL:
+    return <int64_t *> &view[0] if view.shape[0] else NULL
 
-cdef inline int32_t *ints(int32_t[::1] view) except? NULL:
-    return &view[0] if view.shape[0] else NULL
+cdef inline int32_t *ints(uint8_t[::1] view) except? NULL:
+    return <int32_t *> &view[0] if view.shape[0] else NULL
 
 cdef inline uint8_t *octets(uint8_t[::1] view) except? NULL:
     return &view[0] if view.shape[0] else NULL
@@ -150,7 +150,9 @@ cdef (Py_ssize_t, int64_t) _take_plain(
     bint check_crcs, const uint8_t[::1] topic, int32_t partition, Columns columns, uint8_t[::1] scratch,
     Lack lack) noexcept nogil
 
-cdef int64_t _filled_bytes(Columns columns) noexcept nogil
+cpdef tuple extent_of(Columns columns)
+
+cpdef int64_t filled_bytes(Columns columns) noexcept nogil
 
 @cython.locals(first=int64_t, last=int64_t)
 cdef int64_t _take_body(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
 from kohort.records._lz4 import decompressor_address
@@ -16,6 +15,8 @@ from kohort.records._table_decoder import (
     WRONG,
     Columns,
     Lack,
+    extent_of,
+    filled_bytes,
     take_body,
     take_plain,
     use_codecs,
@@ -72,32 +73,46 @@ class Extent(NamedTuple):
 
 _NOTHING = Extent(0, 0, 0, 0, 0, 0, 0)
 _ROWS, _TOPIC, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT = range(7)
-_Layout: TypeAlias = tuple[str, Literal["q", "i", "B"], int, int, int]
-_LAYOUT: tuple[_Layout, ...] = (
-    ("offset", "q", _ROWS, 64, 0),
-    ("timestamp", "q", _ROWS, 64, 0),
-    ("timestamp_valid", "B", _ROWS, 1, 0),
-    ("timestamp_type", "i", _ROWS, 32, 0),
-    ("partition", "i", _ROWS, 32, 0),
-    ("topic_ends", "i", _ROWS, 32, 1),
-    ("topic", "B", _TOPIC, 8, 0),
-    ("key_ends", "i", _ROWS, 32, 1),
-    ("key", "B", _KEY, 8, 0),
-    ("key_valid", "B", _ROWS, 1, 0),
-    ("value_ends", "i", _ROWS, 32, 1),
-    ("value", "B", _VALUE, 8, 0),
-    ("value_valid", "B", _ROWS, 1, 0),
-    ("header_ends", "i", _ROWS, 32, 1),
-    ("header_name_ends", "i", _HEADERS, 32, 1),
-    ("header_name", "B", _NAME, 8, 0),
-    ("header_value_ends", "i", _HEADERS, 32, 1),
-    ("header_value", "B", _CONTENT, 8, 0),
-    ("header_value_valid", "B", _HEADERS, 1, 0),
+_LAYOUT: tuple[tuple[str, int, int, int], ...] = (
+    ("offset", _ROWS, 64, 0),
+    ("timestamp", _ROWS, 64, 0),
+    ("timestamp_valid", _ROWS, 1, 0),
+    ("timestamp_type", _ROWS, 32, 0),
+    ("partition", _ROWS, 32, 0),
+    ("topic_ends", _ROWS, 32, 4),
+    ("topic", _TOPIC, 8, 0),
+    ("key_ends", _ROWS, 32, 4),
+    ("key", _KEY, 8, 0),
+    ("key_valid", _ROWS, 1, 0),
+    ("value_ends", _ROWS, 32, 4),
+    ("value", _VALUE, 8, 0),
+    ("value_valid", _ROWS, 1, 0),
+    ("header_ends", _ROWS, 32, 4),
+    ("header_name_ends", _HEADERS, 32, 4),
+    ("header_name", _NAME, 8, 0),
+    ("header_value_ends", _HEADERS, 32, 4),
+    ("header_value", _CONTENT, 8, 0),
+    ("header_value_valid", _HEADERS, 1, 0),
 )
-"""Name, form, which part of an Extent counts it, bits an entry, and how many entries there are
-more; in the order of what Columns takes."""
+"""Name, part of an Extent that counts the entries, bits of an entry, and bytes beyond these.
+
+The order is that of the parameters of Columns.
+"""
+_NAMES = tuple(name for name, *_ in _LAYOUT)
+_BLOCKS = tuple(
+    (
+        part,
+        sum(bits for _, each, bits, _ in _LAYOUT if each == part),
+        tuple((name, bits, more) for name, each, bits, more in _LAYOUT if each == part),
+    )
+    for part in range(7)
+)
+"""Columns that grow together and share one block of memory, after the bits of an entry of all."""
+_ALIGNMENT = 64
+_GAP = _ALIGNMENT + 8
+"""Bytes of a column in its block, at most, that no entry counts."""
 _SLACK = 1.03
-_SMALL = 64
+_SMALL = 1024
 
 
 class History:
@@ -256,7 +271,7 @@ class TablePlan:
         self._history.note(extent, self._fetched)
         buffers = {
             name: self._buffers[name][: _size(extent[part], bits, more)]
-            for name, _, part, bits, more in _LAYOUT
+            for name, part, bits, more in _LAYOUT
         }
         for name in ("timestamp_valid", "key_valid", "value_valid", "header_value_valid"):
             bits = extent.headers if name == "header_value_valid" else extent.rows
@@ -282,24 +297,10 @@ class TablePlan:
         self._runs.append((topic, partition, rows))
 
     def _bytes(self) -> int:
-        return self._extent().strings
+        return filled_bytes(self._columns)
 
     def _extent(self) -> Extent:
-        rows, headers = self._columns.rows, self._columns.headers
-
-        def end(name: str, count: int) -> int:
-            view = self._buffers[f"{name}_ends"]
-            return int.from_bytes(view[4 * count : 4 * count + 4], sys.byteorder)
-
-        return Extent(
-            rows,
-            end("topic", rows),
-            end("key", rows),
-            end("value", rows),
-            headers,
-            end("header_name", headers),
-            end("header_value", headers),
-        )
+        return Extent._make(extent_of(self._columns))
 
     def _make_room(self, lack: Lack, topic: bytes) -> None:
         """Room for the rows that there was none for, and, where it was short, half as much more."""
@@ -336,28 +337,30 @@ class TablePlan:
         """The columns with memory for so much, and what was in them."""
         before = self._buffers
         filled = self._extent() if before else _NOTHING
-        buffers: dict[str, memoryview] = {}
-        views: list[memoryview] = []
-        for name, form, part, bits, more in _LAYOUT:
-            size = _size(room[part], bits, more)
-            if before and self._room[part] >= room[part]:
-                view = before[name]
-            else:
-                view = (in_python if size < _SMALL else self._allocate)(size)[:size]
+        buffers = dict(before)
+        for part, all_bits, columns in _BLOCKS:
+            count = room[part]
+            if before and self._room[part] >= count:
+                continue
+            size = (count * all_bits >> 3) + len(columns) * _GAP
+            block = (in_python if size < _SMALL else self._allocate)(size)
+            end = 0
+            for name, bits, more in columns:
+                at = end + _ALIGNMENT - 1 & -_ALIGNMENT
+                end = at + (count * bits + 7 >> 3) + more
+                buffers[name] = view = block[at:end]
                 if before:
                     kept = _size(filled[part], bits, more)
                     view[:kept] = before[name][:kept]
-            buffers[name] = view
-            views += [view.cast(form)]
         rows, headers = self._columns.rows, self._columns.headers
         self._buffers, self._room = buffers, room
-        return Columns(rows, headers, *views)
+        return Columns(rows, headers, *map(buffers.__getitem__, _NAMES))
 
 
 def _size(count: int, bits: int, more: int) -> int:
-    """Bytes of a column of so many entries."""
-    return (count * bits + 7 >> 3) + more * bits // 8
+    """Return the bytes of a column."""
+    return (count * bits + 7 >> 3) + more
 
 
-_NO_COLUMNS = Columns(0, 0, *(memoryview(bytearray(8)).cast(form) for _, form, _, _, _ in _LAYOUT))
+_NO_COLUMNS = Columns(0, 0, *(memoryview(bytearray(8)) for _ in _LAYOUT))
 """Of a table that has nothing in it yet; nothing is put into these."""

@@ -12,7 +12,15 @@ from kohort.records._columns import ALL_FIT, NO_ROOM, WRONG
 from kohort.records._decoder import COMPILED, compiled_module
 
 if TYPE_CHECKING:
-    from kohort.records._columns import Columns, Lack, take_body, take_plain, use_codecs
+    from kohort.records._columns import (
+        Columns,
+        Lack,
+        extent_of,
+        filled_bytes,
+        take_body,
+        take_plain,
+        use_codecs,
+    )
 
 __all__ = [
     "ALL_FIT",
@@ -21,6 +29,8 @@ __all__ = [
     "Columns",
     "Lack",
     "capsules",
+    "extent_of",
+    "filled_bytes",
     "take_body",
     "take_plain",
     "use_codecs",
@@ -32,4 +42,5 @@ capsules: Any = compiled_module("_capsule_c") if COMPILED else None
 if not TYPE_CHECKING:
     _tables = (compiled_module("_columns_c") if COMPILED else None) or _columns
     Columns, Lack, use_codecs = _tables.Columns, _tables.Lack, _tables.use_codecs
+    extent_of, filled_bytes = _tables.extent_of, _tables.filled_bytes
     take_body, take_plain = _tables.take_body, _tables.take_plain

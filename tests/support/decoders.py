@@ -42,7 +42,16 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
         (_set, "read_plain", module.read_plain),
         (_set, "scan", module.scan),
     ]
-    for each in ("Columns", "Lack", "take_body", "take_plain", "use_codecs"):
+    shared = (
+        "Columns",
+        "Lack",
+        "extent_of",
+        "filled_bytes",
+        "take_body",
+        "take_plain",
+        "use_codecs",
+    )
+    for each in shared:
         places.append((_table, each, getattr(columns, each)))
     return places
 
