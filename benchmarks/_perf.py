@@ -19,7 +19,7 @@ from typing import NamedTuple
 KINDS = ("Python", "lock", "copy", "CRC", "decoding", "kernel", "other")
 """Kinds of code. Copy is the kernel's receive, memcpy and memmove."""
 WAITS = ("GIL", "core", "rest")
-"""What a thread waits for; the rest is the broker, the other thread or a time-out."""
+"""Reasons to wait; the rest is the broker, the other thread or a time-out."""
 SAMPLES_PER_S = 4000
 _FIRST_ARGUMENT = {"x86_64": "di", "aarch64": "x0"}
 

@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
     @property
     def units(self) -> dict[str, tuple[float, float]]:
-        """How many fetches, batches and records there were, and the factor of their unit."""
+        """The number of fetches, batches and records, each with the factor of its unit."""
         return {
             "fetch, us": (max(1, self.fetches), 1e6),
             "batch, us": (self.records / self.per_batch, 1e6),

@@ -40,7 +40,7 @@ K = TypeVar("K")
 
 
 def batches() -> bytes:
-    """What one fetch brings: 4.8 MB."""
+    """Return the batches of one fetch, 4.8 MB."""
     return b"".join(
         encode_batch(
             [NewRecord(1_700_000_000_000 + n, None, b"%0100d" % n) for n in range(PER_BATCH)],
@@ -129,7 +129,7 @@ def sampled(
 
 
 def table(output: str, cost: float, shares: dict[tuple[str, str], float], lines: int) -> str:
-    """As Markdown."""
+    """Return the table as Markdown."""
     out = [f"\n{output}: {cost:.1f} ns a record\n", "| share | ns | function | line | |"]
     out.append("| ---: | ---: | --- | --- | --- |")
     for (symbol, place), share in largest(shares)[:lines]:
