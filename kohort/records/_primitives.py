@@ -177,17 +177,25 @@ def fields_at(
     stop = pos + (raw >> 1)
     if pos < 0 or raw & 1 or stop > end:
         return _WRONG
-    time, pos = _number_at(data, pos + 1, stop, 63, 0x01)
+    pos += 1
+    if pos < stop and data[pos] < 0x80:
+        time = data[pos]
+        pos += 1
+    else:
+        time, pos = _number_at(data, pos, stop, 63, 0x01)
     delta, pos = short_at(data, pos, stop) if pos >= 0 else (0, -1)
     key, key_pos = short_at(data, pos, stop) if pos >= 0 else (0, -1)
     key_size = -1 if key == 1 else key >> 1
     if key_pos < 0 or delta & 1 or (key & 1 and key != 1) or key_size > stop - key_pos:
         return _WRONG
-    value, value_pos = short_at(data, key_pos + max(key_size, 0), stop)
+    value, value_pos = short_at(data, key_pos + key_size if key_size > 0 else key_pos, stop)
     value_size = -1 if value == 1 else value >> 1
     if value_pos < 0 or (value & 1 and value != 1) or value_size > stop - value_pos:
         return _WRONG
-    raw, pos = short_at(data, value_pos + max(value_size, 0), stop)
+    pos = value_pos + value_size if value_size > 0 else value_pos
+    if pos < stop and not data[pos]:
+        return stop, time, delta >> 1, key_pos, key_size, value_pos, value_size, pos + 1, 0
+    raw, pos = short_at(data, pos, stop)
     if pos < 0 or raw & 1 or (raw >> 1) > (stop - pos) // 2:
         return _WRONG
     return stop, time, delta >> 1, key_pos, key_size, value_pos, value_size, pos, raw >> 1
@@ -201,6 +209,13 @@ def short_at(data: Bytes, pos: int, stop: int) -> tuple[int, int]:
 
     The position is -1 if the number is longer or does not end before ``stop``.
     """
+    if pos + 1 < stop:
+        raw = data[pos]
+        if raw < 0x80:
+            return raw, pos + 1
+        high = data[pos + 1]
+        if high < 0x80:
+            return raw & 0x7F | high << 7, pos + 2
     return _number_at(data, pos, stop, 28, 0x0F)
 
 
