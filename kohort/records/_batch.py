@@ -32,12 +32,19 @@ _MAX_BASE_OFFSET = 0x7FFF_FFFF_FFFF_FFFF - 0x8000_0000
 _PLAIN = 0x48
 """Attributes of a batch that can be read as it is: LogAppendTime and a delete horizon at most."""
 
+_LZ4 = 3
+
 prepare(ConsumerRecord)
 
 
 def built_from() -> int:
     """Tells the state of the source that this was compiled from; 0 if it was not."""
     return build_state()
+
+
+def use_lz4(address: int) -> None:
+    """Have LZ4 decompressed by LZ4_decompress_safe() at this address; 0: in Python."""
+    use_decompressors(address, 0, 0, 0)
 
 
 class Scan:
@@ -83,13 +90,15 @@ def read_plain(
     check_crcs: bool,
     topic: str,
     partition: int,
+    scratch: bytearray | memoryview,
 ) -> tuple[int, int]:
     """Append the records of batches in ``data[pos:end]``, which scan() has seen.
 
     Goes on until there are ``enough`` records, and up to the first batch that takes more than
     reading: compressed, of a transaction, a control batch, or one with anything wrong. Returns
     where that is, and the offset behind all before it. Records before ``start_offset``, or before
-    the end of an earlier batch, are passed over.
+    the end of an earlier batch, are passed over. Compiled, and after use_lz4(), it also takes
+    batches of LZ4 that the scratch has room for.
     """
     passed = start_offset
     while pos < end and len(records) < enough:
@@ -100,27 +109,52 @@ def read_plain(
         if base_offset + last_offset_delta < passed:
             pos += size
             continue
-        if attributes & ~_PLAIN:
+        codec = attributes & ~_PLAIN
+        if codec != 0 and codec != _LZ4:
             break
         if check_crcs:
             crc = uint32_at(data, pos + 17)
             if checksum(data, pos + 21, pos + size) != crc:
                 break
+        body_size = 0
+        if codec == _LZ4:
+            body_size = unpack(codec, data, pos + _HEADER_SIZE, pos + size, scratch)
+            if body_size < 0:
+                break
+        count = int32_at(data, pos + 57)
+        log_append = attributes & 8 != 0
+        timestamp = int64_at(data, pos + 35 if log_append else pos + 27)
+        epoch = int32_at(data, pos + 12)
         before = len(records)
         try:
-            decode_records(
-                data[pos : pos + size],
-                _HEADER_SIZE,
-                int32_at(data, pos + 57),
-                base_offset,
-                last_offset_delta,
-                int64_at(data, pos + 35 if attributes & 8 else pos + 27),
-                attributes & 8 != 0,
-                int32_at(data, pos + 12),
-                topic,
-                partition,
-                records,
-            )
+            if codec == _LZ4:
+                decode_records(
+                    window(scratch, 0, body_size),
+                    0,
+                    count,
+                    base_offset,
+                    last_offset_delta,
+                    timestamp,
+                    log_append,
+                    epoch,
+                    topic,
+                    partition,
+                    records,
+                )
+            else:
+                decode_records(
+                    data[pos : pos + size],
+                    _HEADER_SIZE,
+                    count,
+                    base_offset,
+                    last_offset_delta,
+                    timestamp,
+                    log_append,
+                    epoch,
+                    topic,
+                    partition,
+                    records,
+                )
         except CorruptBatchError:
             del records[before:]
             break

@@ -1,8 +1,9 @@
 # The types of _batch.py where it is compiled, and what stands in place of _primitives.py.
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
-from kohort.records._native cimport build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_prepare
+from kohort.records._native cimport (
+    build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_prepare, kohort_unpack, kohort_use)
 
 cdef extern from "_native.h":
     int kohort_learn_slots(object type) except -1
@@ -30,11 +31,27 @@ cdef inline object new_record(
         topic, partition, origin, &data[0] + key_at, key_size, &data[0] + value_at, value_size, offset, timestamp,
         headers, sizes)
 
+cdef inline int use_decompressors(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t release) except -1:
+    kohort_use(<void *> lz4, <void *> zstd, <void *> create, <void *> release)
+    return 0
+
+cdef inline int64_t unpack(
+    int64_t codec, const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t stop, uint8_t[::1] scratch):
+    cdef const uint8_t *source = &data[0] + start
+    cdef uint8_t *target = &scratch[0] if scratch.shape[0] else NULL
+    cdef int64_t size
+    with nogil:
+        size = kohort_unpack(codec, source, stop - start, target, scratch.shape[0])
+    return size
+
 # The types of _batch.py.
+cpdef int use_lz4(uintptr_t address) except -1
+
 cdef int64_t _WIDE
 cdef int64_t _HEADER_SIZE
 cdef int64_t _MAX_BASE_OFFSET
 cdef int64_t _PLAIN
+cdef int64_t _LZ4
 
 @cython.final
 cdef class Scan:
@@ -47,10 +64,11 @@ cdef class Scan:
 cpdef Scan scan(const uint8_t[::1] data)
 
 @cython.locals(size=int64_t, attributes=int64_t, base_offset=int64_t, last_offset_delta=int64_t, crc=int64_t,
-               before=Py_ssize_t, passed=int64_t)
+               before=Py_ssize_t, passed=int64_t, codec=int64_t, body_size=int64_t, count=int64_t, log_append=bint,
+               timestamp=int64_t)
 cpdef (Py_ssize_t, int64_t) read_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, list records, Py_ssize_t enough, int64_t start_offset,
-    bint check_crcs, object topic, object partition) except *
+    bint check_crcs, object topic, object partition, uint8_t[::1] scratch) except *
 
 @cython.locals(end=Py_ssize_t, first=Py_ssize_t, last=int64_t, raw=uint64_t, high=uint64_t, stop=Py_ssize_t,
                delta=int64_t, timestamp=int64_t, key_at=Py_ssize_t, key_size=Py_ssize_t, value_at=Py_ssize_t,

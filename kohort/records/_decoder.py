@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kohort.records._batch import Scan, decode_records, read_plain, scan
+    from kohort.records._batch import Scan, decode_records, read_plain, scan, use_lz4
 
 __all__ = [
     "COMPILED",
@@ -27,6 +27,7 @@ __all__ = [
     "read_plain",
     "scan",
     "source_state",
+    "use_lz4",
 ]
 
 SOURCES = (
@@ -85,9 +86,10 @@ COMPILED: bool = _rows is not None
 if not TYPE_CHECKING:
     if not COMPILED:
         from kohort.records import _batch as _rows
-    Scan, decode_records, read_plain, scan = (
+    Scan, decode_records, read_plain, scan, use_lz4 = (
         _rows.Scan,
         _rows.decode_records,
         _rows.read_plain,
         _rows.scan,
+        _rows.use_lz4,
     )

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kohort.errors import CorruptBatchError
-from kohort.records._compression import DEFAULT_BUDGET
-from kohort.records._decoder import read_plain, scan
+from kohort.records._compression import DEFAULT_BUDGET, Compression
+from kohort.records._decoder import read_plain, scan, use_lz4
+from kohort.records._header import COMPRESSION_MASK
 from kohort.records._legacy import read_messages, scan_messages
 from kohort.records._record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from kohort.records._scratch import Scratch
@@ -49,7 +50,7 @@ class RecordSet:
         self._partition = partition
         self._check_crcs = check_crcs
         self._budget = budget
-        self._scratch = scratch
+        self._scratch = scratch or Scratch()
         self._aborted = AbortedTransactions(aborted)
         self._pos = 0
         self._run_ends: list[int] = []
@@ -151,6 +152,7 @@ class RecordSet:
                 self._check_crcs,
                 self._topic,
                 self._partition,
+                self._scratch.here()[: self._budget],
             )
             if pos < end and len(records) < enough:
                 batch = RecordBatch.at(self._data, pos)
@@ -172,6 +174,10 @@ class RecordSet:
         """The records of a batch that is not plain."""
         if not self._is_wanted(batch, passed, aborted):
             return []
+        if batch.header.attributes & COMPRESSION_MASK == Compression.LZ4:
+            from kohort.records._lz4 import decompressor_address  # with the first such batch
+
+            use_lz4(decompressor_address())
         records = batch.records(
             self._budget, topic=self._topic, partition=self._partition, scratch=self._scratch
         )
@@ -192,7 +198,7 @@ class RecordSet:
         pos, passed, aborted = self._pos, self.passed, self._aborted.copy()
         before = plan.rows
         where = self._topic.encode(), self._partition
-        scratch = self._scratch = self._scratch or Scratch()
+        scratch = self._scratch
         epoch = self.read_epoch
         error: CorruptBatchError | None = None
         try:

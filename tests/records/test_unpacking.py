@@ -21,13 +21,14 @@ from kohort.records import (
     Scratch,
     TablePlan,
     _decompress,
+    _set,
     _table,
     encode_batch,
     to_columns,
 )
 from kohort.records._zstd import Functions, decompressor_addresses
 from tests.records.test_compression import BOMBS, LIES, MB
-from tests.support.decoders import use_decoder
+from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
 
 needs_libzstd = pytest.mark.skipif(
@@ -78,6 +79,52 @@ def test_table_needs_no_python_codec_when_c_functions_are_there(
     data = encode_batch(RECORDS, compression=codec)
     compiled.setattr(_decompress, "decompress_into", None)
     assert _table_of(data) == _table_of(encode_batch(RECORDS))
+
+
+def _records_of(data: bytes, **options: Any) -> list[Any]:
+    found = RecordSet(data, 0, **options)
+    read: list[Any] = []
+    while not found.done:
+        found.read(1)
+        read += found.records
+    return [(record.offset, record.timestamp, record.key, record.value) for record in read]
+
+
+def test_records_need_python_for_the_first_lz4_batch_alone(
+    compiled: pytest.MonkeyPatch,
+) -> None:
+    batches = [
+        encode_batch(RECORDS, compression=Compression.LZ4, base_offset=number * len(RECORDS))
+        for number in range(5)
+    ]
+    expected = _records_of(b"".join(batches))
+    assert len(expected) == 5 * len(RECORDS)
+    calls: list[int] = []
+    decompress_into = _decompress.decompress_into
+
+    def counted(codec: int, *args: Any, **options: Any) -> memoryview:
+        calls.append(codec)
+        return decompress_into(codec, *args, **options)
+
+    compiled.setattr(_decompress, "decompress_into", counted)
+    assert _records_of(b"".join(batches)) == expected
+    assert calls == [Compression.LZ4]
+    decoder_named("compiled").use_lz4(0)
+    compiled.setattr(_set, "use_lz4", lambda _: None)
+    assert _records_of(b"".join(batches)) == expected
+    assert len(calls) == 6
+
+
+def test_records_of_lz4_keep_to_the_budget_in_c(compiled: pytest.MonkeyPatch) -> None:
+    small, large = (
+        encode_batch([NewRecord(0, b"k", bytes(size))], compression=Compression.LZ4, base_offset=at)
+        for at, size in enumerate((100, 100_000))
+    )
+    scratch = Scratch()
+    scratch.take(1_000_000)
+    assert len(_records_of(small + large, scratch=scratch)) == 2
+    with pytest.raises(DecompressionBudgetError):
+        _records_of(small + large, scratch=scratch, budget=50_000)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -41,6 +41,7 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
         (_split, "decode_records", module.decode_records),
         (_set, "read_plain", module.read_plain),
         (_set, "scan", module.scan),
+        (_set, "use_lz4", module.use_lz4),
     ]
     shared = (
         "Columns",
