@@ -29,7 +29,8 @@ class FetchConfig(RequestOptions):
         default=52_428_800,
         metadata=option(
             Whole(0),
-            "The most a broker puts into one answer; a single larger batch still comes.",
+            "The most a broker puts into one answer; a single larger batch still comes. Not given: "
+            "4 MiB from a broker that answers within 20 ms.",
             unit="bytes",
         ),
     )
@@ -37,8 +38,9 @@ class FetchConfig(RequestOptions):
         default=4_194_304,
         metadata=option(
             Whole(0),
-            "The most of one partition in one answer; a single larger batch still comes. A fetch "
-            "asks for 1 MiB at first, and for more while the broker answers within 100 ms.",
+            "The most of one partition in one answer; a single larger batch still comes. Not "
+            "given: 1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker "
+            "that answers within 100 ms.",
             unit="bytes",
             also=("fetch.message.max.bytes",),
         ),

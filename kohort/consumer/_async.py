@@ -202,7 +202,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
 
     async def _step(self) -> Record:
         """Return the next record where AsyncIteration.__anext__() has none at hand."""
-        run = self._run
+        run = self._record_run
         if self._clock() >= self._run_until:
             await self._give_turn()
             session = self._engine.coordinator or NO_GROUP

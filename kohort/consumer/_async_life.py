@@ -85,7 +85,7 @@ class AsyncLife(AsyncCallbacks):
         root = self._root = make_root(in_block=in_block)
         self._loop, self._pid = event_loop(), os.getpid()
         self._clock = self._engine.mailbox.clock = loop_clock(self._loop)
-        self._run.go_by(self._clock)
+        self._record_run.set_clock(self._clock)
         try:
             await root.start(self._engine.run)
             await self._begin()

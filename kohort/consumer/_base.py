@@ -51,7 +51,7 @@ class ConsumerBase:
     _config: ConsumerConfig
     _engine: Engine
     _handout: Handout
-    _run: RecordRun
+    _record_run: RecordRun
     """The records that iteration takes without looking at anything else."""
     _performer: Performer
     _drain_size: DrainSize
@@ -91,7 +91,7 @@ class ConsumerBase:
         self._handout = Handout(
             engine.subscription, lambda: consumer._engine.may_deliver(), engine.mailbox.clock
         )
-        self._run = self._handout.run
+        self._record_run = self._handout.run
         deserializes = config.deserialize_key is not None or config.deserialize_value is not None
         self._drain_size = DrainSize(
             config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous

@@ -11,7 +11,7 @@ TURN_SECONDS = 0.01
 """Seconds of the loop's clock between two turns that reading gives to the event loop.
 
 A timer that is due runs one turn after the turn that finds it due. So a time-out is late by two of
-these at most. One turn costs about 20 us."""
+these at most, and by the tick of the clock. One turn costs about 20 us."""
 POLLS_AT_ONCE = 4
 """Iteration takes up to this many times ``max_poll_records``. Each time costs about 20 us."""
 BYTES = 512 << 10

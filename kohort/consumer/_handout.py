@@ -141,7 +141,7 @@ class Handout:
         return self.next()
 
     def start_run(self, until: float) -> None:
-        """Have in ``run`` the records of the partition that step() gave of, but for the last one.
+        """Have in ``run`` all but the last of the records of the partition that step() gave of.
 
         The last one moves the position behind all of them, which is up to step(). ``until`` is the
         time when step() has to be called again.

@@ -264,7 +264,7 @@ class Fetcher:
         self._planner.keep_only(owned)
 
     def _size_of(self, tp: TopicPartition, node: int) -> int:
-        return self._intake.sizes.get(tp) or self._sizes.of(node)
+        return max(self._intake.sizes.get(tp, 0), self._sizes.of_partition(node))
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -411,7 +411,7 @@ class Fetcher:
             session.failed()  # Ctrl-C came in the callback
             return True
         self._counters.answered(now - lane.sent_at)
-        self._sizes.answered(lane.node, receipt.largest, now - lane.sent_at)
+        self._sizes.note_response(lane.node, receipt.largest, now - lane.sent_at)
         self.buffer.read_ahead = self._sizes.read_ahead
         if response.error_code:
             again = session.incremental and response.error_code in SESSION_ERRORS

@@ -19,8 +19,11 @@ QUICK_SECONDS = 0.1
 SLOW_SECONDS = 0.5
 
 
+DEFAULTS = FetchConfig()
+
+
 class FetchSizes:
-    """Bytes of one partition and of a response, for each broker.
+    """Bytes of one partition and of a response, for each broker; a given option counts as it is.
 
     A broker is quick after a large response within ``QUICK_SECONDS``, until one takes
     ``SLOW_SECONDS``. Of a quick one, up to ``max_partition_fetch_bytes`` are asked for. The caller
@@ -31,9 +34,12 @@ class FetchSizes:
 
     def __init__(self, config: FetchConfig) -> None:
         self._most = config.max_partition_fetch_bytes
-        self._first = min(self._most, FIRST_BYTES)
-        self._response = config.fetch_max_bytes
-        self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
+        self._adapts = self._most == DEFAULTS.max_partition_fetch_bytes
+        self._first = FIRST_BYTES if self._adapts else self._most
+        self._response = self._near_response = config.fetch_max_bytes
+        if self._response == DEFAULTS.fetch_max_bytes:
+            self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
+        self._known: set[int] = set()
         self._quick: set[int] = set()
         self._near: set[int] = set()
         self.partitions = 1
@@ -42,11 +48,12 @@ class FetchSizes:
     @property
     def read_ahead(self) -> int:
         """Bytes to have for the caller before a partition is fetched twice."""
-        return self._near_response if self._near and self._near == self._quick else self._response
+        near = self._known and self._near == self._known
+        return self._near_response if near else self._response
 
-    def of(self, node: int) -> int:
+    def of_partition(self, node: int) -> int:
         """Return the bytes to ask a broker for, of one partition."""
-        if node not in self._quick:
+        if node not in self._quick or not self._adapts:
             return self._first
         return max(self._first, min(self._most, SHARED_BYTES // max(self.partitions, 1)))
 
@@ -54,10 +61,11 @@ class FetchSizes:
         """Return the bytes to ask a broker for in all. One larger batch still comes."""
         return self._near_response if node in self._near else self._response
 
-    def answered(self, node: int, size: int, seconds: float) -> None:
+    def note_response(self, node: int, size: int, seconds: float) -> None:
         """Note a response with ``size`` bytes of one partition, and how long it took."""
-        if 2 * size < self._first:
+        if 2 * size < min(self._first, FIRST_BYTES):
             return  # the broker may have waited for records
+        self._known.add(node)
         if seconds < QUICK_SECONDS:
             self._quick.add(node)
             if seconds < NEAR_SECONDS:

@@ -61,7 +61,7 @@ class RecordRun:
     """Records of one partition that an iterator takes one by one without the lock.
 
     A step may take ``records[index]`` while the bell has not rung, ``index`` is below ``stop`` and
-    the time below ``until``. All that a step changes is ``index`` and the bell's ``taken_at``.
+    the time below ``until``. A step changes ``index``, ``now`` and the bell's ``taken_at``.
     """
 
     clock: Callable[[], float]
@@ -77,8 +77,8 @@ class RecordRun:
         self.until = -math.inf
         use_clock(self, clock)
 
-    def go_by(self, clock: Callable[[], float]) -> None:
-        """Go by this clock, which gives seconds."""
+    def set_clock(self, clock: Callable[[], float]) -> None:
+        """Take the time from this clock, in seconds."""
         use_clock(self, clock)
 
     def begin(self, records: list[Record], index: int, stop: int, until: float) -> None:
@@ -99,13 +99,13 @@ class RecordRun:
 
 
 class SyncIteration:
-    """The iterator of a consumer; ``_run`` has to be set."""
+    """The iterator of a consumer; ``_record_run`` has to be set."""
 
-    _run: RecordRun
+    _record_run: RecordRun
 
     def __next__(self) -> Record:
         """Return the next record; end after ``consumer_timeout_ms`` without one, or when closed."""
-        run = self._run
+        run = self._record_run
         run.now = run.clock()
         # From here on nothing is called: signal handlers run in calls.
         if run.index < run.stop and not run.bell.rung and run.now < run.until:
@@ -120,9 +120,9 @@ class SyncIteration:
 
 
 class AsyncIteration:
-    """The asynchronous iterator of a consumer; ``_run`` has to be set."""
+    """The asynchronous iterator of a consumer; ``_record_run`` has to be set."""
 
-    _run: RecordRun
+    _record_run: RecordRun
 
     def __anext__(self) -> Coroutine[Any, Any, Record]:
         """Return the next record; end when another task stops the consumer."""

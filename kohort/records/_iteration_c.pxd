@@ -7,7 +7,7 @@ from kohort.records._native cimport build_state
 cdef extern from "_step.h":
     ctypedef object (*kohort_taker)(object)
     int kohort_prepare_steps(kohort_taker take) except -1
-    object kohort_step(object owner, object spare)
+    object kohort_step(object owner)
     bint kohort_is_monotonic(object clock)
     double kohort_monotonic(int64_t *tick, double latest) noexcept
 
@@ -36,15 +36,14 @@ cdef class RecordRun:
         return self._clock()
 
 cdef class SyncIteration:
-    cdef public RecordRun _run
+    cdef public RecordRun _record_run
 
 cdef class AsyncIteration:
-    cdef public RecordRun _run
-    cdef object _spare
+    cdef public RecordRun _record_run
 
 # In place of _primitives.py.
 cdef inline object take_next(object owner):
-    cdef RecordRun run = (<AsyncIteration> owner)._run
+    cdef RecordRun run = (<AsyncIteration> owner)._record_run
     if run is None:
         return None
     run.now = run.clock()
@@ -65,8 +64,7 @@ cdef inline int prepare_steps() except -1:
     return kohort_prepare_steps(take_next)
 
 cdef inline object next_step(AsyncIteration self):
-    cdef RecordRun run = self._run
+    cdef RecordRun run = self._record_run
     if run is None or run.index >= run.stop or run.bell.rung:
         return self._step()
-    self._spare = kohort_step(self, self._spare)
-    return self._spare
+    return kohort_step(self)

@@ -1,7 +1,7 @@
 """What the decoder does to memory: in plain Python here, in C (``_native.h``) where it is compiled.
 
-``_batch.py`` imports all names of this module by ``*``. In the compiled module the functions that
-``_batch_c.pxd`` declares under the same names stand in their place.
+``_batch.py``, ``_columns.py`` and ``_iteration.py`` import all names of this module by ``*``. The
+compiled modules have functions under the same names instead, which their ``.pxd`` files declare.
 """
 
 from __future__ import annotations

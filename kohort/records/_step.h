@@ -19,6 +19,7 @@ typedef struct {
 
 static kohort_taker kohort_take = NULL; /* a new reference; None where there is nothing to take at once */
 static PyTypeObject *kohort_step_type = NULL;
+static PyObject *kohort_spare_step = NULL; /* freed memory of a step, for the next one */
 
 static PySendResult kohort_step_send(PyObject *op, PyObject *value, PyObject **result)
 {
@@ -148,8 +149,22 @@ static void kohort_step_dealloc(PyObject *op)
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
     kohort_step_clear(op);
-    PyObject_GC_Del(op);
+#ifndef Py_GIL_DISABLED
+    if (kohort_spare_step == NULL)
+        kohort_spare_step = op;
+    else
+#endif
+        PyObject_GC_Del(op);
     Py_DECREF(type);
+}
+
+static PyObject *kohort_step_await(PyObject *op)
+{
+    if (((kohort_step_object *)op)->coroutine != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "coroutine is being awaited already");
+        return NULL;
+    }
+    return Py_NewRef(op);
 }
 
 static PyMethodDef kohort_step_methods[] = {
@@ -167,7 +182,7 @@ static PyType_Slot kohort_step_slots[] = {
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, kohort_step_next},
     {Py_tp_methods, kohort_step_methods},
-    {Py_am_await, PyObject_SelfIter},
+    {Py_am_await, kohort_step_await},
     {Py_am_send, kohort_step_send},
     {0, NULL},
 };
@@ -190,7 +205,10 @@ static PyObject *kohort_time_monotonic = NULL; /* time.monotonic */
 static int kohort_is_monotonic(PyObject *clock)
 {
 #ifdef KOHORT_READS_CLOCK
-    return clock == kohort_time_monotonic;
+    struct timespec tick; /* none, where the system call is refused */
+    if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) || tick.tv_sec || tick.tv_nsec > 10000000)
+        return 0;
+    return clock == kohort_time_monotonic && !clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
 #else
     (void)clock;
     return 0;
@@ -232,21 +250,21 @@ static int kohort_prepare_steps(kohort_taker take)
     return kohort_step_type == NULL ? -1 : 0;
 }
 
-/* An awaitable of the owner's next step: `spare` again, if it is one that is done. */
-static PyObject *kohort_step(PyObject *owner, PyObject *spare)
+/* An awaitable of the owner's next step. */
+static PyObject *kohort_step(PyObject *owner)
 {
-    kohort_step_object *step = (kohort_step_object *)spare;
-    if (Py_IS_TYPE(spare, kohort_step_type) && step->owner == NULL && step->coroutine == NULL) {
-        Py_INCREF(spare);
+    kohort_step_object *step = (kohort_step_object *)kohort_spare_step;
+    if (step != NULL) {
+        kohort_spare_step = NULL;
+        PyObject_Init((PyObject *)step, kohort_step_type);
     } else {
         step = PyObject_GC_New(kohort_step_object, kohort_step_type);
         if (step == NULL)
             return NULL;
-        step->owner = step->coroutine = NULL;
-        PyObject_GC_Track(step);
     }
-    Py_INCREF(owner);
-    step->owner = owner;
+    step->coroutine = NULL;
+    step->owner = Py_NewRef(owner);
+    PyObject_GC_Track(step);
     return (PyObject *)step;
 }
 

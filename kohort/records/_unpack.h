@@ -105,7 +105,7 @@ static void kohort_keep_context(void *context) {
 
 #define KOHORT_ZSTD_BLOCK (128 * 1024)
 #define KOHORT_ZSTD_BLOCKS (1 << 16)
-#define KOHORT_ZSTD_WINDOW_MAX (17 << 3) /* 128 MiB: the largest that decoders take without being told to */
+#define KOHORT_ZSTD_WINDOW_MAX (17 << 3) /* 128 MiB: the largest that decoders take by default */
 #define KOHORT_ZSTD_WINDOW_MIN (7 << 3)  /* 128 KiB: no block may be larger, and not all versions check that */
 
 /* The most bytes that the frames can hold, by the headers of their blocks; -1 if they are left to Python. */

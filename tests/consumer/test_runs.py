@@ -31,7 +31,7 @@ class Steps(SyncIteration):
 
     def __init__(self, handout: Handout, until: float = math.inf) -> None:
         self.handout = handout
-        self._run = handout.run
+        self._record_run = handout.run
         self.until = until
         self.slow = 0
 

@@ -24,7 +24,7 @@ def sizes(**options: Any) -> FetchSizes:
 
 class TestFetchSizes:
     def test_a_partition_gets_one_mebibyte_at_first(self) -> None:
-        assert sizes().of(1) == MIB
+        assert sizes().of_partition(1) == MIB
         assert sizes().of_response(1) == FetchConfig().fetch_max_bytes
 
     @pytest.mark.parametrize(
@@ -34,60 +34,72 @@ class TestFetchSizes:
         self, seconds: float, size: int
     ) -> None:
         found = sizes()
-        found.answered(1, MIB, seconds)
-        assert found.of(1) == size
-        assert found.of(2) == MIB
+        found.note_response(1, MIB, seconds)
+        assert found.of_partition(1) == size
+        assert found.of_partition(2) == MIB
 
     def test_a_small_response_changes_nothing(self) -> None:
         found = sizes()
-        found.answered(1, MIB // 2 - 1, NEAR)
-        assert found.of(1) == MIB
-        found.answered(1, MIB, NEAR)
-        found.answered(1, MIB // 2 - 1, SLOW)
-        assert found.of(1) == 4 * MIB
+        found.note_response(1, MIB // 2 - 1, NEAR)
+        assert found.of_partition(1) == MIB
+        found.note_response(1, MIB, NEAR)
+        found.note_response(1, MIB // 2 - 1, SLOW)
+        assert found.of_partition(1) == 4 * MIB
 
     def test_a_slow_response_takes_it_back(self) -> None:
         found = sizes()
-        found.answered(1, MIB, NEAR)
-        found.answered(1, 4 * MIB, MIDDLING)
-        assert found.of(1) == 4 * MIB
-        found.answered(1, 4 * MIB, SLOW)
-        assert found.of(1) == MIB
+        found.note_response(1, MIB, NEAR)
+        found.note_response(1, 4 * MIB, MIDDLING)
+        assert found.of_partition(1) == 4 * MIB
+        found.note_response(1, 4 * MIB, SLOW)
+        assert found.of_partition(1) == MIB
 
     @pytest.mark.parametrize(("partitions", "size"), [(4, 4), (8, 2), (16, 1), (1000, 1)])
     def test_many_partitions_share_what_is_asked_for(self, partitions: int, size: int) -> None:
         found = sizes()
-        found.answered(1, MIB, QUICK)
+        found.note_response(1, MIB, QUICK)
         found.partitions = partitions
-        assert found.of(1) == size * MIB
+        assert found.of_partition(1) == size * MIB
 
-    def test_the_option_is_the_most(self) -> None:
-        for most in (77, MIB, 3 * MIB):
-            found = sizes(max_partition_fetch_bytes=most)
-            assert found.of(1) == min(most, MIB)
-            found.answered(1, most, NEAR)
-            assert found.of(1) == most
+    @pytest.mark.parametrize("given", [77, MIB, 3 * MIB, 16 * MIB])
+    def test_a_given_size_of_partitions_counts_as_it_is(self, given: int) -> None:
+        found = sizes(max_partition_fetch_bytes=given)
+        found.partitions = 20
+        assert found.of_partition(1) == given
+        for seconds in (NEAR, SLOW):
+            found.note_response(1, given, seconds)
+            assert found.of_partition(1) == given
+
+    @pytest.mark.parametrize("given", [MIB, 30 * MIB, 60 * MIB])
+    def test_a_given_size_of_responses_counts_as_it_is(self, given: int) -> None:
+        found = sizes(fetch_max_bytes=given, buffer_memory=64 * MIB)
+        found.note_response(1, MIB, NEAR)
+        assert found.of_response(1) == found.read_ahead == given
+
+    @pytest.mark.parametrize("seconds", [QUICK, MIDDLING, SLOW])
+    def test_one_broker_that_is_not_near_has_more_read_ahead(self, seconds: float) -> None:
+        found = sizes()
+        found.note_response(1, MIB, NEAR)
+        found.note_response(2, MIB, seconds)
+        assert found.read_ahead == FetchConfig().fetch_max_bytes
 
     def test_responses_of_a_near_broker_are_small(self) -> None:
         found = sizes()
-        found.answered(1, MIB, QUICK)
+        found.note_response(1, MIB, QUICK)
         assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
-        found.answered(1, MIB, NEAR)
+        found.note_response(1, MIB, NEAR)
         assert found.of_response(1) == found.read_ahead == 4 * MIB
-        found.answered(2, MIB, QUICK)
+        found.note_response(2, MIB, QUICK)
         assert found.of_response(1) == 4 * MIB
         assert found.of_response(2) == found.read_ahead == FetchConfig().fetch_max_bytes
-        found.answered(1, MIB, QUICK)
-        found.answered(1, MIB, MIDDLING)
+        found.note_response(1, MIB, QUICK)
+        found.note_response(1, MIB, MIDDLING)
         assert found.of_response(1) == FetchConfig().fetch_max_bytes
 
     def test_a_response_has_room_for_what_one_partition_may_have(self) -> None:
         found = sizes(max_partition_fetch_bytes=9 * MIB)
-        found.answered(1, MIB, NEAR)
+        found.note_response(1, MIB, NEAR)
         assert found.of_response(1) == 9 * MIB
-        found = sizes(max_partition_fetch_bytes=9 * MIB, fetch_max_bytes=2 * MIB)
-        found.answered(1, MIB, NEAR)
-        assert found.of_response(1) == 2 * MIB
 
 
 def large_log(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:
@@ -123,8 +135,10 @@ class TestFetching:
         assert asked_bytes(cluster)[0] == MIB
         assert max(asked_bytes(cluster)) == largest * MIB
 
+    @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
     async def test_every_partition_has_its_turn_in_small_responses(self) -> None:
         cluster = FakeCluster()
+        cluster.delay = NEAR
         for tp in PARTITIONS:
             large_log(cluster, tp, 9)
         seen: dict[TopicPartition, list[int]] = {}

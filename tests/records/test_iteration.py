@@ -58,7 +58,7 @@ def iterator(module: ModuleType, run: Any) -> Any:
             return SLOW
 
     made = Iterator()
-    made._run = run
+    made._record_run = run
     return made
 
 
@@ -78,7 +78,7 @@ def async_iterator(module: ModuleType, run: Any, clock: Callable[[], float] = fl
             return SLOW
 
     made = AsyncIterator()
-    made._run = run
+    made._record_run = run
     return made
 
 
@@ -125,7 +125,7 @@ def test_the_clock_of_a_run_can_be_replaced(module: ModuleType) -> None:
     later = Time()
     later.now = 2.0
     run = run_of(module, Time())
-    run.go_by(later)
+    run.set_clock(later)
     assert next(iterator(module, run)) is SLOW
 
 
@@ -200,6 +200,39 @@ async def test_an_async_step_is_awaited_once(module: ModuleType) -> None:
 
 
 @pytest.mark.anyio
+async def test_each_async_step_is_an_awaitable_of_its_own(module: ModuleType) -> None:
+    steps = async_iterator(module, run_of(module, Time()))
+    first = anext(steps)
+    assert (await first).offset == 2
+    second = anext(steps)
+    assert second is not first
+    first.close()
+    with pytest.raises(RuntimeError):
+        await first
+    assert (await second).offset == 3
+
+
+@pytest.mark.anyio
+async def test_two_tasks_cannot_await_one_async_step(module: ModuleType) -> None:
+    clock = Time()
+    run = run_of(module, clock)
+    step = anext(async_iterator(module, run, clock))
+    clock.now = 1.0  # so it waits
+    outcomes: list[object] = []
+
+    async def wait() -> None:
+        try:
+            outcomes.append(await step)
+        except RuntimeError as error:
+            outcomes.append(str(error))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+    assert outcomes == ["coroutine is being awaited already", SLOW]
+
+
+@pytest.mark.anyio
 async def test_a_cancelled_async_step_takes_nothing(module: ModuleType) -> None:
     clock = Time()
     run = run_of(module, clock)
@@ -263,3 +296,18 @@ def test_an_abandoned_async_step_frees_its_iterator(module: ModuleType) -> None:
     del steps, step
     gc.collect()
     assert gone() is None
+
+
+def test_an_iterator_is_freed_at_once_after_an_unused_async_step(module: ModuleType) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        steps = async_iterator(module, run_of(module, Time()))
+        step = anext(steps)
+        if isinstance(step, CoroutineType):
+            step.close()
+        gone = weakref.ref(steps)
+        del steps, step
+        assert gone() is None
+    finally:
+        gc.enable()
