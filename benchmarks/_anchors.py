@@ -114,8 +114,8 @@ def _bare(ask: Ask, read: Callable[[list[RecordSet]], tuple[int, int]]) -> Readi
     meter = Meter()
     records = total = 0
     for found in _responses(ask, SMALL):
-        meter.came(0)  # these are not decoded yet
         more, fields = read(found)
+        meter.came(more)  # imports on first use are over
         records += more
         total += fields
     return meter.reading(records, total)
