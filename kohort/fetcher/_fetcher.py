@@ -411,7 +411,7 @@ class Fetcher:
             session.failed()  # Ctrl-C came in the callback
             return True
         self._counters.answered(now - lane.sent_at)
-        self._sizes.note_response(lane.node, receipt.largest, now - lane.sent_at)
+        self._sizes.note_response(lane.node, receipt.largest, receipt.size, now - lane.sent_at)
         self.buffer.read_ahead = self._sizes.read_ahead
         if response.error_code:
             again = session.incremental and response.error_code in SESSION_ERRORS

@@ -28,8 +28,8 @@ class FetchSizes:
     A broker is quick after a large response within ``QUICK_SECONDS``, until one takes
     ``SLOW_SECONDS``. Of a quick one, up to ``max_partition_fetch_bytes`` are asked for. The caller
     waits for a whole response, so a slow one is asked for ``FIRST_BYTES``. A broker is near after
-    a large response within ``NEAR_SECONDS``, until one takes ``QUICK_SECONDS``. Small responses
-    cost no time there.
+    a large response within ``NEAR_SECONDS`` (for each ``RESPONSE_BYTES`` of it), until one takes
+    ``SLOW_SECONDS``. Small responses cost no time there.
     """
 
     def __init__(self, config: FetchConfig) -> None:
@@ -61,16 +61,15 @@ class FetchSizes:
         """Return the bytes to ask a broker for in all. One larger batch still comes."""
         return self._near_response if node in self._near else self._response
 
-    def note_response(self, node: int, size: int, seconds: float) -> None:
-        """Note a response with ``size`` bytes of one partition, and how long it took."""
+    def note_response(self, node: int, size: int, total: int, seconds: float) -> None:
+        """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took."""
         if 2 * size < min(self._first, FIRST_BYTES):
             return  # the broker may have waited for records
         self._known.add(node)
         if seconds < QUICK_SECONDS:
             self._quick.add(node)
-            if seconds < NEAR_SECONDS:
-                self._near.add(node)
-        else:
+        if seconds < NEAR_SECONDS * max(1.0, total / RESPONSE_BYTES):
+            self._near.add(node)
+        elif seconds > SLOW_SECONDS:
             self._near.discard(node)
-            if seconds > SLOW_SECONDS:
-                self._quick.discard(node)
+            self._quick.discard(node)

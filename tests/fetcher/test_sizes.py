@@ -34,30 +34,30 @@ class TestFetchSizes:
         self, seconds: float, size: int
     ) -> None:
         found = sizes()
-        found.note_response(1, MIB, seconds)
+        found.note_response(1, MIB, MIB, seconds)
         assert found.of_partition(1) == size
         assert found.of_partition(2) == MIB
 
     def test_a_small_response_changes_nothing(self) -> None:
         found = sizes()
-        found.note_response(1, MIB // 2 - 1, NEAR)
+        found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, NEAR)
         assert found.of_partition(1) == MIB
-        found.note_response(1, MIB, NEAR)
-        found.note_response(1, MIB // 2 - 1, SLOW)
+        found.note_response(1, MIB, MIB, NEAR)
+        found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, SLOW)
         assert found.of_partition(1) == 4 * MIB
 
     def test_a_slow_response_takes_it_back(self) -> None:
         found = sizes()
-        found.note_response(1, MIB, NEAR)
-        found.note_response(1, 4 * MIB, MIDDLING)
+        found.note_response(1, MIB, MIB, NEAR)
+        found.note_response(1, 4 * MIB, 4 * MIB, MIDDLING)
         assert found.of_partition(1) == 4 * MIB
-        found.note_response(1, 4 * MIB, SLOW)
+        found.note_response(1, 4 * MIB, 4 * MIB, SLOW)
         assert found.of_partition(1) == MIB
 
     @pytest.mark.parametrize(("partitions", "size"), [(4, 4), (8, 2), (16, 1), (1000, 1)])
     def test_many_partitions_share_what_is_asked_for(self, partitions: int, size: int) -> None:
         found = sizes()
-        found.note_response(1, MIB, QUICK)
+        found.note_response(1, MIB, MIB, QUICK)
         found.partitions = partitions
         assert found.of_partition(1) == size * MIB
 
@@ -67,38 +67,44 @@ class TestFetchSizes:
         found.partitions = 20
         assert found.of_partition(1) == given
         for seconds in (NEAR, SLOW):
-            found.note_response(1, given, seconds)
+            found.note_response(1, given, given, seconds)
             assert found.of_partition(1) == given
 
     @pytest.mark.parametrize("given", [MIB, 30 * MIB, 60 * MIB])
     def test_a_given_size_of_responses_counts_as_it_is(self, given: int) -> None:
         found = sizes(fetch_max_bytes=given, buffer_memory=64 * MIB)
-        found.note_response(1, MIB, NEAR)
+        found.note_response(1, MIB, MIB, NEAR)
         assert found.of_response(1) == found.read_ahead == given
 
     @pytest.mark.parametrize("seconds", [QUICK, MIDDLING, SLOW])
     def test_one_broker_that_is_not_near_has_more_read_ahead(self, seconds: float) -> None:
         found = sizes()
-        found.note_response(1, MIB, NEAR)
-        found.note_response(2, MIB, seconds)
+        found.note_response(1, MIB, MIB, NEAR)
+        found.note_response(2, MIB, MIB, seconds)
         assert found.read_ahead == FetchConfig().fetch_max_bytes
 
     def test_responses_of_a_near_broker_are_small(self) -> None:
         found = sizes()
-        found.note_response(1, MIB, QUICK)
+        found.note_response(1, MIB, MIB, QUICK)
         assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
-        found.note_response(1, MIB, NEAR)
+        found.note_response(1, MIB, MIB, NEAR)
         assert found.of_response(1) == found.read_ahead == 4 * MIB
-        found.note_response(2, MIB, QUICK)
+        found.note_response(2, MIB, MIB, QUICK)
         assert found.of_response(1) == 4 * MIB
         assert found.of_response(2) == found.read_ahead == FetchConfig().fetch_max_bytes
-        found.note_response(1, MIB, QUICK)
-        found.note_response(1, MIB, MIDDLING)
+        found.note_response(1, MIB, MIB, MIDDLING)
+        assert found.of_response(1) == 4 * MIB
+        found.note_response(1, MIB, MIB, SLOW)
         assert found.of_response(1) == FetchConfig().fetch_max_bytes
+
+    def test_a_larger_response_of_a_near_broker_may_take_longer(self) -> None:
+        found = sizes()
+        found.note_response(1, 4 * MIB, 16 * MIB, QUICK)
+        assert found.of_response(1) == 4 * MIB
 
     def test_a_response_has_room_for_what_one_partition_may_have(self) -> None:
         found = sizes(max_partition_fetch_bytes=9 * MIB)
-        found.note_response(1, MIB, NEAR)
+        found.note_response(1, MIB, MIB, NEAR)
         assert found.of_response(1) == 9 * MIB
 
 
