@@ -31,7 +31,7 @@ from kohort.records._lz4 import (
 )
 from kohort.records._scratch import Output, Scratch
 from kohort.records._snappy import snappy_size
-from kohort.records._zstd import with_small_windows, zstd_bound
+from kohort.records._zstd import decompress_with_libzstd, with_small_windows, zstd_bound
 
 _STEP = 256 * 1024
 """Bytes that a codec without a way to write into our memory makes at once."""
@@ -245,7 +245,11 @@ def _unzstd(data: memoryview, out: Output) -> None:
             if room == enough or not full:
                 if full and most > out.budget:
                     raise _over_budget(out.budget) from None
-                raise
+                size = decompress_with_libzstd(data, frames, out.reserve(room))
+                if size < 0:
+                    raise
+                out.size = size
+                return
         room = min(enough, 4 * room)
 
 

@@ -16,6 +16,8 @@ _RLE, _COMPRESSED = 1, 2
 _SINGLE_SEGMENT = 0x20
 _LARGEST_WINDOW = 17 << 3
 """What decoders take without being told to: 128 MiB."""
+_SMALLEST_WINDOW = 7 << 3
+"""The descriptor of 128 KiB: what ``_unpack.h`` takes."""
 _VERSION_MIN = 1_04_00
 _BLOCKS_MAX = 1 << 16
 """So many blocks are counted one by one."""
@@ -176,3 +178,35 @@ def decompressor_addresses() -> Functions:
     except (ImportError, OSError, AttributeError):
         return Functions()
     return Functions(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions))
+
+
+def decompress_with_libzstd(
+    data: memoryview, frames: Sequence[int], target: bytearray | memoryview
+) -> int:
+    """Decompress into ``target``; return the size, or -1 where the system's libzstd refuses it.
+
+    Versions of libzstd differ in the broken frames that they refuse. Tables are decompressed with
+    the system's, so it has the last word on the frames that it gets there.
+    """
+    functions = decompressor_addresses()
+    if not functions.decompress or not len(target):
+        return -1
+    for at in frames:
+        if not data[at] & _SINGLE_SEGMENT and data[at + 1] < _SMALLEST_WINDOW:
+            return -1
+    import ctypes
+
+    size, pointer = ctypes.c_size_t, ctypes.c_void_p
+    create = ctypes.CFUNCTYPE(pointer)(functions.create_context)
+    decompress = ctypes.CFUNCTYPE(size, pointer, pointer, size, pointer, size)(functions.decompress)
+    free = ctypes.CFUNCTYPE(size, pointer)(functions.free_context)
+    context = create()
+    if not context:
+        return -1
+    try:
+        source = bytes(data)
+        into = (ctypes.c_char * len(target)).from_buffer(target)
+        made = int(decompress(context, ctypes.addressof(into), len(into), source, len(source)))
+    finally:
+        free(context)
+    return made if made <= len(target) else -1

@@ -12,6 +12,7 @@ from typing import Any
 
 import cramjam
 import pytest
+from crc32c import crc32c
 
 from kohort.errors import CorruptBatchError, DecompressionBudgetError
 from kohort.records import (
@@ -240,3 +241,24 @@ def test_table_takes_bounded_memory_when_frames_lie_of_sizes(tmp_path: Path) -> 
     taken = {name: Taken(*each) for name, each in json.loads(child.stdout).items()}
     assert set(taken) == set(packed)
     assert {name: each for name, each in taken.items() if each.largest > 2 * MB} == {}
+
+
+@needs_libzstd
+def test_records_and_tables_take_the_same_zstd_frames(
+    compiled: pytest.MonkeyPatch,
+) -> None:
+    data = encode_batch(RECORDS, compression=Compression.ZSTD)
+    expected = _records_of(data)
+
+    def refuse(*_: Any) -> int:
+        raise cramjam.DecompressionError("Data corruption detected")
+
+    compiled.setattr(cramjam.zstd, "decompress_into", refuse)
+    assert _records_of(data) == expected == _table_of(data)
+    with pytest.raises(CorruptBatchError):
+        _records_of(_with_crc(data[:-9] + b"garbage!!"))
+
+
+def _with_crc(batch: bytes) -> bytes:
+    """The batch with the CRC of its bytes."""
+    return batch[:17] + struct.pack(">I", crc32c(batch[21:])) + batch[21:]
