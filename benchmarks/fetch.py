@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import _names as names
+from benchmarks._arguments import numbers, require_known, words
 from benchmarks._clients import Client, clients
 from benchmarks._fetch_tables import Run, plot, setting
 from benchmarks._goals import GOALS
@@ -161,17 +162,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--brief", action="store_true", help="slow clients read the first topic")
     parser.add_argument("--rounds", type=int, help="5, or as many as fit into --short")
     parser.add_argument("--scale", type=float, help="of the topics' sizes: 1, or 0.1 if short")
-    parser.add_argument("--topics", type=_list, default=list(SHAPES), help=", ".join(SHAPES))
-    parser.add_argument("--clients", type=_list, default=list(every), help=", ".join(every))
-    parser.add_argument("--partitions", type=_numbers, help="4,1,100, or 4 with --short")
+    parser.add_argument("--topics", type=words, default=list(SHAPES), help=", ".join(SHAPES))
+    parser.add_argument("--clients", type=words, default=list(every), help=", ".join(every))
+    parser.add_argument("--partitions", type=numbers, help="4,1,100, or 4 with --short")
     parser.add_argument("--cluster", choices=(KAFKA, IN_PROCESS), default=KAFKA)
     parser.add_argument(
         "--output", type=Path, help=f"a folder; {RESULTS.name}/ beside this unless --short"
     )
     args = parser.parse_args()
-    for named, known in ((args.topics, SHAPES), (args.clients, every)):
-        if unknown := set(named).difference(known):
-            parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    for given, known in ((args.topics, SHAPES), (args.clients, every)):
+        require_known(parser, given, known)
     args.seconds = SHORT_S if args.short and args.rounds is None else None
     args.rounds = args.rounds or (1000 if args.short else 5)
     args.scale = args.scale or (PART if args.short or args.cluster == IN_PROCESS else 1.0)
@@ -179,14 +179,6 @@ def arguments() -> argparse.Namespace:
     if args.output is None and not args.short:
         args.output = RESULTS
     return args
-
-
-def _list(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
 
 
 def main() -> None:

@@ -38,6 +38,7 @@ from confluent_kafka.admin import AdminClient
 from benchmarks import _perf as perf
 from benchmarks import _profiled as profiled
 from benchmarks._anchors import LARGE as LARGE_FETCHES
+from benchmarks._arguments import numbers, require_known, words
 from benchmarks._clients import NO_SPINNING
 from benchmarks._kafka import kafka
 from benchmarks._machine import Others, hardware, versions
@@ -83,8 +84,8 @@ def count(servers: str, name: str) -> tuple[int, int]:
 def profile(servers: str, topic: Topic, output: str, seconds: float, sampled: bool) -> Cost:
     """Read a topic in a new process and return the cost."""
     group = f"profile-{uuid.uuid4().hex[:8]}"
-    words = [output, servers, topic.name, group, str(topic.records), str(seconds)]
-    command = [sys.executable, "-m", profiled.__name__, *words]
+    options = [output, servers, topic.name, group, str(topic.records), str(seconds)]
+    command = [sys.executable, "-m", profiled.__name__, *options]
     with tempfile.TemporaryDirectory() as folder:
         recorded = Path(folder) / "perf.data"
         done = subprocess.run(
@@ -130,9 +131,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--sizes", type=_list, default=list(SIZES), help=", ".join(SIZES))
-    parser.add_argument("--partitions", type=_numbers, default=[1, 4, 100], help="1,4,100")
-    parser.add_argument("--outputs", type=_list, default=list(OUTPUTS), help=", ".join(OUTPUTS))
+    parser.add_argument("--sizes", type=words, default=list(SIZES), help=", ".join(SIZES))
+    parser.add_argument("--partitions", type=numbers, default=[1, 4, 100], help="1,4,100")
+    parser.add_argument("--outputs", type=words, default=list(OUTPUTS), help=", ".join(OUTPUTS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each reading")
     parser.add_argument("--scale", type=float, default=0.5, help="of the topics' sizes")
@@ -140,20 +141,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--topic", help="a topic on that cluster, instead of new ones")
     parser.add_argument("--output", type=Path, help="a file for the tables, besides the screen")
     args = parser.parse_args()
-    for named, known in ((args.sizes, SIZES), (args.outputs, OUTPUTS)):
-        if unknown := set(named).difference(known):
-            parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    for given, known in ((args.sizes, SIZES), (args.outputs, OUTPUTS)):
+        require_known(parser, given, known)
     if args.topic and not args.bootstrap:
         parser.error("--topic requires --bootstrap")
     return args
-
-
-def _list(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ class Held:
         self.handout.load(drained)
 
     def steps(self, until: float = math.inf) -> Steps:
-        """As a consumer does it: quick steps while they last, and a slow one between them."""
+        """Step as a consumer does: quick steps while there are some, a slow one between them."""
         return Steps(self.handout, until)
 
     def place(self, tp: TopicPartition = T0) -> tuple[int | None, int | None, int]:
