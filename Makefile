@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 PINS := constraints/pins.txt
 # An editable installation warns of folders beside the package; ours are meant to be there.
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
-PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h)
+PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
 
 # A file's tests stay together, in the order of the files: the longest are put first.
 SHARED_OUT := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder

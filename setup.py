@@ -1,9 +1,10 @@
 """The optional extension, and the file that Python reads as it starts.
 
-The extension is modules of ``records`` compiled again, ``_batch`` as ``_batch_c``.
+The extension is modules of ``records`` compiled again, ``_batch`` as ``_batch_c``, and the selector
+of ``transport``.
 
 All else is in pyproject.toml. Their types are in ``_batch_c.pxd``, ``_columns_c.pxd`` and
-``_iteration_c.pxd``; ``_capsule_c`` is C alone.
+``_iteration_c.pxd``; ``_capsule_c`` and ``_poller_c`` are C alone.
 ``KOHORT_PURE=1`` skips the build; ``KOHORT_REQUIRE_EXTENSIONS=1`` makes a failed build an error;
 ``KOHORT_LINES=1`` lets debuggers and profilers see the lines of the source.
 """
@@ -11,6 +12,7 @@ All else is in pyproject.toml. Their types are in ``_batch_c.pxd``, ``_columns_c
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import zlib
 from pathlib import Path
@@ -42,17 +44,30 @@ SOURCES = (
     "_native.pxd",
     "_unpack.h",
 )
+TRANSPORT = Path("kohort", "transport")
+POLLER = "_poller_c.pyx"
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 LINES = os.environ.get("KOHORT_LINES") == "1"
 
 
-def source_state() -> int:
+def source_state(folder: Path, sources: tuple[str, ...]) -> int:
     """The state of the source, as ``kohort/records/_decoder.py`` computes it."""
     state = 0
-    for name in SOURCES:
-        state = zlib.crc32((RECORDS / name).read_bytes(), state)
+    for name in sources:
+        state = zlib.crc32((folder / name).read_bytes(), state)
     return state
+
+
+def extension(folder: Path, name: str, source: str, sources: tuple[str, ...]) -> Extension:
+    """One compiled module of the package in ``folder``."""
+    return Extension(
+        ".".join([*folder.parts, name]),
+        [str(folder / source)],
+        include_dirs=[str(folder)],
+        define_macros=[("KOHORT_SOURCE_STATE", f"{source_state(folder, sources)}u")],
+        depends=[str(folder / each) for each in sources],
+    )
 
 
 def extensions() -> list[Extension]:
@@ -64,14 +79,13 @@ def extensions() -> list[Extension]:
 
         modules: list[Extension] = cythonize(
             [
-                Extension(
-                    f"kohort.records.{name}",
-                    [str(RECORDS / source)],
-                    include_dirs=[str(RECORDS)],
-                    define_macros=[("KOHORT_SOURCE_STATE", f"{source_state()}u")],
-                    depends=[str(RECORDS / each) for each in SOURCES],
-                )
-                for name, source in MODULES.items()
+                *(extension(RECORDS, name, source, SOURCES) for name, source in MODULES.items()),
+                # epoll is Linux's.
+                *(
+                    [extension(TRANSPORT, "_poller_c", POLLER, (POLLER,))]
+                    if sys.platform == "linux"
+                    else []
+                ),
             ],
             build_dir="build/cython",
             emit_linenums=LINES,

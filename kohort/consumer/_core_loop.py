@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort.consumer._signal import ThreadSignal
+from kohort.transport import frame_selector
 
 PAUSE = 0.0001
 """Seconds that a caller of poll(timeout_ms=0) waits at a time, for the consumer thread to run."""
@@ -23,7 +24,9 @@ class WatchedSelector(selectors.BaseSelector):
     """The default selector. Other threads can see whether the event loop waits in it."""
 
     def __init__(self) -> None:
-        self._inner = selectors.DefaultSelector()
+        self.frames = frame_selector()
+        """The selector that receives frames; None where there is none."""
+        self._inner: selectors.BaseSelector = self.frames or selectors.DefaultSelector()
         self._select = self._inner.select
         self.is_waiting = False
         """True while the event loop has nothing to do, and until it has the interpreter again."""
@@ -54,6 +57,14 @@ class WatchedSelector(selectors.BaseSelector):
         self._inner.close()
 
 
+class CoreEventLoop(asyncio.SelectorEventLoop):
+    """asyncio's event loop, whose connections may receive whole frames in its selector."""
+
+    def __init__(self, selector: WatchedSelector) -> None:
+        super().__init__(selector)
+        self.frame_selector = selector.frames
+
+
 def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
     """Return asyncio's event loop, and a function that is True while it is at work.
 
@@ -62,7 +73,7 @@ def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
     if sys.platform == "win32":
         return asyncio.new_event_loop(), lambda: False
     selector = WatchedSelector()
-    return asyncio.SelectorEventLoop(selector), lambda: not selector.is_waiting
+    return CoreEventLoop(selector), lambda: not selector.is_waiting
 
 
 class PollPauses:

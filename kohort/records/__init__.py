@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
-from kohort.records._decoder import COMPILED
+from kohort.records._decoder import COMPILED, compiled_module
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
 from kohort.records._iterators import AsyncIteration, Bell, RecordRun, SyncIteration
 from kohort.records._legacy import scan_messages
@@ -77,6 +77,7 @@ __all__ = [
     "Table",
     "TablePlan",
     "arrow_schema",
+    "compiled_module",
     "compress",
     "control_type",
     "crc32c",

@@ -48,10 +48,10 @@ SOURCES = (
 
 
 @functools.cache
-def source_state(folder: Path) -> int:
+def source_state(folder: Path, sources: tuple[str, ...]) -> int:
     """A number that tells one state of the compiled modules' source from another; 0 without it."""
     state = 0
-    for name in SOURCES:
+    for name in sources:
         path = folder / name
         if not path.exists():
             return 0
@@ -59,18 +59,23 @@ def source_state(folder: Path) -> int:
     return state
 
 
-def compiled_module(name: str) -> Any:
-    """Return a compiled module of this package, or None if the plain one has to be used."""
+def compiled_module(
+    name: str, package: str = "kohort.records", sources: tuple[str, ...] = SOURCES
+) -> Any:
+    """Return a compiled module of a package, or None if the plain one has to be used.
+
+    ``sources``: the files that it was compiled from, in the folder of the package.
+    """
     if os.environ.get("KOHORT_PURE") == "1":
         return None
     try:
-        compiled = importlib.import_module(f"kohort.records.{name}")
+        compiled = importlib.import_module(f"{package}.{name}")
     except ImportError:
         return None
-    state = source_state(Path(__file__).parent)
+    state = source_state(Path(str(compiled.__file__)).parent, sources)
     if state and compiled.built_from() != state:
         warnings.warn(
-            "kohort's compiled decoder was built from another state of its source and is not used: "
+            f"{package}.{name} was built from another state of its source and is not used: "
             "install kohort again (pip install -e .), or set KOHORT_PURE=1",
             RuntimeWarning,
             stacklevel=2,

@@ -12,7 +12,7 @@ from kohort.transport._cluster import ClusterClient
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._frames import OversizedFrameError
 from kohort.transport._leased import Leased
-from kohort.transport._loop import running_clock
+from kohort.transport._loop import frame_selector, running_clock
 from kohort.transport._metadata import (
     Broker,
     ClusterMetadata,
@@ -52,6 +52,7 @@ __all__ = [
     "TcpConnector",
     "TopicMetadata",
     "escaped",
+    "frame_selector",
     "in_seconds",
     "running_clock",
     "start_soon",

@@ -15,7 +15,8 @@ class ByteConnection(Protocol):
 
     One task receives while another sends; never two of a kind at a time. It may have a method
     ``expect(size)``, which is told that so many bytes are to come before anything can be done (1:
-    what was expected has come).
+    what was expected has come). It may have a method ``frame_receiver()``, which returns a
+    :data:`ReceiveFrame`, or None as long as there is none.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:
@@ -30,6 +31,13 @@ class ByteConnection(Protocol):
         """Close it, also while other tasks wait in it: they get an error. Idempotent."""
         ...
 
+
+ReceiveFrame: TypeAlias = Callable[[memoryview], Awaitable[tuple[bytes, int]]]
+"""Receives the next frame of the protocol, and nothing behind it.
+
+It takes a view for the frame without its length prefix. It returns the bytes of the prefix, fewer
+than 4 if the peer ended, and the number of bytes in the view: 0 if the frame does not fit there.
+"""
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[ByteConnection]]
 """``async (host, port) -> ByteConnection``; raises one of :data:`NETWORK_ERRORS`."""

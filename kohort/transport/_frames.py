@@ -12,7 +12,7 @@ from kohort.errors import (
     MessageDecodeError,
 )
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
-from kohort.transport._bytes import ByteConnection
+from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._pool import BufferPool, Lease
 
 STAGING_SIZE = 32 << 10
@@ -30,6 +30,10 @@ def _ignore(size: int) -> None:
 
 
 def _no_id() -> int | None:
+    return None
+
+
+def _no_receiver() -> ReceiveFrame | None:
     return None
 
 
@@ -101,6 +105,12 @@ class FrameSource:
         self.pool = pool
         self._staging = memoryview(bytearray(IDLE_STAGING_SIZE))
         self._start = self._end = 0
+        self._frame_receiver: Callable[[], ReceiveFrame | None] = getattr(
+            connection, "frame_receiver", _no_receiver
+        )
+        self._receive_frame: ReceiveFrame | None = None
+        """Receives the next frame in one piece. None after a small one."""
+        self._last_size = 0
 
     async def read(self) -> Frame | None:
         """The next frame; None if the peer ended the connection between two frames.
@@ -108,16 +118,47 @@ class FrameSource:
         Raises FrameTooLargeError, CorrelationIdError as soon as the first bytes of a response tell,
         KafkaConnectionError when it ended inside a frame, and what the connection raises.
         """
+        if self._receive_frame is not None and self._start == self._end:
+            return await self._read_whole(self._receive_frame)
         if not await self._stage(PREFIX_SIZE):
             if self._end > self._start:
                 raise KafkaConnectionError("it was closed inside a frame")
             return None
         prefix = self._staging[self._start : self._start + PREFIX_SIZE]
         self._start += PREFIX_SIZE
+        return await self._read(await self._size(prefix))
+
+    async def _size(self, prefix: Buffer) -> int:
+        """The size of the frame; FrameTooLargeError."""
         try:
-            size = frame_size(prefix, self.max_size)
+            return frame_size(prefix, self.max_size)
         except FrameTooLargeError as error:
             raise await self._with_head(error, int.from_bytes(prefix, "big", signed=True)) from None
+
+    async def _read_whole(self, receive_frame: ReceiveFrame) -> Frame | None:
+        """Receive a frame in one piece, into a buffer like that of the frame before."""
+        lease = self.pool.reuse(self._last_size) or self.pool.make(self._last_size)
+        try:
+            prefix, filled = await receive_frame(lease.view[: self.max_size])
+        except BaseException:
+            lease.release()
+            raise
+        size = int.from_bytes(prefix, "big", signed=True)
+        if len(prefix) == PREFIX_SIZE and filled == size > STAGING_SIZE:
+            self._last_size = size
+            return Frame(lease.view[:size], lease)
+        data = bytes(lease.view[:filled])
+        lease.release()
+        if not prefix:
+            return None
+        if len(prefix) < PREFIX_SIZE or size > filled > 0:
+            raise self._cut(filled, size)
+        self._receive_frame = None
+        size = await self._size(prefix)
+        return Frame(data) if filled == size else await self._read(size)
+
+    async def _read(self, size: int) -> Frame:
+        """Receive a frame whose prefix was read."""
         if size > self._end - self._start:
             await self._check_id(size)
         if size > STAGING_SIZE:
@@ -192,6 +233,7 @@ class FrameSource:
                 raise self._cut(filled, size)
             filled += received
         self._expect(1)
+        self._receive_frame, self._last_size = self._frame_receiver(), size
         return Frame(lease.view[:size], lease)
 
     def _grow(self, lease: Lease, size: int) -> Lease:

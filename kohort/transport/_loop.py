@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
 import anyio.lowlevel
+
+if TYPE_CHECKING:
+    from kohort.transport._poller import FrameSelector
 
 
 class CallbackLoop(Protocol):
@@ -23,6 +26,22 @@ def callback_loop() -> CallbackLoop | None:
     """Return the running event loop if it is asyncio's; None on trio, which has tasks alone."""
     loop = anyio.lowlevel.current_token().native_token
     return cast(CallbackLoop, loop) if hasattr(loop, "create_future") else None
+
+
+def frame_selector() -> FrameSelector | None:
+    """Return a new selector that receives frames; None where there is none.
+
+    An event loop that uses it has it as its attribute ``frame_selector``.
+    """
+    from kohort.transport._poller import make_frame_selector
+
+    return make_frame_selector()
+
+
+def frame_selector_of(loop: CallbackLoop) -> FrameSelector | None:
+    """Return the selector of an event loop that receives frames in it."""
+    selector: FrameSelector | None = getattr(loop, "frame_selector", None)
+    return selector
 
 
 def clock_of(loop: CallbackLoop | None) -> Callable[[], float]:

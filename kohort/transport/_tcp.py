@@ -12,15 +12,18 @@ import socket
 import sys
 import types
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
-from kohort.transport._bytes import ByteConnection
-from kohort.transport._loop import CallbackLoop
+from kohort.transport._bytes import ByteConnection, ReceiveFrame
+from kohort.transport._loop import CallbackLoop, frame_selector_of
 from kohort.transport._text import address, escaped, reason
+
+if TYPE_CHECKING:
+    from kohort.transport._poller import FrameReceiver
 
 LOW_WATER = 2 << 20
 """Of an answer that is larger than this, so many bytes are waited for at a time."""
@@ -50,6 +53,8 @@ class TcpConnection:
         """
         self._loop: CallbackLoop | None = None
         """The event loop that calls the reader of read_with()."""
+        self._frames: FrameReceiver | None = None
+        """Receives whole frames in this event loop; None where that is not possible."""
 
     def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
         """Have asyncio's event loop call ``on_readable`` whenever there is something to receive.
@@ -63,10 +68,15 @@ class TcpConnection:
         except NotImplementedError:
             return False
         self._loop = loop
+        if (selector := frame_selector_of(loop)) is not None:
+            self._frames = selector.receiver(self._socket.fileno())
         return True
 
     def stop_reading(self) -> None:
         """Call the reader of read_with() no more."""
+        if self._frames is not None:
+            self._frames.close()
+            self._frames = None
         if self._loop is not None and not self._closed and not self._loop.is_closed():
             self._loop.remove_reader(self._socket)
         self._loop = None
@@ -82,6 +92,26 @@ class TcpConnection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
             self._low = low
         self._all_came = size == 1
+
+    def frame_receiver(self) -> ReceiveFrame | None:
+        """Return a function that receives a whole frame; None without the compiled selector."""
+        return None if self._frames is None else self._receive_frame
+
+    async def _receive_frame(self, view: memoryview, /) -> tuple[bytes, int]:
+        """Receive the next frame without the interpreter's lock; see ReceiveFrame. OSError."""
+        self._check_open()
+        frames = self._frames
+        assert frames is not None
+        frames.start(view)
+        try:
+            while not frames.done:
+                await _suspended()
+                self._check_open()
+                frames.advance()
+            return frames.result()
+        finally:
+            frames.stop()
+            self._all_came = False
 
     async def recv_into(self, view: memoryview, /) -> int:
         if self._all_came:
@@ -117,6 +147,8 @@ class TcpConnection:
         """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
         self._check_open()
         try:
+            if self._frames is not None:
+                return self._frames.send(buffers)
             if len(buffers) == 1:
                 return self._socket.send(buffers[0])
             return self._socket.sendmsg(buffers[:IOV_MAX])

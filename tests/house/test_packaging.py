@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from kohort.records._decoder import SOURCES
+from kohort.transport import _poller
 from tests.house._source import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -54,7 +55,9 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
     [packed] = tmp_path.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         packed_names = archive.getnames()
-    assert set(SOURCES) <= {Path(name).name for name in packed_names if "/kohort/records/" in name}
+    for package, sources in ("records", SOURCES), ("transport", _poller.SOURCES):
+        packed_sources = {Path(name).name for name in packed_names if f"/{package}/" in name}
+        assert set(sources) <= packed_sources
     assert "pyspark_kohort.pth" in {Path(name).name for name in packed_names}
 
 

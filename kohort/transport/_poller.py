@@ -1,0 +1,122 @@
+"""A selector that receives whole frames without the interpreter's lock.
+
+A thread that waits for a socket needs the lock after each system call, and a busy thread of the
+program keeps it for up to 5 ms each time. The compiled selector takes it once for each frame. It is
+there on Linux where the compiled module was built.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import selectors
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kohort.protocol import Buffer
+from kohort.records import compiled_module
+
+SOURCES = ("_poller_c.pyx",)
+"""The files that the compiled module is built from."""
+SMALL = 64 << 10
+"""Bytes of a request that is sent in one piece."""
+
+
+class FrameReceiver:
+    """Receives one frame at a time from one socket, while the event loop waits in the selector."""
+
+    def __init__(self, poller: Any, receiver: Any) -> None:
+        self._poller = poller
+        self._receiver = receiver
+        poller.add(receiver)
+
+    @property
+    def done(self) -> bool:
+        """True if the frame is there, does not fit, or never comes."""
+        return bool(self._receiver.done)
+
+    def start(self, view: memoryview) -> None:
+        """Receive the next frame into ``view``, without its prefix, if it fits."""
+        self._receiver.start(view)
+
+    def advance(self) -> None:
+        """Receive what is there, if the selector did not."""
+        if not self._receiver.done:
+            self._receiver.advance()
+
+    def result(self) -> tuple[bytes, int]:
+        """Return the bytes of the prefix and the number of bytes in the view. OSError."""
+        if error := self._receiver.error:
+            raise OSError(error, os.strerror(error))
+        return self._receiver.prefix, self._receiver.filled
+
+    def stop(self) -> None:
+        """Let go of the view."""
+        self._receiver.stop()
+
+    def send(self, buffers: Sequence[Buffer]) -> int:
+        """Send what goes without waiting; return how many bytes. OSError."""
+        size = sum(memoryview(buffer).nbytes for buffer in buffers)
+        if len(buffers) == 1 or size > SMALL:
+            return int(self._receiver.send(buffers[0]))
+        return int(self._receiver.send(b"".join(buffers)))
+
+    def close(self) -> None:
+        """Have the selector forget the socket."""
+        self._receiver.stop()
+        self._poller.discard(self._receiver)
+
+
+class FrameSelector(selectors.BaseSelector):
+    """epoll, by the compiled module's ``Poller``."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._inner = selectors.EpollSelector()
+        self._keys = self._inner.get_map()
+        self._compiled = compiled
+        self._poller = compiled.Poller(self._inner.fileno())
+
+    def receiver(self, fd: int) -> FrameReceiver:
+        """Return what receives the frames of a non-blocking socket."""
+        return FrameReceiver(self._poller, self._compiled.Receiver(fd))
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found: list[tuple[selectors.SelectorKey, int]] = []
+        for fd, events in self._poller.poll(-1.0 if timeout is None else max(0.0, timeout)):
+            key = self._keys.get(fd)
+            if key is not None:
+                ready = 0
+                if events & ~select.EPOLLIN:
+                    ready |= selectors.EVENT_WRITE
+                if events & ~select.EPOLLOUT:
+                    ready |= selectors.EVENT_READ
+                found.append((key, ready & key.events))
+        return found
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def make_frame_selector() -> FrameSelector | None:
+    """Return a new one; None where it is not built, or the program has another selector."""
+    epoll = getattr(selectors, "EpollSelector", None)  # gevent takes it away
+    if sys.platform != "linux" or selectors.DefaultSelector is not epoll:
+        return None
+    compiled = compiled_module("_poller_c", "kohort.transport", SOURCES)
+    return None if compiled is None else FrameSelector(compiled)

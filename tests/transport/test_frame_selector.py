@@ -1,0 +1,332 @@
+"""Whole frames, received without the interpreter's lock by the consumer thread's selector."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import select
+import selectors
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from kohort.consumer._core_loop import new_event_loop
+from kohort.errors import FrameTooLargeError, KafkaConnectionError
+from kohort.protocol import Buffer
+from kohort.transport import BufferPool, TcpConnection, frame_selector
+from kohort.transport._frames import FrameSource
+from kohort.transport._poller import FrameSelector
+from tests.support.decoders import decoder_named
+
+Ends: TypeAlias = tuple[socket.socket, socket.socket]
+MAX = 20 << 20
+LARGE = 300_000
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> None:
+    decoder_named("compiled")
+    if not hasattr(select, "epoll"):
+        pytest.skip("the compiled selector needs epoll")
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop, _ = new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Our end of a connection, non-blocking, and the peer's."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.settimeout(10)
+        yield ours, theirs
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+class Reading:
+    """Reads the frames of a connection in the callbacks of an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ours: socket.socket) -> None:
+        self.loop = loop
+        self.connection = TcpConnection(ours)
+        self.pool = BufferPool()
+        self.bodies: list[bytes] = []
+        self.turns: list[int] = []
+        """Calls of the callback until each frame was there."""
+        self._calls = 0
+        self._ended = loop.create_future()
+        self._source = FrameSource(self.connection, self.pool, MAX)
+        self._reader = self._read()
+
+    async def _read(self) -> None:
+        while (frame := await self._source.read()) is not None:
+            self.bodies.append(bytes(frame.data))
+            self.turns.append(self._calls)
+            frame.release()
+
+    def _on_readable(self) -> None:
+        self._calls += 1
+        try:
+            self._reader.send(None)
+        except StopIteration:
+            self.connection.stop_reading()
+            self._ended.set_result(None)
+        except Exception as error:
+            self.connection.stop_reading()
+            self._ended.set_exception(error)
+
+    def start(self) -> None:
+        assert self.connection.read_with(self.loop, self._on_readable)
+
+    def run(self) -> list[bytes]:
+        """Return the frames when the peer has ended."""
+        self.start()
+        self.loop.run_until_complete(asyncio.wait_for(self._ended, 10))
+        return self.bodies
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def sending(theirs: socket.socket, pieces: Iterable[bytes]) -> threading.Thread:
+    """Start a thread that sends the pieces and closes."""
+
+    def send() -> None:
+        for piece in pieces:
+            theirs.sendall(piece)
+        theirs.close()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def pieces_of(data: bytes, rng: random.Random, largest: int) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        size = rng.randint(1, largest)
+        yield data[position : position + size]
+        position += size
+
+
+def run_once(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the callbacks that are due."""
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def run_of(
+    loop: asyncio.AbstractEventLoop,
+    ends: Ends,
+    data: Iterable[bytes],
+) -> Reading:
+    reading = Reading(loop, ends[0])
+    thread = sending(ends[1], data)
+    try:
+        reading.run()
+    finally:
+        reading.close()
+        thread.join(10)
+    return reading
+
+
+@pytest.mark.parametrize("largest", [1000, 100_000, 1 << 30])
+def test_frames_are_whole_however_the_bytes_come(
+    loop: asyncio.AbstractEventLoop, ends: Ends, largest: int
+) -> None:
+    rng = random.Random(largest)
+    sizes = [LARGE, LARGE, LARGE - 9, LARGE + 9, 40, LARGE, 0, LARGE, 2 * LARGE, 5, 32768, 32769]
+    sizes += [rng.choice([3, 33_000, LARGE, 2 * LARGE]) for _ in range(20)]
+    bodies = [rng.randbytes(size) for size in sizes]
+    reading = run_of(loop, ends, pieces_of(framed(*bodies), rng, largest))
+    assert reading.bodies == bodies
+
+
+def test_a_frame_like_the_one_before_takes_one_turn_of_the_event_loop(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    rng = random.Random(1)
+    bodies = [rng.randbytes(LARGE) for _ in range(8)]
+    reading = run_of(loop, ends, pieces_of(framed(*bodies), rng, 20_000))
+    assert reading.bodies == bodies
+    first, *others = reading.turns
+    assert [turn - first for turn in others] <= list(range(1, 8))
+
+
+def test_an_end_between_two_frames_is_the_end(loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
+    body = bytes(LARGE)
+    assert run_of(loop, ends, [framed(body, body)]).bodies == [body, body]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, LARGE])
+def test_an_end_inside_a_frame_is_an_error(
+    loop: asyncio.AbstractEventLoop, ends: Ends, cut: int
+) -> None:
+    body = bytes(LARGE)
+    with pytest.raises(KafkaConnectionError, match="closed"):
+        run_of(loop, ends, [framed(body), framed(body)[:cut]])
+
+
+def test_a_reset_inside_a_frame_is_an_error(loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    body = bytes(LARGE)
+    abort = struct.pack("ii", 1, 0)
+
+    def pieces() -> Iterator[bytes]:
+        yield framed(body) + framed(body)[:100]
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abort)
+
+    thread = sending(theirs, pieces())
+    with pytest.raises((ConnectionResetError, KafkaConnectionError)):
+        reading.run()
+    reading.close()
+    thread.join(10)
+
+
+@pytest.mark.parametrize("size", [-1, MAX + 1, 0x15030300])
+def test_a_length_out_of_bounds_is_an_error(
+    loop: asyncio.AbstractEventLoop, ends: Ends, size: int
+) -> None:
+    data = framed(bytes(LARGE)) + struct.pack(">i", size) + bytes(100)
+    with pytest.raises(FrameTooLargeError):
+        run_of(loop, ends, [data])
+
+
+def test_a_frame_that_is_being_received_lets_go_of_its_buffer_when_it_ends(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    theirs.sendall(framed(bytes(LARGE)))
+    theirs.sendall(framed(bytes(LARGE))[:1000])
+    reading.start()
+
+    while not reading.bodies:
+        run_once(loop)
+    assert reading.pool.free_bytes == 0  # the next one is being received
+    reading.close()
+    assert reading.pool.reuse(LARGE) is not None
+    loop.run_until_complete(reading.connection.aclose())
+
+
+def test_a_request_goes_out_while_frames_are_received(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    reading.start()
+    buffers: list[Buffer] = [b"a" * 10, memoryview(b"b" * 20), bytearray(b"c" * 5)]
+    assert reading.connection.send_now(buffers) == 35
+    assert theirs.recv(100) == b"a" * 10 + b"b" * 20 + b"c" * 5
+    data = random.Random(5).randbytes(8 << 20)
+    received = bytearray()
+
+    def receive() -> None:
+        while len(received) < len(data):
+            received.extend(theirs.recv(1 << 16))
+
+    async def send() -> None:
+        await reading.connection.send([data[:100], data[100:]])
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    loop.run_until_complete(send())
+    thread.join(10)
+    assert received == data
+    reading.close()
+    loop.run_until_complete(reading.connection.aclose())
+
+
+def test_sending_to_a_peer_that_reads_nothing_waits(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    reading = Reading(loop, ends[0])
+    reading.start()
+    while reading.connection.send_now([bytes(1 << 16)]):
+        pass
+    assert reading.connection.send_now([b"x"]) == 0
+    reading.close()
+    loop.run_until_complete(reading.connection.aclose())
+
+
+def test_sending_to_a_peer_that_is_gone_is_an_error(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    reading.start()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+    with pytest.raises(ConnectionError):
+        while True:
+            reading.connection.send_now([b"x"])
+    reading.close()
+    loop.run_until_complete(reading.connection.aclose())
+
+
+def test_the_selector_reports_what_epolls_does() -> None:
+    ours, theirs = socket.socketpair()
+    selector = frame_selector()
+    assert isinstance(selector, FrameSelector)
+    other = selectors.EpollSelector()
+    both: list[selectors.BaseSelector] = [selector, other]
+    steps: list[Callable[[selectors.BaseSelector], object]] = [
+        lambda s: s.register(ours, selectors.EVENT_READ, "data"),
+        lambda s: theirs.send(b"x"),
+        lambda s: s.modify(ours, selectors.EVENT_READ | selectors.EVENT_WRITE, "more"),
+        lambda s: s.modify(ours, selectors.EVENT_WRITE),
+        lambda s: ours.recv(10),
+        lambda s: s.modify(ours, selectors.EVENT_READ),
+        lambda s: theirs.close(),
+        lambda s: s.unregister(ours),
+    ]
+    for index, step in enumerate(steps):
+        for each in both:
+            if each is selector or index not in (1, 4, 6):
+                step(each)
+        assert selector.select(0) == other.select(0)
+        assert dict(selector.get_map()) == dict(other.get_map())
+    assert selector.select(0.001) == []
+    assert selector.select(-1) == []
+    ours.close()
+    for each in both:
+        each.close()
+
+
+def test_a_wait_without_a_limit_ends_with_an_event() -> None:
+    selector = frame_selector()
+    assert selector is not None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        selector.register(ours, selectors.EVENT_READ)
+        thread = threading.Thread(target=theirs.send, args=[b"x"])
+        thread.start()
+        [(key, events)] = selector.select(None)
+        thread.join(10)
+    assert (key.fileobj, events) == (ours, selectors.EVENT_READ)
+    selector.close()
+
+
+def test_programs_with_another_selector_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
+    assert frame_selector() is None
+
+
+def test_the_plain_modules_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOHORT_PURE", "1")
+    assert frame_selector() is None
