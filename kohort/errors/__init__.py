@@ -24,6 +24,14 @@ The tree is split by whose fault an error is and what to do about it::
     |       +-- MessageDecodeError                  a frame that does not decode
     |       +-- MessageEncodeError                  a field the version in use does not have
     |       +-- CorrelationIdError                  an answer to another request
+    +-- SecurityError                       TLS, a login or a token failed: change the settings
+    |   +-- TlsError                            the TLS handshake failed (also a TransportError)
+    |   |   +-- TlsVerificationError                the broker's certificate is not accepted
+    |   |   +-- TlsClientCertificateError           a client certificate is missing or not accepted
+    |   +-- WrongListenerError                  another security protocol (also a TransportError)
+    |   +-- SaslServerError                     a broker broke SASL's rules (also a TransportError)
+    |   +-- OAuthTokenError                     no usable token
+    |       +-- OAuthTokenUnavailableError          the provider failed for now (retriable)
     +-- DataError                           one partition's data; others go on
     |   +-- CorruptBatchError                   a batch that is not what its CRC or counts say
     |   |   +-- UnsupportedCodecError               a compression codec nobody knows
@@ -151,18 +159,26 @@ from kohort.errors._tree import (
     NoBrokersAvailable,
     NoOffsetForPartitionError,
     NotAssignedError,
+    OAuthTokenError,
+    OAuthTokenUnavailableError,
     OffsetsTimeoutError,
     ProtocolError,
     RebalanceListenerError,
     RecordDeserializationError,
     ReentrantCallError,
+    SaslServerError,
+    SecurityError,
     ThreadStartError,
+    TlsClientCertificateError,
+    TlsError,
+    TlsVerificationError,
     TopicRecreatedError,
     TransportError,
     UnknownOptionError,
     UnsupportedCodecError,
     UnsupportedOptionError,
     WakeupError,
+    WrongListenerError,
 )
 
 __all__ = [
@@ -234,6 +250,8 @@ __all__ = [
     "NotAssignedError",
     "NotCoordinatorError",
     "NotLeaderOrFollowerError",
+    "OAuthTokenError",
+    "OAuthTokenUnavailableError",
     "OffsetMetadataTooLargeError",
     "OffsetMovedToTieredStorageError",
     "OffsetNotAvailableError",
@@ -253,9 +271,14 @@ __all__ = [
     "RequestTimedOutError",
     "ResourceNotFoundError",
     "SaslAuthenticationFailedError",
+    "SaslServerError",
+    "SecurityError",
     "StaleMemberEpochError",
     "ThreadStartError",
     "ThrottlingQuotaExceededError",
+    "TlsClientCertificateError",
+    "TlsError",
+    "TlsVerificationError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationFailedError",
     "TopicRecreatedError",
@@ -278,6 +301,7 @@ __all__ = [
     "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "WakeupError",
+    "WrongListenerError",
     "broker_error",
     "error_class",
     "error_name",

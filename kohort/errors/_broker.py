@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kohort.errors._codes import ErrorCode, error_name
-from kohort.errors._tree import DataError, KafkaError
+from kohort.errors._tree import DataError, KafkaError, SecurityError
 from kohort.types import TopicPartition
 
 
@@ -216,11 +216,13 @@ class InvalidTimestampError(BrokerResponseError, code=ErrorCode.INVALID_TIMESTAM
     """The timestamp is out of the range that the topic takes."""
 
 
-class UnsupportedSaslMechanismError(BrokerResponseError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+class UnsupportedSaslMechanismError(
+    BrokerResponseError, SecurityError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM
+):
     """The broker does not offer the SASL mechanism."""
 
 
-class IllegalSaslStateError(BrokerResponseError, code=ErrorCode.ILLEGAL_SASL_STATE):
+class IllegalSaslStateError(BrokerResponseError, SecurityError, code=ErrorCode.ILLEGAL_SASL_STATE):
     """A request came before its place in the SASL exchange."""
 
 
@@ -306,7 +308,9 @@ class KafkaStorageError(
     """The broker's disk failed under the partition."""
 
 
-class SaslAuthenticationFailedError(BrokerResponseError, code=ErrorCode.SASL_AUTHENTICATION_FAILED):
+class SaslAuthenticationFailedError(
+    BrokerResponseError, SecurityError, code=ErrorCode.SASL_AUTHENTICATION_FAILED
+):
     """The broker refused the credentials."""
 
 

@@ -121,6 +121,49 @@ class CorrelationIdError(ProtocolError):
     """An answer does not carry the correlation id of the request it should answer."""
 
 
+class SecurityError(KafkaError):
+    """TLS, a login or a token failed. The message says what to change.
+
+    The same settings fail again, so it is raised at the first contact with the cluster.
+    """
+
+
+class TlsError(SecurityError, TransportError):
+    """The TLS handshake with a broker failed."""
+
+
+class TlsVerificationError(TlsError):
+    """The certificate of a broker is not accepted.
+
+    Its CA is unknown, it is for another host, it expired, is not valid yet, or is revoked.
+    """
+
+
+class TlsClientCertificateError(TlsError):
+    """A broker requires a client certificate, or does not accept the one it was sent."""
+
+
+class WrongListenerError(SecurityError, TransportError):
+    """A listener uses another security protocol than ``security_protocol`` says."""
+
+
+class SaslServerError(SecurityError, TransportError):
+    """A broker broke the rules of the SASL mechanism, such as a SCRAM server without a proof."""
+
+
+class OAuthTokenError(SecurityError):
+    """No usable OAuth token: its provider failed, or the token is malformed or about to expire.
+
+    ``__cause__`` is the error of the provider.
+    """
+
+
+class OAuthTokenUnavailableError(OAuthTokenError):
+    """The token provider or the token endpoint failed for now; a later login tries again."""
+
+    retriable = True
+
+
 class DataError(KafkaError):
     """Something is wrong with one partition's data; other partitions go on.
 

@@ -13,6 +13,7 @@ VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the in-process cluster may know
 THIRD_PARTY = {
     "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow where tables are asked for
+    "security": {"anyio", "cryptography", "gssapi"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
@@ -26,6 +27,7 @@ OUTSIDE = {"asyncio", "time", "socket", "trio"}
 INJECTED = {
     "protocol": OUTSIDE | {"logging", "random", "threading"},
     "records": OUTSIDE | {"logging", "random", "threading"},
+    "security": OUTSIDE - {"time", "socket"},  # certificates and tokens have times of the wall
     "subscription": OUTSIDE,
     "transport": OUTSIDE - {"socket"},
     "coordinator_client": OUTSIDE,

@@ -1,0 +1,1 @@
+"""Security of the client's connections: TLS contexts, SASL mechanisms, OAuth tokens."""
