@@ -19,6 +19,7 @@ from tests.support.jars import (
 )
 from tests.support.kafka_server import KafkaServer
 from tests.support.needs import missing_spark, required
+from tests.support.secure_kafka import SecureKafka
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "real_kafka": missing_kafka,
@@ -172,6 +173,24 @@ def kafka(_shared_kafka: KafkaServer) -> KafkaServer:
     """Apache Kafka, shared by the whole run and up; tests use topics and groups of their own."""
     _shared_kafka.start()
     return _shared_kafka
+
+
+@pytest.fixture(scope="session")
+def _shared_secure_kafka(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SecureKafka]:
+    server = SecureKafka(jars(), tmp_path_factory.mktemp("secure-kafka"))
+    pytestconfig.stash[SERVERS].append(server)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def secure_kafka(_shared_secure_kafka: SecureKafka) -> SecureKafka:
+    """Apache Kafka with TLS, SASL and ACLs, shared by the whole run and up."""
+    _shared_secure_kafka.start()
+    return _shared_secure_kafka
 
 
 @pytest.fixture
