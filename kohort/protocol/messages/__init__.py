@@ -24,6 +24,10 @@ if TYPE_CHECKING:
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirsResponse,
     )
+    from kohort.protocol.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from kohort.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
     from kohort.protocol.messages.consumer_group_describe import (
         ConsumerGroupDescribeRequest,
@@ -53,6 +57,10 @@ if TYPE_CHECKING:
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
     )
+    from kohort.protocol.messages.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from kohort.protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsResponse,
@@ -68,6 +76,10 @@ if TYPE_CHECKING:
     from kohort.protocol.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResponse,
+    )
+    from kohort.protocol.messages.describe_delegation_token import (
+        DescribeDelegationTokenRequest,
+        DescribeDelegationTokenResponse,
     )
     from kohort.protocol.messages.describe_groups import (
         DescribeGroupsRequest,
@@ -97,8 +109,16 @@ if TYPE_CHECKING:
         DescribeTransactionsRequest,
         DescribeTransactionsResponse,
     )
+    from kohort.protocol.messages.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+    )
     from kohort.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from kohort.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+    from kohort.protocol.messages.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from kohort.protocol.messages.fetch import FetchRequest, FetchResponse
     from kohort.protocol.messages.find_coordinator import (
         FindCoordinatorRequest,
@@ -146,6 +166,10 @@ if TYPE_CHECKING:
         OffsetCommitValue,
     )
     from kohort.protocol.messages.produce import ProduceRequest, ProduceResponse
+    from kohort.protocol.messages.renew_delegation_token import (
+        RenewDelegationTokenRequest,
+        RenewDelegationTokenResponse,
+    )
     from kohort.protocol.messages.sasl_authenticate import (
         SaslAuthenticateRequest,
         SaslAuthenticateResponse,
@@ -200,6 +224,8 @@ __all__ = [
     "AlterPartitionReassignmentsResponse",
     "AlterReplicaLogDirsRequest",
     "AlterReplicaLogDirsResponse",
+    "AlterUserScramCredentialsRequest",
+    "AlterUserScramCredentialsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "ConsumerGroupCurrentMemberAssignmentKey",
@@ -222,6 +248,8 @@ __all__ = [
     "ConsumerGroupTargetAssignmentMetadataValue",
     "ConsumerProtocolAssignment",
     "ConsumerProtocolSubscription",
+    "CreateDelegationTokenRequest",
+    "CreateDelegationTokenResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",
@@ -236,6 +264,8 @@ __all__ = [
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
     "DescribeConfigsResponse",
+    "DescribeDelegationTokenRequest",
+    "DescribeDelegationTokenResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
     "DescribeLogDirsRequest",
@@ -250,10 +280,14 @@ __all__ = [
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
+    "DescribeUserScramCredentialsRequest",
+    "DescribeUserScramCredentialsResponse",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
     "EndTxnRequest",
     "EndTxnResponse",
+    "ExpireDelegationTokenRequest",
+    "ExpireDelegationTokenResponse",
     "FetchRequest",
     "FetchResponse",
     "FindCoordinatorRequest",
@@ -296,6 +330,8 @@ __all__ = [
     "OffsetForLeaderEpochResponse",
     "ProduceRequest",
     "ProduceResponse",
+    "RenewDelegationTokenRequest",
+    "RenewDelegationTokenResponse",
     "RequestHeader",
     "ResponseHeader",
     "SaslAuthenticateRequest",
