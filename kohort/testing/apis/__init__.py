@@ -47,9 +47,17 @@ from kohort.testing.apis import (
     txn_offset_commit,
     write_txn_markers,
 )
-from kohort.testing.apis._registry import SERVED, CloseConnection, Context, Served, serves
+from kohort.testing.apis._registry import (
+    ANONYMOUS,
+    SERVED,
+    CloseConnection,
+    Context,
+    Served,
+    serves,
+)
 
 __all__ = [
+    "ANONYMOUS",
     "SERVED",
     "CloseConnection",
     "Context",

@@ -10,6 +10,9 @@ from kohort.protocol import ApiKey, Request, Response, VersionRange
 from kohort.testing._broker import Broker
 from kohort.testing.groups import Caller
 
+ANONYMOUS = "User:ANONYMOUS"
+"""Principal of clients that do not log in."""
+
 
 class CloseConnection(Exception):
     """What Kafka answers in this case is the end of the connection."""
@@ -17,12 +20,17 @@ class CloseConnection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Who asked whom, in which version. ``client_host`` is as Kafka writes it: ``/127.0.0.1``."""
+    """Sender and receiver of a request, and the version of its API.
+
+    ``client_host`` is as Kafka writes it: ``/127.0.0.1``. ``principal`` is the user who logged in,
+    such as ``User:alice``.
+    """
 
     broker: Broker
     version: int
     client_id: str
     client_host: str
+    principal: str = ANONYMOUS
 
     @property
     def caller(self) -> Caller:
