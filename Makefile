@@ -81,5 +81,7 @@ $(VENV)/.demo: $(VENV)/.tools $(PACKAGING)
 
 $(VENV)/.dev: $(VENV)/.tools $(PACKAGING)
 	$(PIP) --no-build-isolation --editable '.[arrow,spark,demo,dev]'
+	@if command -v krb5-config >/dev/null; then \
+	  $(PIP) --no-build-isolation --editable '.[gssapi]' || echo "The package gssapi cannot be built; tests of GSSAPI are skipped."; fi
 	$(COMPILE)
 	@touch $@

@@ -13,6 +13,8 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.support.kerberos import missing_program
+
 MIN_JAVA = 17
 
 
@@ -50,4 +52,14 @@ def missing_spark() -> str | None:
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             return f"{module} is not installed (the extra 'spark')"
+    return missing_java()
+
+
+@functools.cache
+def missing_kerberos() -> str | None:
+    """Why logins by GSSAPI cannot be tried; None when they can."""
+    if (program := missing_program()) is not None:
+        return f"{program} of MIT Kerberos is not installed"
+    if find_spec("gssapi") is None:
+        return "gssapi is not installed (the extra 'gssapi')"
     return missing_java()

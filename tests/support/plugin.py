@@ -18,12 +18,14 @@ from tests.support.jars import (
     missing_spark_source,
 )
 from tests.support.kafka_server import KafkaServer
-from tests.support.needs import missing_spark, required
+from tests.support.kerberos import Kdc
+from tests.support.needs import missing_kerberos, missing_spark, required
 from tests.support.secure_kafka import SecureKafka
 
 NEEDS: dict[str, Callable[[], str | None]] = {
     "real_kafka": missing_kafka,
     "old_kafka": missing_old_kafka,
+    "kerberos": missing_kerberos,
     "spark": missing_spark,
     "spark_source": missing_spark_source,
 }
@@ -108,7 +110,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, missing in NEEDS.items():
         if item.get_closest_marker(marker) and (reason := missing()) is not None:
             item.user_properties.append((NOT_RUN, f"{marker}: {reason}"))
-            if required():
+            if required() and marker != "kerberos":
                 pytest.fail(f"{reason} (KOHORT_REQUIRE_REAL is set)", pytrace=False)
             pytest.skip(reason)
 
@@ -191,6 +193,27 @@ def secure_kafka(_shared_secure_kafka: SecureKafka) -> SecureKafka:
     """Apache Kafka with TLS, SASL and ACLs, shared by the whole run and up."""
     _shared_secure_kafka.start()
     return _shared_secure_kafka
+
+
+@pytest.fixture(scope="session")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    """A Kerberos KDC, shared by the whole run; its user has a ticket."""
+    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    kdc.start()
+    yield kdc
+    kdc.kill()
+
+
+@pytest.fixture(scope="session")
+def kerberos_kafka(
+    kdc: Kdc, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SecureKafka]:
+    """A ``secure_kafka`` whose listener SASL_PLAINTEXT takes GSSAPI, too."""
+    server = SecureKafka(jars(), tmp_path_factory.mktemp("kerberos-kafka"), kdc=kdc)
+    pytestconfig.stash[SERVERS].append(server)
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.support.certificates import STORE_PASSWORD, Certificates
 from tests.support.kafka_server import PROPERTIES, KafkaServer, KafkaStartError
+from tests.support.kerberos import REALM, SERVICE, Kdc
 from tests.support.net import free_ports
 from tests.support.tokens import AUDIENCE, ISSUER, SigningKey
 
@@ -53,7 +54,9 @@ class SecureKafka(KafkaServer):
         *,
         version: str = "4.3.1",
         reauth_ms: int = REAUTH_MS,
+        kdc: Kdc | None = None,
     ) -> None:
+        """Set up the node. With ``kdc`` its listener SASL_PLAINTEXT takes GSSAPI, too."""
         self.certificates = Certificates(folder / "tls")
         self.signing_key = SigningKey()
         self._jwks = folder / "jwks.json"
@@ -61,6 +64,7 @@ class SecureKafka(KafkaServer):
         self._ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self._version = version
         self._reauth_ms = reauth_ms
+        self._kdc = kdc
         super().__init__(jars, folder, properties)
 
     def bootstrap_servers_of(self, listener: str) -> str:
@@ -88,7 +92,10 @@ class SecureKafka(KafkaServer):
 
     def _java(self, main_class: str, *args: object, level: str = "info") -> list[str]:
         program, *rest = super()._java(main_class, *args, level=level)
-        return [program, f"-D{_ALLOWED_URLS}={self._jwks.as_uri()}", *rest]
+        options = [f"-D{_ALLOWED_URLS}={self._jwks.as_uri()}"]
+        if self._kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={self._kdc.config}")
+        return [program, *options, *rest]
 
     def _write_config(self, controller: int) -> None:
         self.port = self._ports["PLAINTEXT"]
@@ -131,6 +138,14 @@ class SecureKafka(KafkaServer):
         for listener in "sasl_plaintext", "sasl_ssl", "reauth":
             for mechanism, login in _LOGINS.items():
                 values[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
+        if self._kdc is not None:
+            prefix = "listener.name.sasl_plaintext"
+            values[f"{prefix}.sasl.enabled.mechanisms"] = ",".join([*MECHANISMS, "GSSAPI"])
+            values[f"{prefix}.gssapi.sasl.jaas.config"] = (
+                "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+                f'storeKey=true keyTab="{self._kdc.service_keytab}" principal="{SERVICE}@{REALM}";'
+            )
+            values["sasl.kerberos.service.name"] = SERVICE.partition("/")[0]
         return values
 
     def _oauth(self) -> dict[str, str]:
