@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
     )
+    from kohort.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from kohort.protocol.messages.create_delegation_token import (
         CreateDelegationTokenRequest,
         CreateDelegationTokenResponse,
@@ -66,9 +67,11 @@ if TYPE_CHECKING:
         CreatePartitionsResponse,
     )
     from kohort.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from kohort.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from kohort.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from kohort.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
     from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
     from kohort.protocol.messages.describe_cluster import (
         DescribeClusterRequest,
         DescribeClusterResponse,
@@ -248,18 +251,24 @@ __all__ = [
     "ConsumerGroupTargetAssignmentMetadataValue",
     "ConsumerProtocolAssignment",
     "ConsumerProtocolSubscription",
+    "CreateAclsRequest",
+    "CreateAclsResponse",
     "CreateDelegationTokenRequest",
     "CreateDelegationTokenResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
+    "DeleteAclsRequest",
+    "DeleteAclsResponse",
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
     "DeleteRecordsRequest",
     "DeleteRecordsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DescribeAclsRequest",
+    "DescribeAclsResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
