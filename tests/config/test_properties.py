@@ -229,12 +229,8 @@ def test_an_unknown_dotted_name_is_answered_with_the_nearest(name: str, hint: st
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("security.protocol", "SSL"),
-        ("sasl.mechanisms", "PLAIN-ISH"),
-        ("sasl.password", "hunter2"),
-        ("sasl.jaas.config", "hunter2"),
-        ("ssl.keystore.password", "hunter2"),
-        ("ssl.endpoint.identification.algorithm", "https"),
+        ("sasl.login.class", "hunter2"),
+        ("enable.ssl.certificate.verification", "false"),
         ("group.protocol", "consumer"),
         ("enable.auto.offset.store", "false"),
         ("enable.auto.offset.store", False),
@@ -257,14 +253,14 @@ def test_a_known_property_that_is_not_built_is_never_ignored(name: str, value: A
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("security.protocol", "plaintext"),
+        ("ssl.protocol", "TLSv1.3"),
         ("group.protocol", "classic"),
         ("enable.auto.offset.store", "true"),
         ("enable.auto.offset.store", True),
         ("statistics.interval.ms", "0"),
         ("default.api.timeout.ms", "60000"),
         ("client.dns.lookup", "use_all_dns_ips"),
-        ("sasl.mechanism", "GSSAPI"),
+        ("enable.ssl.certificate.verification", "true"),
     ],
 )
 def test_a_property_that_is_not_built_may_have_its_default(name: str, value: Any) -> None:

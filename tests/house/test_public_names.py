@@ -24,6 +24,7 @@ PROMISED = {
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RecordColumns",
+    "Secret",
     "TopicPartition",
 }
 
