@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kohort.config import VERSION as __version__
+from kohort.config import Secret
 from kohort.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -41,6 +42,7 @@ __all__ = [
     "RebalanceListenerError",
     "RecordColumns",
     "RecordDeserializationError",
+    "Secret",
     "TopicPartition",
     "__version__",
 ]

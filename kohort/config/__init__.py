@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from kohort.config._client import ClientConfig
 from kohort.config._closing import CLOSE_TIMEOUT
-from kohort.config._config import OPTIONS, UNSUPPORTED, ConsumerConfig
+from kohort.config._config import (
+    OPTIONS,
+    UNSUPPORTED,
+    ConsumerConfig,
+    conceal_properties,
+    conceal_secrets,
+)
 from kohort.config._deserializers import Deserialize
 from kohort.config._document import describe_options, replace_tables
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
+from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option
 from kohort.config._reset import reset_duration_ms
+from kohort.config._sasl import SaslConfig
+from kohort.config._secret import Secret
+from kohort.config._security import SecurityConfig
+from kohort.config._tls import StoreConfig, TlsConfig
+from kohort.config._url import Url
 from kohort.config._version import VERSION
 
 __all__ = [
@@ -22,12 +34,23 @@ __all__ = [
     "OPTIONS",
     "UNSUPPORTED",
     "VERSION",
+    "AssertionConfig",
     "ClientConfig",
     "ConsumerConfig",
     "Deserialize",
     "FetchConfig",
     "GroupConfig",
+    "OAuthConfig",
     "Option",
+    "SaslConfig",
+    "Secret",
+    "SecurityConfig",
+    "StoreConfig",
+    "TlsConfig",
+    "UnsecuredConfig",
+    "Url",
+    "conceal_properties",
+    "conceal_secrets",
     "describe_options",
     "replace_tables",
     "reset_duration_ms",

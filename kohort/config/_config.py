@@ -15,8 +15,10 @@ from kohort.config._face import FaceOptions
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._option import Option, Section, options_of, section
+from kohort.config._secret import conceal
+from kohort.config._security import SECURITY_SECTIONS, SecurityConfig
 from kohort.config._unsupported import KEYWORDS
-from kohort.errors import UnsupportedOptionError
+from kohort.errors import InvalidOptionError, UnsupportedOptionError
 
 _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
 
@@ -28,6 +30,7 @@ class ConsumerConfig(FaceOptions):
     client: ClientConfig = field(default_factory=ClientConfig)
     group: GroupConfig = field(default_factory=GroupConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
 
     @classmethod
     def from_kwargs(cls, **kwargs: Any) -> ConsumerConfig:
@@ -35,6 +38,7 @@ class ConsumerConfig(FaceOptions):
 
         Raises UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
         """
+        conceal_secrets(kwargs)
         values: dict[str, Any] = {}
         for name, value in kwargs.items():
             if name in UNSUPPORTED:
@@ -55,16 +59,22 @@ class ConsumerConfig(FaceOptions):
     ) -> ConsumerConfig:
         """Make it from the dotted names of Java and librdkafka; values may be text.
 
-        Raises as from_kwargs() does, with the names as they were given.
+        Raises as from_kwargs() does, with the names as they were given. Raises TypeError if
+        ``properties`` is no mapping.
         """
-        values = _names.read_properties(properties, OPTIONS.values())
+        properties = conceal_properties(properties)
+        values, given_as = _names.read_properties(properties, OPTIONS.values())
         for name, given in (
             ("key_deserializer", key_deserializer),
             ("value_deserializer", value_deserializer),
         ):
             if given is not None:
                 values[name] = given
-        return cls._from_values(values)
+        try:
+            return cls._from_values(values)
+        except InvalidOptionError as error:
+            wrong = _names.with_dotted_names(error, given_as, OPTIONS.values())
+        raise wrong
 
     @classmethod
     def _from_values(cls, values: dict[str, Any]) -> ConsumerConfig:
@@ -79,10 +89,14 @@ class ConsumerConfig(FaceOptions):
             checked[memory.name] = max(memory.default, checked[answer.name])
         elif memory.name in checked and answer.name not in checked:
             checked[answer.name] = min(answer.default, checked[memory.name])
+        security: dict[str, Any] = {
+            name: section(**_of(section, checked)) for name, section in SECURITY_SECTIONS.items()
+        }
         return cls(
             client=ClientConfig(**_of(ClientConfig, checked)),
             group=GroupConfig(**_of(GroupConfig, checked)),
             fetch=FetchConfig(**_of(FetchConfig, checked)),
+            security=SecurityConfig(**_of(SecurityConfig, checked), **security),
             **_of(cls, checked),
         )
 
@@ -127,10 +141,37 @@ def _of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:
 
 OPTIONS: dict[str, Option] = {
     each.name: each
-    for section in (ClientConfig, GroupConfig, FetchConfig, ConsumerConfig)
+    for section in (
+        ClientConfig,
+        GroupConfig,
+        FetchConfig,
+        ConsumerConfig,
+        SecurityConfig,
+        *SECURITY_SECTIONS.values(),
+    )
     for each in options_of(section)
 }
 """Every supported option by its keyword."""
 
 UNSUPPORTED = {each.name: each for each in KEYWORDS}
 """Every keyword that is known and not supported."""
+
+
+def conceal_secrets(options: dict[str, Any]) -> None:
+    """Replace what may be a secret in keyword arguments, before a traceback can show it.
+
+    These are the values of options that hold secrets, and those of unknown and unsupported names.
+    """
+    for name, value in options.items():
+        known = OPTIONS.get(name)
+        if known is None:
+            unsupported = UNSUPPORTED.get(name)
+            if unsupported is None or not unsupported.is_harmless(value):
+                options[name] = conceal(value)
+        else:
+            options[name] = known.kind.conceal(value)
+
+
+def conceal_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of properties that no traceback shows a secret of; see conceal_secrets()."""
+    return _names.conceal_properties(properties, OPTIONS.values())

@@ -8,8 +8,12 @@ from kohort.config._client import ClientConfig, RequestOptions
 from kohort.config._face import FaceOptions
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
+from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option, Section, options_of
-from kohort.config._unsupported import KEYWORDS, PREFIXES, PROPERTIES, Unsupported
+from kohort.config._sasl import SaslConfig
+from kohort.config._security import SecurityConfig
+from kohort.config._tls import StoreConfig, TlsConfig
+from kohort.config._unsupported import KEYWORDS, PROPERTIES, Unsupported
 
 _BEGIN = "<!-- tables: python -m kohort.config docs/configuration.md -->"
 _END = "<!-- end of tables -->"
@@ -20,6 +24,13 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Connections and metadata", ClientConfig),
     ("The group", GroupConfig),
     ("Fetching", FetchConfig),
+    ("Security", SecurityConfig),
+    ("TLS", TlsConfig),
+    ("Stores of Java", StoreConfig),
+    ("Logins", SaslConfig),
+    ("Tokens (OAUTHBEARER)", OAuthConfig),
+    ("Assertions for tokens", AssertionConfig),
+    ("Tokens without a signature", UnsecuredConfig),
 )
 
 
@@ -70,13 +81,9 @@ def _unsupported() -> Iterator[str]:
     )
     yield ""
     yield "### Dotted names that are not supported\n"
-    families = (Unsupported(f"{prefix}*", why) for prefix, why in PREFIXES)
     yield from _table(
         ("dotted name", "values accepted", "why"),
-        (
-            (f"`{each.name}`", _harmless(each), _sentence(each.why))
-            for each in (*families, *PROPERTIES)
-        ),
+        ((f"`{each.name}`", _harmless(each), _sentence(each.why)) for each in PROPERTIES),
     )
 
 

@@ -12,6 +12,10 @@ INT32_MAX = 2**31 - 1
 _PEERS = frozenset({"kafka", "aiokafka"})
 
 
+class Fault(ValueError):
+    """A fault of a value, in words that repeat no part of it."""
+
+
 class Kind:
     """One kind of value. ``check`` is idempotent: what it returns, it accepts.
 
@@ -20,6 +24,8 @@ class Kind:
 
     expected: str = ""
     """How the value is described in errors and in the documentation."""
+    is_opaque: bool = False
+    """True if ``repr`` of a section shows the type of the value only."""
 
     def check(self, value: Any) -> Any:
         """Return the value in its one normal form."""
@@ -28,6 +34,14 @@ class Kind:
     def parse(self, text: str) -> Any:
         """Read the value from text as Java's configuration does; the result still goes to check."""
         return text
+
+    def conceal(self, value: Any) -> Any:
+        """Return the value in a form that no traceback shows. ``check`` takes both forms."""
+        return value
+
+    def read_secret(self, secret: Any) -> Any:
+        """Return a secret that was given under a dotted name, as Java reads it."""
+        return secret
 
 
 class Whole(Kind):

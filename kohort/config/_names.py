@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option import Option, invalid
-from kohort.config._unsupported import KEYWORDS, PREFIXES, PROPERTIES, Unsupported
-from kohort.errors import UnknownOptionError
+from kohort.config._option import Option
+from kohort.config._secret import conceal
+from kohort.config._unsupported import KEYWORDS, PROPERTIES
+from kohort.errors import InvalidOptionError, UnknownOptionError
 
 
-def read_properties(properties: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Dotted names -> values by keyword. None counts as not given. TypeError for no mapping."""
-    if not isinstance(properties, Mapping):
-        raise TypeError(f"properties must be a mapping of dotted names, not {properties!r}")
+def read_properties(
+    properties: Mapping[str, Any], options: Iterable[Option]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values by keyword, and the dotted name of each keyword.
+
+    A value of None counts as not given.
+    """
     known = {dotted: each for each in options for dotted in each.properties}
     values: dict[str, Any] = {}
     given_as: dict[str, str] = {}
@@ -28,10 +33,46 @@ def read_properties(properties: Mapping[str, Any], options: Iterable[Option]) ->
         each = known[name]
         checked = each.read(value, name)
         if each.name in values and values[each.name] != checked:
-            raise invalid(name, value, f"the same as {given_as[each.name]}, which means the same")
+            raise each.invalid(
+                name, value, f"the same as {given_as[each.name]}, which means the same"
+            )
         values[each.name] = checked
         given_as[each.name] = name
-    return values
+    return values, given_as
+
+
+def with_dotted_names(
+    error: InvalidOptionError, given_as: Mapping[str, str], options: Iterable[Option]
+) -> InvalidOptionError:
+    """Return an error about keywords as one about the properties that stand for them."""
+    dotted = {each.name: each.properties[0] for each in options if each.properties}
+    dotted.update(given_as)
+    text = re.sub(
+        r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: dotted.get(found[0], found[0]), str(error)
+    )
+    return InvalidOptionError(text)
+
+
+def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """Return the properties with what may be a secret in a form that no traceback shows.
+
+    These are the values of options that hold secrets, and those of unknown and unsupported names.
+    Raises TypeError for no mapping.
+    """
+    if not isinstance(properties, Mapping):
+        given = type(properties).__name__
+        del properties
+        raise TypeError(f"properties must be a mapping of dotted names, not {given}")
+    known = {dotted: each for each in options for dotted in each.properties}
+    return {name: _concealed(name, value, known) for name, value in properties.items()}
+
+
+def _concealed(name: str, value: Any, known: Mapping[str, Option]) -> Any:
+    if name in known:
+        return known[name].kind.conceal(value)
+    unsupported = _UNSUPPORTED.get(name)
+    harmless = unsupported is not None and unsupported.is_harmless(value)
+    return value if harmless else conceal(value)
 
 
 def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
@@ -48,10 +89,6 @@ def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
 def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     """Raise for a name that is not supported, unless its value is harmless."""
     unsupported = _UNSUPPORTED.get(name)
-    if unsupported is None:
-        for prefix, why in PREFIXES:
-            if name.startswith(prefix):
-                unsupported = Unsupported(name, why)
     if unsupported is None:
         raise _unknown(name, [*known, *_UNSUPPORTED])
     unsupported.check(value, name)

@@ -8,7 +8,8 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, dataclass_transform
 
-from kohort.config._kinds import Kind
+from kohort.config._kinds import Fault, Kind
+from kohort.config._secret import Secret
 from kohort.errors import ConfigurationError, InvalidOptionError
 
 S = TypeVar("S", bound="Section")
@@ -23,7 +24,16 @@ _REPR.maxstring = _REPR.maxother = 80
 class Option:
     """What is known of a supported option; ``properties`` are its dotted names, Java's first."""
 
-    __slots__ = ("default", "kind", "meaning", "name", "properties", "shown_default", "unit")
+    __slots__ = (
+        "default",
+        "is_security",
+        "kind",
+        "meaning",
+        "name",
+        "properties",
+        "shown_default",
+        "unit",
+    )
 
     def __init__(
         self,
@@ -35,6 +45,7 @@ class Option:
         meaning: str,
         properties: tuple[str, ...],
         shown_default: str,
+        is_security: bool = False,
     ) -> None:
         self.name: Final = name
         self.default: Final = default
@@ -43,6 +54,8 @@ class Option:
         self.meaning: Final = meaning
         self.properties: Final = properties
         self.shown_default: Final = shown_default
+        self.is_security: Final = is_security
+        """True if no error repeats a value of the option."""
 
     def check(self, value: Any) -> Any:
         """Return the value's normal form, or raise InvalidOptionError."""
@@ -54,6 +67,8 @@ class Option:
             return self._checked(
                 value, name, lambda text: self.kind.check(self.kind.parse(text.strip()))
             )
+        if isinstance(value, Secret):
+            value = self.kind.read_secret(value)
         return self._checked(value, name, self.kind.check)
 
     def _checked(self, value: Any, name: str, check: Callable[[Any], Any]) -> Any:
@@ -62,7 +77,16 @@ class Option:
         except ConfigurationError:
             raise
         except (TypeError, ValueError) as error:
-            raise invalid(name, value, self.kind.expected, str(error)) from None
+            raise self.invalid(name, value, self.kind.expected, error) from None
+
+    def invalid(
+        self, name: str, value: Any, expected: str, error: Exception | None = None
+    ) -> InvalidOptionError:
+        """Return the error for a wrong value; a value of a security option is not in it."""
+        if not self.is_security:
+            return invalid(name, value, expected, str(error or ""))
+        detail = f" ({error})" if isinstance(error, Fault) else ""
+        return InvalidOptionError(f"{name}: expected {expected}{detail}")
 
 
 def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOptionError:
@@ -109,6 +133,7 @@ def _options_of(section: type[Any]) -> Iterator[Option]:
             meaning=meaning,
             properties=(*properties, *also),
             shown_default=shown_default or _shown(field.default),
+            is_security=issubclass(section, SecuritySection),
         )
 
 
@@ -166,6 +191,25 @@ class Section:
     def _settle(self, name: str, value: Any) -> None:
         # Only before anyone has seen the section: a section is frozen.
         object.__setattr__(self, name, value)
+
+
+class SecuritySection(Section):
+    """Base of the sections of security options: no error and no ``repr`` shows their values."""
+
+    def __init__(self, **values: Any) -> None:
+        for each in options_of(type(self)):
+            if each.name in values:
+                values[each.name] = each.kind.conceal(values[each.name])
+        super().__init__(**values)
+
+    def __repr__(self) -> str:
+        opaque = {each.name for each in options_of(type(self)) if each.kind.is_opaque}
+        shown = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            hidden = value is not None and (field.name in opaque or callable(value))
+            shown.append(f"{field.name}={f'<{type(value).__name__}>' if hidden else repr(value)}")
+        return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 @dataclass_transform(

@@ -25,9 +25,13 @@ class Unsupported:
         self.harmless: Final = harmless
         self.properties: Final = properties
 
+    def is_harmless(self, value: Any) -> bool:
+        """True if the value changes nothing."""
+        return value is None or any(_same(value, each) for each in self.harmless)
+
     def check(self, value: Any, name: str = "") -> None:
         """Raise UnsupportedOptionError unless the value is harmless. The value may be a secret."""
-        if value is not None and not any(_same(value, each) for each in self.harmless):
+        if not self.is_harmless(value):
             raise UnsupportedOptionError(f"{name or self.name} is not supported: {self.why}")
 
 
@@ -38,10 +42,16 @@ def _same(value: Any, harmless: Any) -> bool:
     return type(value) is type(harmless) and bool(value == harmless)
 
 
-_SECURITY = (
-    "kohort speaks PLAINTEXT only so far. Leave it out and use a PLAINTEXT listener of the "
-    "brokers, or a TLS tunnel in between"
+_CLASS = (
+    "leave it out; kohort resolves no class names. Credentials come from sasl.jaas.config, "
+    "sasl_credentials or sasl_oauth_token_provider"
 )
+_BROKERS = "leave it out; tokens are validated by brokers"
+_LOGIN_TIMING = "leave it out; a token is replaced after 80 % of its life, or at the next login"
+_KERBEROS_TIMING = "leave it out; a ticket is renewed at the next login"
+_JAVA_TLS = "leave it out; OpenSSL has no such setting"
+_OPENSSL = "leave it out, or configure OpenSSL in its own file and environment"
+_NO_PROXY = "connections go straight to the brokers, through no SOCKS or HTTP proxy. Leave it out"
 _METRICS = "leave it out; consumer.metrics() gives the figures, to be reported from there"
 _OWN_LOOP = "leave it out; kohort has a network loop of its own. Tests can use kohort.testing"
 _LOGGING = 'leave it out and configure the logger "kohort" of Python\'s logging'
@@ -61,43 +71,9 @@ def _dotted(*names: str, why: str, harmless: tuple[Any, ...] = ()) -> list[Unsup
 
 KEYWORDS: tuple[Unsupported, ...] = (
     *_keyword(
-        "security_protocol",
-        why=_SECURITY,
-        harmless=("PLAINTEXT",),
-        properties=("security.protocol",),
-    ),
-    *_keyword(
-        "sasl_mechanism",
-        why=_SECURITY,
-        harmless=("PLAIN", "GSSAPI"),
-        properties=("sasl.mechanism", "sasl.mechanisms"),
-    ),
-    *_keyword(
-        "sasl_kerberos_service_name",
-        why=_SECURITY,
-        harmless=("kafka",),
-        properties=("sasl.kerberos.service.name",),
-    ),
-    *_keyword(
-        "sasl_plain_username",
-        "sasl_plain_password",
-        "sasl_kerberos_name",
-        "sasl_kerberos_domain_name",
-        "sasl_oauth_token_provider",
-        "ssl_context",
-        "ssl_cafile",
-        "ssl_certfile",
-        "ssl_keyfile",
-        "ssl_crlfile",
-        "ssl_password",
-        "ssl_ciphers",
-        why=_SECURITY,
-    ),
-    *_keyword("ssl_check_hostname", why=_SECURITY, harmless=(True,)),
-    *_keyword(
         "proxy_url",
         "socks5_proxy",
-        why="connections go straight to the brokers. Leave it out and forward the ports instead",
+        why=f"{_NO_PROXY} and forward the ports instead",
     ),
     *_keyword(
         "client_dns_lookup",
@@ -165,11 +141,92 @@ PROPERTIES: tuple[Unsupported, ...] = (
         "group.remote.assignor",
         why="leave it out; it belongs to the group protocol consumer, which is not built",
     ),
-    *_dotted("security.providers", why=_SECURITY),
-    *_dotted("enable.sasl.oauthbearer.unsecure.jwt", why=_SECURITY, harmless=(False,)),
-    *_dotted("oauth_cb", why=_SECURITY),
-    *_dotted("config.providers", why="leave it out and look the values up before"),
+    *_dotted(
+        "config.providers",
+        why="leave it out and look the values up before; ${...} in a value is not resolved",
+        harmless=("",),
+    ),
+    *_dotted(
+        "sasl.jaas.config",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.login.callback.handler.class",
+        "sasl.client.callback.handler.class",
+        "sasl.login.class",
+        "ssl.engine.factory.class",
+        "sasl.oauthbearer.jwt.validator.class",
+        "security.providers",
+        why=_CLASS,
+        harmless=("",),
+    ),
+    *_dotted("ssl.protocol", why=_JAVA_TLS, harmless=("TLSv1.3", "TLSv1.2", "TLS")),
+    *_dotted("ssl.provider", "ssl.secure.random.implementation", why=_JAVA_TLS, harmless=("",)),
+    *_dotted("ssl.keymanager.algorithm", why=_JAVA_TLS, harmless=("SunX509", "PKIX")),
+    *_dotted("ssl.trustmanager.algorithm", why=_JAVA_TLS, harmless=("PKIX", "SunX509")),
+    *_dotted("sasl.kerberos.ticket.renew.window.factor", why=_KERBEROS_TIMING, harmless=(0.8,)),
+    *_dotted("sasl.kerberos.ticket.renew.jitter", why=_KERBEROS_TIMING, harmless=(0.05,)),
+    *_dotted("sasl.kerberos.min.time.before.relogin", why=_KERBEROS_TIMING, harmless=(60_000,)),
+    *_dotted(
+        "sasl.kerberos.kinit.cmd",
+        why="leave it out; no command is run. Give sasl.kerberos.keytab, or run kinit before",
+        harmless=("/usr/bin/kinit",),
+    ),
+    *_dotted("sasl.login.refresh.window.factor", why=_LOGIN_TIMING, harmless=(0.8,)),
+    *_dotted("sasl.login.refresh.window.jitter", why=_LOGIN_TIMING, harmless=(0.05,)),
+    *_dotted("sasl.login.refresh.min.period.seconds", why=_LOGIN_TIMING, harmless=(60,)),
+    *_dotted("sasl.login.refresh.buffer.seconds", why=_LOGIN_TIMING, harmless=(300,)),
+    *_dotted(
+        "sasl.login.connect.timeout.ms",
+        why="leave it out; connecting to a token endpoint takes 5 s at most",
+        harmless=(5_000,),
+    ),
+    *_dotted(
+        "sasl.login.read.timeout.ms",
+        why="leave it out; a request to a token endpoint takes 10 s at most",
+        harmless=(10_000,),
+    ),
+    *_dotted("sasl.login.retry.backoff.ms", why=_LOGIN_TIMING, harmless=(100,)),
+    *_dotted("sasl.login.retry.backoff.max.ms", why=_LOGIN_TIMING, harmless=(10_000,)),
+    *_dotted(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        why=_BROKERS,
+    ),
+    *_dotted("sasl.oauthbearer.jwks.endpoint.refresh.ms", why=_BROKERS, harmless=(3_600_000,)),
+    *_dotted("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", why=_BROKERS, harmless=(100,)),
+    *_dotted(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", why=_BROKERS, harmless=(10_000,)
+    ),
+    *_dotted("sasl.oauthbearer.clock.skew.seconds", why=_BROKERS, harmless=(30,)),
+    *_dotted("sasl.oauthbearer.scope.claim.name", why=_BROKERS, harmless=("scope",)),
     # librdkafka
+    *_dotted(
+        "enable.ssl.certificate.verification",
+        why="the certificates of brokers are always verified. Set ssl_cafile (ssl.ca.location) "
+        "to the CA that signed them",
+        harmless=(True,),
+    ),
+    *_dotted(
+        "ssl.certificate.verify_cb",
+        why="the certificates of brokers are always verified. Give an ssl_context instead",
+    ),
+    *_dotted("ssl_ca", "ssl_certificate", "ssl_key", why="give an ssl_context instead"),
+    *_dotted(
+        "ssl.ca.certificate.stores",
+        why="leave it out; without ssl.ca.location the CAs of the system are used",
+        harmless=("Root",),
+    ),
+    *_dotted("ssl.curves.list", "ssl.sigalgs.list", "ssl.providers", why=_OPENSSL),
+    *_dotted("ssl.engine.location", "ssl_engine_callback_data", why=_OPENSSL),
+    *_dotted("ssl.engine.id", why=_OPENSSL, harmless=("dynamic",)),
+    *_dotted(
+        "sasl.oauthbearer.metadata.authentication.type",
+        why="give a sasl_oauth_token_provider that calls the library of the cloud",
+        harmless=("none",),
+    ),
+    *_dotted("oauthbearer_token_refresh_cb", why="give a sasl_oauth_token_provider, or oauth_cb"),
     *_dotted(
         "enable.auto.offset.store",
         why="leave it out; use enable.auto.commit=false and commit(offsets)",
@@ -181,6 +238,7 @@ PROPERTIES: tuple[Unsupported, ...] = (
         why="leave it out; compare position(partition) with highwater(partition)",
         harmless=(False,),
     ),
+    *_dotted("oauth_cb", why=_CLASS),
     *_dotted(
         "on_commit", "offset_commit_cb", why="leave it out and give a callback to commit_async()"
     ),
@@ -228,6 +286,3 @@ PROPERTIES: tuple[Unsupported, ...] = (
     *_dotted("test.mock.num.brokers", why="use kohort.testing.Cluster", harmless=(0,)),
 )
 """Dotted names of Java and librdkafka that have no keyword here."""
-
-PREFIXES: tuple[tuple[str, str], ...] = (("sasl.", _SECURITY), ("ssl.", _SECURITY))
-"""Families of dotted names, none of which is supported."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
 
-from kohort.config import ConsumerConfig
+from kohort.config import ConsumerConfig, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
@@ -54,6 +54,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
+        conceal_secrets(configs)
         self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
 
     # -- records ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kohort.config import ConsumerConfig
+from kohort.config import ConsumerConfig, conceal_properties
 from kohort.consumer import _arguments
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
@@ -24,6 +24,7 @@ from kohort.errors import (
     ForkedConsumerError,
     IllegalStateError,
     NotAssignedError,
+    UnsupportedOptionError,
 )
 from kohort.listeners import check_listener
 from kohort.records import RecordRun
@@ -74,6 +75,7 @@ class ConsumerBase:
 
         Errors as for the constructor, with the names as they were given.
         """
+        properties = conceal_properties(properties)
         config = ConsumerConfig.from_properties(
             properties, key_deserializer=key_deserializer, value_deserializer=value_deserializer
         )
@@ -85,6 +87,11 @@ class ConsumerBase:
         raise NotImplementedError  # each face
 
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
+        if config.security.security_protocol != "PLAINTEXT":
+            raise UnsupportedOptionError(
+                f"security_protocol={config.security.security_protocol!r} is not supported: "
+                "connections are PLAINTEXT only so far"
+            )
         self._config = config
         self._engine = engine
         consumer = weakref.proxy(self)

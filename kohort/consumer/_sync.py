@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._base import Pattern
 from kohort.consumer._commit_future import CommitFuture
@@ -56,6 +56,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
+        conceal_secrets(configs)
         self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
 
     # -- records ------------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""Names of cipher suites in Java, as OpenSSL knows them."""
+
+from __future__ import annotations
+
+import re
+
+from kohort.config._kinds import Fault
+
+_TLS_1_3 = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+_SUITE = re.compile(
+    r"TLS_(?P<exchange>RSA|(?:EC)?DHE_(?:RSA|ECDSA|DSS))_WITH_"
+    r"(?:AES_(?P<bits>128|256)_(?P<mode>GCM|CBC)_(?P<hash>SHA(?:256|384)?)"
+    r"|(?P<chacha>CHACHA20_POLY1305)_SHA256)"
+)
+
+
+def openssl_names(names: str) -> str:
+    """Return OpenSSL's list for names of Java with commas or colons between them.
+
+    Raises ValueError for a suite that OpenSSL does not have, or for a choice among those of
+    TLS 1.3, which Python cannot make.
+    """
+    given = [name.strip() for name in re.split("[,:]", names) if name.strip()]
+    chosen = _TLS_1_3.intersection(given)
+    if chosen and chosen != _TLS_1_3:
+        raise Fault(
+            "Python cannot choose among the cipher suites of TLS 1.3. Name all three or none, or "
+            "give an ssl_context"
+        )
+    found = [_openssl_name(name) for name in given if name not in _TLS_1_3]
+    if not found:
+        raise Fault("all suites of TLS 1.3 and none of TLS 1.2: use ssl_min_version='TLSv1.3'")
+    return ":".join(found)
+
+
+def _openssl_name(name: str) -> str:
+    if not name.startswith("TLS_"):
+        return name
+    suite = _SUITE.fullmatch(name)
+    if suite is None:
+        raise Fault("a suite of Java that OpenSSL does not have, or that is not safe")
+    exchange = "" if suite["exchange"] == "RSA" else suite["exchange"].replace("_", "-") + "-"
+    if suite["chacha"]:
+        return f"{exchange}CHACHA20-POLY1305"
+    mode = "-GCM" if suite["mode"] == "GCM" else ""
+    return f"{exchange}AES{suite['bits']}{mode}-{suite['hash']}"

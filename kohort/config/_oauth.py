@@ -1,0 +1,192 @@
+"""Options of OAUTHBEARER: where its tokens come from."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Final
+
+from kohort.config._kinds import Flag, Whole
+from kohort.config._option import SecuritySection, option, section
+from kohort.config._secret import Secret
+from kohort.config._security_kinds import (
+    CaPath,
+    Certificates,
+    Claims,
+    Extensions,
+    FilePath,
+    KeyText,
+    Line,
+    SecretText,
+    UpperChoice,
+    Word,
+)
+from kohort.config._url import Endpoint, Endpoints, Url
+
+CLIENT_CREDENTIALS: Final = "client_credentials"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+@section
+class OAuthConfig(SecuritySection):
+    """Options of tokens from a token endpoint (OIDC) or a file."""
+
+    sasl_oauthbearer_token_endpoint_url: Url | None = field(
+        default=None,
+        metadata=option(Endpoint(), "Token endpoint of the identity provider."),
+    )
+    sasl_oauthbearer_client_id: str | None = field(
+        default=None,
+        metadata=option(
+            Line(),
+            "The client at the token endpoint.",
+            properties=("sasl.oauthbearer.client.credentials.client.id",),
+            also=("sasl.oauthbearer.client.id",),
+        ),
+    )
+    sasl_oauthbearer_client_secret: Secret | None = field(
+        default=None,
+        metadata=option(
+            SecretText(),
+            "The secret of that client.",
+            properties=("sasl.oauthbearer.client.credentials.client.secret",),
+            also=("sasl.oauthbearer.client.secret",),
+        ),
+    )
+    sasl_oauthbearer_scope: str | None = field(
+        default=None, metadata=option(Line(), "Scopes to ask for, with spaces between them.")
+    )
+    sasl_oauthbearer_grant_type: str = field(
+        default=CLIENT_CREDENTIALS,
+        metadata=option(
+            Word(CLIENT_CREDENTIALS, JWT_BEARER, aliases={"jwt-bearer": JWT_BEARER}),
+            "The grant: the secret of the client, or an assertion (RFC 7523).",
+        ),
+    )
+    sasl_oauthbearer_header_urlencode: bool = field(
+        default=False,
+        metadata=option(
+            Flag(), "Encode client id and secret for URLs before they go into the HTTP header."
+        ),
+    )
+    sasl_oauthbearer_https_cafile: str | None = field(
+        default=None,
+        metadata=option(
+            CaPath(),
+            "PEM file, or folder, of the CAs of the token endpoint. None: those of the system.",
+            properties=("https.ca.location",),
+        ),
+    )
+    sasl_oauthbearer_https_cadata: str | bytes | None = field(
+        default=None,
+        metadata=option(
+            Certificates(der=True),
+            "The CA certificates themselves, in place of sasl_oauthbearer_https_cafile.",
+            properties=("https.ca.pem",),
+        ),
+    )
+    sasl_oauthbearer_allow_http: bool = field(
+        default=False,
+        metadata=option(
+            Flag(), "Allow an http:// token endpoint on this machine (localhost, 127.0.0.1, ::1)."
+        ),
+    )
+    sasl_oauthbearer_allowed_urls: tuple[Url, ...] = field(
+        default=(),
+        metadata=option(
+            Endpoints(), "Token endpoints that may be used; none given: any.", shown_default="()"
+        ),
+    )
+    sasl_oauthbearer_token_file: str | None = field(
+        default=None,
+        metadata=option(FilePath(), "File of a token, read at each login."),
+    )
+    sasl_oauthbearer_extensions: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata=option(Extensions(), "SASL extensions, sent with each token."),
+    )
+    sasl_oauthbearer_sub_claim_name: str = field(
+        default="sub",
+        metadata=option(Line(nullable=False), "The claim of a token that names the principal."),
+    )
+
+
+@section
+class UnsecuredConfig(SecuritySection):
+    """Options of tokens without a signature."""
+
+    sasl_oauthbearer_unsecured: bool = field(
+        default=False,
+        metadata=option(
+            Flag(),
+            "Send tokens without a signature, made from sasl_oauthbearer_unsecured_claims: for "
+            "tests only.",
+            also=("enable.sasl.oauthbearer.unsecure.jwt",),
+        ),
+    )
+    sasl_oauthbearer_unsecured_claims: tuple[tuple[str, Any], ...] = field(
+        default=(),
+        metadata=option(
+            Claims(),
+            "Claims of unsecured tokens, with the principal. iat and exp are added.",
+            properties=(),
+        ),
+    )
+    sasl_oauthbearer_unsecured_lifetime_seconds: int = field(
+        default=3_600,
+        metadata=option(Whole(1), "How long an unsecured token is valid.", unit="s"),
+    )
+
+
+@section
+class AssertionConfig(SecuritySection):
+    """Options of the assertion that the grant jwt-bearer sends."""
+
+    sasl_oauthbearer_assertion_algorithm: str = field(
+        default="RS256",
+        metadata=option(
+            UpperChoice("RS256", "ES256"), "How the assertion is signed (needs the extra crypto)."
+        ),
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = field(
+        default=None, metadata=option(Line(), "The claim aud of the assertion.")
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = field(
+        default=None, metadata=option(Line(), "The claim iss of the assertion.")
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = field(
+        default=None, metadata=option(Line(), "The claim sub of the assertion.")
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = field(
+        default=300,
+        metadata=option(Whole(1, 86_400), "How long an assertion is valid.", unit="s"),
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = field(
+        default=60,
+        metadata=option(
+            Whole(0, 86_400), "How long before its making an assertion is valid.", unit="s"
+        ),
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = field(
+        default=False, metadata=option(Flag(), "Add a random claim jti to the assertion.")
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = field(
+        default=None, metadata=option(FilePath(), "PEM file of the key that signs assertions.")
+    )
+    sasl_oauthbearer_assertion_private_key_pem: Secret | None = field(
+        default=None, metadata=option(KeyText(), "The key itself, in place of its file.")
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: Secret | None = field(
+        default=None, metadata=option(SecretText(), "Password of that key.")
+    )
+    sasl_oauthbearer_assertion_file: str | None = field(
+        default=None,
+        metadata=option(FilePath(), "File of a finished assertion, read for each token."),
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(),
+            'JSON file {"header": {...}, "payload": {...}} of further parts of the assertion.',
+            also=("sasl.oauthbearer.assertion.jwt.template.file",),
+        ),
+    )

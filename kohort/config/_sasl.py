@@ -1,0 +1,109 @@
+"""Options of logins (SASL)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, Final
+
+from kohort.config._kinds import Flag
+from kohort.config._option import SecuritySection, option, section
+from kohort.config._secret import Secret
+from kohort.config._security_kinds import (
+    FilePath,
+    Line,
+    Mechanism,
+    Opaque,
+    OpaqueFunction,
+    SecretText,
+    TokenProvider,
+)
+
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI")
+
+
+@section
+class SaslConfig(SecuritySection):
+    """Options of a login: its mechanism, and the credentials of PLAIN, SCRAM and Kerberos."""
+
+    sasl_mechanism: str | None = field(
+        default=None,
+        metadata=option(
+            Mechanism(*MECHANISMS, nullable=True),
+            "How the client logs in. Required where security_protocol is SASL_PLAINTEXT or "
+            "SASL_SSL.",
+            also=("sasl.mechanisms",),
+        ),
+    )
+    sasl_plain_username: str | None = field(
+        default=None,
+        metadata=option(Line(), "The user of PLAIN and SCRAM.", properties=("sasl.username",)),
+    )
+    sasl_plain_password: Secret | None = field(
+        default=None,
+        metadata=option(
+            SecretText(stripped=False),
+            "The password of PLAIN and SCRAM.",
+            properties=("sasl.password",),
+        ),
+    )
+    sasl_credentials: Callable[[], Any] | None = field(
+        default=None,
+        metadata=option(
+            OpaqueFunction("a callable, sync or async, that returns (user, password)"),
+            "The user and password of PLAIN and SCRAM, asked for at each login, so a password may "
+            "change without a restart.",
+            properties=(),
+        ),
+    )
+    sasl_delegation_token: bool = field(
+        default=False,
+        metadata=option(
+            Flag(),
+            "The user is the id of a delegation token and the password its HMAC (SCRAM only).",
+        ),
+    )
+    sasl_oauth_token_provider: Any = field(
+        default=None,
+        metadata=option(
+            TokenProvider(),
+            "The source of tokens for OAUTHBEARER. It returns the token, or (token, expiry in "
+            "seconds since 1970), or an object with token and expires_at.",
+            properties=(),
+        ),
+    )
+    sasl_kerberos_service_name: str = field(
+        default="kafka",
+        metadata=option(Line(nullable=False), "The first part of the brokers' principal."),
+    )
+    sasl_kerberos_domain_name: str | None = field(
+        default=None,
+        metadata=option(
+            Line(), "The host in the brokers' principal. None: the host that is connected to."
+        ),
+    )
+    sasl_kerberos_name: Any = field(
+        default=None,
+        metadata=option(
+            Opaque("a str, or a gssapi.Name"),
+            "The whole principal of the brokers, in place of the service and domain name.",
+            properties=(),
+        ),
+    )
+    sasl_kerberos_principal: str | None = field(
+        default=None,
+        metadata=option(
+            Line(), "The principal of this client. None: the first one of the keytab or cache."
+        ),
+    )
+    sasl_kerberos_keytab: str | None = field(
+        default=None,
+        metadata=option(FilePath(), "Keytab to log in with. None: the credential cache."),
+    )
+    sasl_kerberos_ccache: str | None = field(
+        default=None,
+        metadata=option(
+            Line(), "Credential cache to log in with. None: the default one of Kerberos."
+        ),
+    )

@@ -1,0 +1,361 @@
+"""Kinds of values of security options. Their errors say what is wrong and repeat no value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kohort.config._kinds import Choice, Fault, Flag, Kind
+from kohort.config._secret import Concealed, Secret, conceal
+
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+
+
+class FilePath(Kind):
+    """A path of a file, or None. The file is read elsewhere."""
+
+    expected = "a path, or None"
+
+    def check(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, (str, bytes, os.PathLike)):
+            raise Fault(f"not a path but {_type_name(value)}")
+        path = os.fsdecode(value)
+        if "-----BEGIN" in path:
+            raise Fault("this is PEM text, not the path of a file")
+        if not path or "\0" in path:
+            raise Fault("no path")
+        return path
+
+
+class CaPath(FilePath):
+    """A path of CA certificates. librdkafka's word ``probe`` stands for those of the system."""
+
+    def parse(self, text: str) -> str | None:
+        return None if text == "probe" else text
+
+
+class SecretText(Kind):
+    """A password: a str, bytes or Secret; or None."""
+
+    expected = "a str, bytes or Secret, or None"
+
+    def __init__(self, *, stripped: bool = True) -> None:
+        self.stripped = stripped
+
+    def conceal(self, value: Any) -> Any:
+        """Return the value as a Secret."""
+        return conceal(value)
+
+    def read_secret(self, secret: Secret) -> Secret:
+        """Return the secret without the spaces around it, as Java reads a password."""
+        return Secret(secret.reveal_bytes().strip()) if self.stripped else secret
+
+    def check(self, value: Any) -> Secret | None:
+        if value is None:
+            return None
+        if isinstance(value, Concealed):
+            raise Fault(f"not a str but {value.type_name}")
+        secret = value if isinstance(value, Secret) else Secret(value)
+        if fault := self._fault(secret):
+            raise Fault(fault)
+        return secret
+
+    def _fault(self, secret: Secret) -> str:
+        """Return the reason why the secret is refused, or "". An error would carry its text."""
+        try:
+            empty = not secret.reveal_bytes()
+        except UnicodeEncodeError:
+            return "not valid Unicode text"
+        return "empty" if empty else ""
+
+
+class KeyText(SecretText):
+    """A private key as PEM text, or None."""
+
+    expected = "PEM text of a private key (str, bytes or Secret), or None"
+
+    def _fault(self, secret: Secret) -> str:
+        fault = super()._fault(secret)
+        if not fault and "PRIVATE KEY-----" not in secret.reveal():
+            fault = "no private key in PEM form; a path belongs into the option for a file"
+        return fault
+
+
+class KeyPassword(SecretText):
+    """The password of a private key, or a function that returns it."""
+
+    expected = "a str, bytes or Secret, a callable that returns one, or None"
+
+    def check(self, value: Any) -> Any:
+        return value if callable(value) else super().check(value)
+
+
+class Certificates(Kind):
+    """Certificates as PEM text, or as DER bytes where ``der``; or None."""
+
+    def __init__(self, *, der: bool = False) -> None:
+        self.der = der
+        self.expected = f"PEM text of certificates{' or DER bytes' if der else ''}, or None"
+
+    def check(self, value: Any) -> str | bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, (bytes, bytearray)):
+            value = bytes(value)
+            if self.der and not value.startswith(b"-----BEGIN") and b"\n-----BEGIN" not in value:
+                return bytes(value)
+            value = value.decode("latin-1")
+        if not isinstance(value, str):
+            raise Fault(f"not a str but {_type_name(value)}")
+        if "PRIVATE KEY-----" in value:
+            raise Fault("a private key is among the certificates")
+        if "-----BEGIN CERTIFICATE-----" not in value and "TRUSTED CERTIFICATE---" not in value:
+            raise Fault("no certificate in PEM form; a path belongs into the option for a file")
+        return value
+
+
+class SslContext(Kind):
+    """An ``ssl.SSLContext``, or None."""
+
+    is_opaque = True
+    expected = "an ssl.SSLContext, or None"
+
+    def check(self, value: Any) -> Any:
+        if value is not None:
+            import ssl  # a consumer of a PLAINTEXT listener has no use for it
+
+            if not isinstance(value, ssl.SSLContext):
+                raise Fault(f"not an SSLContext but {_type_name(value)}")
+        return value
+
+
+class OpaqueFunction(Kind):
+    """A function that returns secrets, or None."""
+
+    is_opaque = True
+
+    def __init__(self, expected: str) -> None:
+        self.expected = f"{expected}, or None"
+
+    def check(self, value: Any) -> Any:
+        if value is not None and not callable(value):
+            raise Fault(f"not callable but {_type_name(value)}")
+        return value
+
+
+class TokenProvider(Kind):
+    """A source of OAuth tokens: an object with ``token()``, or a callable."""
+
+    is_opaque = True
+    expected = "an object with a method token(), or a callable; sync or async; or None"
+
+    def check(self, value: Any) -> Any:
+        if isinstance(value, type):
+            raise Fault("a class; give an instance of it")
+        if value is None or callable(value) or callable(getattr(value, "token", None)):
+            return value
+        raise Fault("neither callable nor an object with token()")
+
+
+class UpperChoice(Choice):
+    """One of a few words in upper case, given in any case."""
+
+    def __init__(self, *words: str, nullable: bool = False) -> None:
+        super().__init__(*words)
+        self.nullable = nullable
+        if nullable:
+            self.expected += ", or None"
+
+    def check(self, value: Any) -> Any:
+        if value is None and self.nullable:
+            return None
+        if not isinstance(value, str):
+            raise Fault(f"not a str but {_type_name(value)}")
+        if value.upper() not in self.words:
+            raise Fault("none of these, in any case")
+        return value.upper()
+
+
+class Mechanism(UpperChoice):
+    """The name of a SASL mechanism, in any case; or None."""
+
+    def check(self, value: Any) -> Any:
+        if isinstance(value, str) and value.upper() == "AWS_MSK_IAM":
+            raise Fault(
+                "Amazon MSK takes OAUTHBEARER too: use it with a sasl_oauth_token_provider that "
+                "calls aws-msk-iam-sasl-signer-python"
+            )
+        return super().check(value)
+
+
+class Word(Choice):
+    """One of a few words, or another name of one."""
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise Fault(f"not a str but {_type_name(value)}")
+        try:
+            return super().check(value)
+        except ValueError:
+            raise Fault("none of these") from None
+
+
+class Line(Kind):
+    """A text without control characters; or None."""
+
+    def __init__(self, *, nullable: bool = True) -> None:
+        self.nullable = nullable
+        self.expected = "a non-empty str" + (", or None" if nullable else "")
+
+    def check(self, value: Any) -> str | None:
+        if value is None and self.nullable:
+            return None
+        if not isinstance(value, str):
+            raise Fault(f"not a str but {_type_name(value)}")
+        if not value:
+            raise Fault("empty")
+        if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in value):
+            raise Fault("a control character in it")
+        return value
+
+
+class Opaque(Kind):
+    """Any object, or None."""
+
+    is_opaque = True
+
+    def __init__(self, expected: str) -> None:
+        self.expected = f"{expected}, or None"
+
+    def check(self, value: Any) -> Any:
+        return value
+
+
+class HostnameCheck(Flag):
+    """True or False; Java's algorithm ``https`` is True, ``none`` and no text are False."""
+
+    _WORDS = {**Flag._WORDS, "https": True, "none": False, "": False}
+
+
+class TlsVersion(Kind):
+    """The lowest version of TLS. A list of Java stands for the lowest of its versions."""
+
+    expected = '"TLSv1.2" or "TLSv1.3"'
+
+    def check(self, value: Any) -> str:
+        name = getattr(value, "name", value)  # a member of ssl.TLSVersion
+        if not isinstance(name, str):
+            raise Fault(f"not a str but {_type_name(value)}")
+        for version in TLS_VERSIONS:
+            if name.replace("_", ".").lower() == version.lower():
+                return version
+        raise Fault("versions before TLS 1.2 are not used")
+
+    def parse(self, text: str) -> str:
+        names = [part.strip() for part in text.split(",")]
+        known = [name for name in names if name in TLS_VERSIONS]
+        return min(known, default=text)
+
+
+class StoreType(UpperChoice):
+    """Java's name of a kind of store, or None."""
+
+    def __init__(self) -> None:
+        super().__init__("PEM", "PKCS12", "JKS", nullable=True)
+
+
+class Ciphers(Kind):
+    """Cipher suites of TLS 1.2: a list of OpenSSL, or names of Java."""
+
+    expected = 'OpenSSL\'s cipher list ("ECDHE+AESGCM"), names of Java, or None'
+
+    def check(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        names = value if isinstance(value, str) else ",".join(_texts(value))
+        if not names.strip():
+            raise Fault("no cipher suite")
+        if "TLS_" not in names:
+            return names
+        from kohort.config._ciphers import openssl_names  # names of Java are rare
+
+        return openssl_names(names)
+
+
+class Pairs(Kind):
+    """Names and texts: a mapping, or ``name=value,name=value`` as text."""
+
+    expected = 'a mapping of str to str, or "name=value,name=value"'
+
+    def check(self, value: Any) -> tuple[tuple[str, str], ...]:
+        if isinstance(value, str):
+            value = self.parse(value)
+        items = value.items() if isinstance(value, Mapping) else value
+        if not isinstance(items, Iterable):
+            raise Fault(f"not a mapping but {_type_name(value)}")
+        pairs = tuple(tuple(item) for item in items if not isinstance(item, str))
+        if any(len(pair) != 2 or not all(isinstance(part, str) for part in pair) for pair in pairs):
+            raise Fault("names and values are texts")
+        return pairs
+
+    def parse(self, text: str) -> dict[str, str]:
+        pairs = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise Fault("a part without =")
+            pairs[name.strip()] = value.strip()
+        return pairs
+
+
+class Extensions(Pairs):
+    """SASL extensions: names of letters, values without control characters (RFC 7628)."""
+
+    def check(self, value: Any) -> tuple[tuple[str, str], ...]:
+        pairs = super().check(value)
+        for name, text in pairs:
+            if not (name.isascii() and name.isalpha()):
+                raise Fault("the name of an extension has letters only")
+            if name == "auth":
+                raise Fault("the name auth is reserved")
+            if not all(char in "\t\r\n" or " " <= char <= "~" for char in text) or not text:
+                raise Fault("an extension has a character that SASL does not allow")
+        return pairs
+
+
+class Claims(Kind):
+    """Claims of an unsecured token: names, and texts, numbers or lists of texts."""
+
+    expected = "a mapping of claims (texts, numbers, lists of texts)"
+
+    def check(self, value: Any) -> tuple[tuple[str, Any], ...]:
+        items = value.items() if isinstance(value, Mapping) else value
+        if isinstance(value, str) or not isinstance(items, Iterable):
+            raise Fault(f"not a mapping but {_type_name(value)}")
+        claims = []
+        for item in items:
+            name, claim = item
+            if isinstance(claim, (list, tuple)) and all(isinstance(part, str) for part in claim):
+                claim = tuple(claim)
+            elif isinstance(claim, bool) or not isinstance(claim, (str, int, float)):
+                raise Fault("a claim is a text, a number or a list of texts")
+            if not isinstance(name, str) or not name:
+                raise Fault("a claim has a name")
+            claims.append((name, claim))
+        return tuple(claims)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        raise Fault("not a list")
+    texts = list(value)
+    if not all(isinstance(text, str) for text in texts):
+        raise Fault("not a list of texts")
+    return texts
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,183 @@
+"""Options of TLS: certificates, keys and stores of the client, CAs of the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from kohort.config._kinds import Flag
+from kohort.config._option import SecuritySection, option, section
+from kohort.config._secret import Secret
+from kohort.config._security_kinds import (
+    CaPath,
+    Certificates,
+    Ciphers,
+    FilePath,
+    HostnameCheck,
+    KeyPassword,
+    KeyText,
+    SecretText,
+    SslContext,
+    StoreType,
+    TlsVersion,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@section
+class TlsConfig(SecuritySection):
+    """Options of TLS connections to brokers."""
+
+    ssl_context: ssl.SSLContext | None = field(
+        default=None,
+        metadata=option(
+            SslContext(),
+            "A context of your own, used as it is; no other ssl_ option may be given with it.",
+            properties=(),
+        ),
+    )
+    ssl_cafile: str | None = field(
+        default=None,
+        metadata=option(
+            CaPath(),
+            "PEM file, or folder, of the CA certificates that brokers are verified with. None: "
+            "the CAs of the system.",
+            properties=("ssl.ca.location",),
+        ),
+    )
+    ssl_cadata: str | bytes | None = field(
+        default=None,
+        metadata=option(
+            Certificates(der=True),
+            "The CA certificates themselves, in place of ssl_cafile.",
+            properties=("ssl.truststore.certificates", "ssl.ca.pem"),
+        ),
+    )
+    ssl_certfile: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(),
+            "PEM file of the client certificate and its chain; it may hold the private key too.",
+            properties=("ssl.certificate.location",),
+        ),
+    )
+    ssl_keyfile: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(),
+            "PEM file of the private key. None: the key is in ssl_certfile.",
+            properties=("ssl.key.location",),
+        ),
+    )
+    ssl_password: Secret | Callable[[], str | bytes] | None = field(
+        default=None,
+        metadata=option(
+            KeyPassword(),
+            "Password of the private key.",
+            properties=("ssl.key.password",),
+        ),
+    )
+    ssl_certdata: str | None = field(
+        default=None,
+        metadata=option(
+            Certificates(),
+            "The client certificate and its chain, in place of ssl_certfile.",
+            properties=("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+        ),
+    )
+    ssl_keydata: Secret | None = field(
+        default=None,
+        metadata=option(
+            KeyText(),
+            "The private key, in place of ssl_keyfile.",
+            properties=("ssl.keystore.key", "ssl.key.pem"),
+        ),
+    )
+    ssl_crlfile: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(),
+            "PEM file of revoked certificates (CRL); a broker's certificate in it is refused.",
+            properties=("ssl.crl.location",),
+        ),
+    )
+    ssl_ciphers: str | None = field(
+        default=None,
+        metadata=option(
+            Ciphers(),
+            "Cipher suites of TLS 1.2, by their names in OpenSSL or Java. Those of TLS 1.3 cannot "
+            "be chosen.",
+            properties=("ssl.cipher.suites",),
+        ),
+    )
+    ssl_check_hostname: bool = field(
+        default=True,
+        metadata=option(
+            HostnameCheck(),
+            "Compare the address of a broker with its certificate. False leaves the other checks.",
+            properties=("ssl.endpoint.identification.algorithm",),
+        ),
+    )
+    ssl_min_version: str = field(
+        default="TLSv1.2",
+        metadata=option(
+            TlsVersion(),
+            "The lowest version of TLS that is used.",
+            properties=("ssl.enabled.protocols",),
+        ),
+    )
+    ssl_reload: bool = field(
+        default=True,
+        metadata=option(
+            Flag(), "Load certificate files again when they changed, at the next connection."
+        ),
+    )
+
+    def key_password(self) -> Secret | None:
+        """Return the password of the private key; a callable is called for it."""
+        password = self.ssl_password
+        if password is None or isinstance(password, Secret):
+            return password
+        return Secret(password())
+
+
+@section
+class StoreConfig(SecuritySection):
+    """Java's stores. Stores of the type PEM become options of TlsConfig."""
+
+    ssl_keystore_location: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(),
+            "PKCS#12 file of the client certificate and its private key (needs the extra crypto).",
+        ),
+    )
+    ssl_keystore_password: Secret | None = field(
+        default=None, metadata=option(SecretText(), "Password of ssl_keystore_location.")
+    )
+    ssl_keystore_type: str | None = field(
+        default=None,
+        metadata=option(
+            StoreType(),
+            "Type of ssl_keystore_location. None, or JKS: what the file itself is.",
+        ),
+    )
+    ssl_truststore_location: str | None = field(
+        default=None,
+        metadata=option(
+            FilePath(), "PKCS#12 file of CA certificates (needs the extra crypto), or a PEM file."
+        ),
+    )
+    ssl_truststore_password: Secret | None = field(
+        default=None, metadata=option(SecretText(), "Password of ssl_truststore_location.")
+    )
+    ssl_truststore_type: str | None = field(
+        default=None,
+        metadata=option(
+            StoreType(),
+            "Type of ssl_truststore_location. None, or JKS: what the file itself is.",
+        ),
+    )

@@ -1,0 +1,140 @@
+"""Addresses of token endpoints. Neither an error nor a ``repr`` shows a query or a user."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from kohort.config._kinds import Fault, Kind
+from kohort.config._secret import Concealed, Secret, conceal
+
+_PORTS: Final = {"https": 443, "http": 80}
+_LENGTH_MAX = 2_048
+
+
+class Url:
+    """An ``https`` or ``http`` address. ``str()`` and ``repr()`` leave out its query."""
+
+    __slots__ = ("_query", "host", "path", "port", "scheme")
+
+    def __init__(self, scheme: str, host: str, port: int, path: str, query: str) -> None:
+        self.scheme: Final = scheme
+        self.host: Final = host
+        self.port: Final = port
+        self.path: Final = path
+        self._query: Final = query
+
+    @property
+    def target(self) -> str:
+        """The path with the query: the target of an HTTP request."""
+        return f"{self.path}?{self._query}" if self._query else self.path
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if the host is this machine by its name or address."""
+        if self.host == "localhost":
+            return True
+        import ipaddress  # for token endpoints only
+
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Url) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.scheme, self.host, self.port, self.target)
+
+
+class Endpoint(Kind):
+    """The address of a token endpoint, or None."""
+
+    expected = "an https:// URL, or None"
+
+    def conceal(self, value: Any) -> Any:
+        """Return the text as a Secret, because it may hold a password."""
+        return value if isinstance(value, Url) else conceal(value)
+
+    def check(self, value: Any) -> Url | None:
+        if value is None or isinstance(value, Url):
+            return value
+        if isinstance(value, Concealed):
+            raise Fault(f"not a str but {value.type_name}")
+        secret = Secret(value)
+        del value
+        found = read_url(secret)
+        if isinstance(found, str):
+            raise Fault(found)
+        return found
+
+
+class Endpoints(Kind):
+    """Several addresses; becomes a tuple."""
+
+    expected = "a list of https:// URLs, or text with commas between them"
+
+    def conceal(self, value: Any) -> Any:
+        """Return each text as a Secret, because it may hold a password."""
+        if isinstance(value, str):
+            value = value.split(",")
+        elif isinstance(value, Secret):
+            value = value.reveal().split(",")
+        if isinstance(value, (list, tuple)):
+            return [each if isinstance(each, Url) else conceal(each) for each in value if each]
+        return conceal(value)
+
+    def check(self, value: Any) -> tuple[Url, ...]:
+        value = self.conceal(value)
+        if not isinstance(value, list):
+            raise Fault("not a list")
+        found: list[Url] = []
+        endpoint = Endpoint()
+        for each in value:
+            url = endpoint.check(each)
+            if url is not None:
+                found.append(url)
+        return tuple(found)
+
+
+def read_url(secret: Secret) -> Url | str:
+    """Return the address, or the sentence that says what is wrong with it."""
+    text = secret.reveal().strip()
+    if len(text) > _LENGTH_MAX or any(not "!" <= char <= "~" for char in text):
+        return "longer than 2048 characters, or with spaces, control or non-ASCII characters"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return "not a URL with a valid host and port"
+    return _checked(parts, port)
+
+
+def _checked(parts: SplitResult, port: int | None) -> Url | str:
+    scheme = parts.scheme
+    if scheme == "file":
+        return "a file: URL; give the path in sasl_oauthbearer_token_file"
+    if scheme not in _PORTS:
+        return "the scheme is neither https nor http"
+    if "@" in parts.netloc:
+        return (
+            "a user or password in the URL; use sasl_oauthbearer_client_id and "
+            "sasl_oauthbearer_client_secret"
+        )
+    if not parts.hostname or port == 0 or "\\" in parts.netloc:
+        return "not a URL with a valid host and port"
+    if parts.fragment:
+        return "a URL with a fragment"
+    return Url(scheme, parts.hostname, port or _PORTS[scheme], parts.path or "/", parts.query)
