@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from benchmarks import _anchors as anchors
 from benchmarks import _names as names
-from benchmarks._reading import Ask, Meter, Reading, touch, touch_table
+from benchmarks._reading import Ask, Meter, Reading, cafile, touch, touch_table
 
 WAIT_MS = 1000
 CONFLUENT_RECORDS = 500
@@ -130,6 +131,7 @@ def confluent(**more: Any) -> Callable[[Ask], Reading]:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": True,
             "check.crcs": True,
+            **({"security.protocol": "ssl", "ssl.ca.location": ca} if (ca := cafile()) else {}),
             **more,
         }
         consumer: Any = Consumer(options)
@@ -154,8 +156,12 @@ def aiokafka(
     def run(ask: Ask) -> Reading:
         from aiokafka import AIOKafkaConsumer
 
+        keywords = ask.keywords()
+        if ca := keywords.pop("ssl_cafile", None):
+            keywords["ssl_context"] = ssl.create_default_context(cafile=ca)
+
         async def main() -> Reading:
-            consumer = AIOKafkaConsumer(ask.topic, **ask.keywords())
+            consumer = AIOKafkaConsumer(ask.topic, **keywords)
             await consumer.start()
             return _over(await read(meter, consumer, ask))  # stop() may take its time
 

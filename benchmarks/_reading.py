@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+CA_VARIABLE = "BENCHMARK_SSL_CAFILE"
+"""Environment variable with the path of a CA. If it is set, clients connect by TLS."""
+
+
+def cafile() -> str | None:
+    """Return the CA of this process' connections; None for plaintext."""
+    return os.environ.get(CA_VARIABLE)
 
 
 class Ask(NamedTuple):
@@ -19,8 +28,10 @@ class Ask(NamedTuple):
     records: int
 
     def keywords(self) -> dict[str, Any]:
-        """Return the options of kohort, aiokafka and kafka-python."""
+        """Return the options of kohort and kafka-python."""
+        security = {"security_protocol": "SSL", "ssl_cafile": ca} if (ca := cafile()) else {}
         return {
+            **security,
             "bootstrap_servers": self.bootstrap_servers,
             "group_id": self.group,
             "auto_offset_reset": "earliest",
