@@ -26,9 +26,15 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
     try:
         encoder(type(message), version)(message, parts.append)
     except _UNWRITABLE as error:
+        parts.clear()  # a traceback shows it
         name = type(message).__name__
-        raise MessageEncodeError(f"cannot write {name} version {version}: {error}") from error
-    return parts
+        failure = MessageEncodeError(f"cannot write {name} version {version}: {error}")
+        if not message._has_secrets:
+            raise failure from error
+    else:
+        return parts
+    # Without the cause, whose frames have the values of fields.
+    raise failure
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -37,7 +43,10 @@ def encode(message: Message, version: int) -> bytes:
         return b"".join(encode_parts(message, version))
     except TypeError as error:
         name = type(message).__name__
-        raise MessageEncodeError(f"cannot write {name} version {version}: {error}") from error
+        failure = MessageEncodeError(f"cannot write {name} version {version}: {error}")
+        if not message._has_secrets:
+            raise failure from error
+    raise failure
 
 
 def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[M, int]:
@@ -45,7 +54,7 @@ def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[
 
     Raises MessageDecodeError for whatever does not decode.
     """
-    view = memoryview(data)
+    view = data = memoryview(data)  # unlike bytes, a traceback does not show it
     try:
         message, end = decoder(cls, version)(view, offset, len(view))
     except _UNREADABLE as error:
@@ -62,6 +71,7 @@ def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[
 
 def decode(cls: type[M], version: int, data: Buffer) -> M:
     """Read a message that is all of ``data``; bytes left over are a MessageDecodeError."""
+    data = memoryview(data)  # unlike bytes, a traceback does not show it
     message, end = decode_from(cls, version, data, 0)
     if end != len(data):
         raise MessageDecodeError(

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from kohort.protocol._layout import FieldLayout, StructLayout, struct_layout
-from kohort.protocol._struct import Message, Struct
+from kohort.protocol._struct import FieldSpec, Message, Struct
 from kohort.protocol._types import STRUCT_CODES, Buffer
 from kohort.protocol._varint import read_uvarint, uvarint
 
@@ -62,8 +62,9 @@ def _too_long(name: str, length: int) -> None:
     raise AbsentError(f"{name} is a string of {length} bytes, the bound is {MAX_STRING}")
 
 
-def _absent(name: str, value: object, first: str) -> None:
-    raise AbsentError(f"{name}={value!r} cannot be sent: the field is in versions {first} only")
+def _absent(spec: FieldSpec, message: Struct, first: str) -> None:
+    shown = spec.shown(getattr(message, spec.name))
+    raise AbsentError(f"{spec.name}={shown} cannot be sent: the field is in versions {first} only")
 
 
 def _not_null(name: str) -> None:
@@ -272,7 +273,7 @@ class _Compiler:
             if not field.spec.ignorable:
                 versions = str(field.spec.versions)
                 out.append(f" if not ({self.is_default(field)}):")
-                out.append(f"  absent({field.name!r}, m.{field.name}, {versions!r})")
+                out.append(f"  absent({self.bind('spec', field.spec)}, m, {versions!r})")
         for run in _runs(layout.inline):
             if run[0].fixed:
                 codec = struct.Struct(">" + "".join(STRUCT_CODES[f.kind] for f in run))

@@ -105,6 +105,7 @@ def decode_request(frame: Buffer) -> tuple[messages.RequestHeader, Request[Respo
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
     from kohort.protocol._registry import APIS  # only servers read requests
 
+    frame = memoryview(frame)  # unlike bytes, a traceback does not show it
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     known = APIS.get(key)
     if known is None or version not in known.versions:
@@ -125,6 +126,7 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
 
 def decode_response(cls: type[R], version: int, frame: Buffer) -> tuple[int, R]:
     """A response frame without its length prefix as (correlation id, message)."""
+    frame = memoryview(frame)  # unlike bytes, a traceback does not show it
     header_version = response_header_version(cls, version)
     offset = PREFIX_SIZE + header_version
     if len(frame) >= offset and not (header_version and frame[PREFIX_SIZE]):

@@ -55,6 +55,7 @@ class FieldSpec:
         "ignorable",
         "name",
         "nullable",
+        "secret",
         "tag",
         "tagged",
         "versions",
@@ -70,6 +71,7 @@ class FieldSpec:
         default_factory: Callable[[], Any] | None,
         ignorable: bool,
         flexible: bool,
+        secret: bool = False,
     ) -> None:
         self.name = ""
         self.versions = versions
@@ -80,6 +82,15 @@ class FieldSpec:
         self.default_factory = default_factory
         self.ignorable = ignorable
         self.flexible = flexible
+        self.secret = secret
+
+    def shown(self, value: object) -> str:
+        """Return the value as text for people: of a secret, its size at most."""
+        if not self.secret or value is None:
+            return repr(value)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"<{len(value)} bytes>"
+        return "'***'"
 
     def make_default(self) -> Any:
         return self.default if self.default_factory is None else self.default_factory()
@@ -95,12 +106,14 @@ def field(
     default_factory: Callable[[], Any] | None = None,
     ignorable: bool = False,
     flexible: bool = True,
+    secret: bool = False,
 ) -> Any:
     """Declare a field: the versions that have it, allow null in it, or carry it as tagged field.
 
     ``ignorable``: in a version without the field, a value other than the default is dropped and
     not an error. ``flexible=False``: the old encoding also in flexible versions (only the client
-    id of the request header is so).
+    id of the request header is so). ``secret``: ``repr`` and errors show the size of the value, and
+    not the value.
     """
     on = version_range(versions)
     return FieldSpec(
@@ -112,6 +125,7 @@ def field(
         default_factory,
         ignorable,
         flexible,
+        secret,
     )
 
 
@@ -130,6 +144,11 @@ class StructMeta(type):
         cls = super().__new__(mcs, name, bases, namespace, **options)
         vars_ = tuple(specs.values())
         type.__setattr__(cls, "_fields", vars_)
+        inner = (each for each in namespace.values() if isinstance(each, StructMeta))
+        has_secrets = any(spec.secret for spec in vars_) or any(
+            getattr(each, "_has_secrets", False) for each in inner
+        )
+        type.__setattr__(cls, "_has_secrets", has_secrets)
         return cls
 
 
@@ -166,6 +185,8 @@ class Struct(metaclass=StructMeta):
 
     __slots__ = ()
     _fields: ClassVar[tuple[FieldSpec, ...]]
+    _has_secrets: ClassVar[bool]
+    """True if a field of this class, or of a structure inside it, is secret."""
     __hash__ = None  # type: ignore[assignment]  # mutable, as object's own signature does not say
 
     def __init__(self, **values: Any) -> None:
@@ -186,7 +207,9 @@ class Struct(metaclass=StructMeta):
         )
 
     def __repr__(self) -> str:
-        shown = (f"{spec.name}={getattr(self, spec.name)!r}" for spec in self._fields)
+        # A traceback may show a message that is being read: not all of its fields are there.
+        fields = (spec for spec in self._fields if hasattr(self, spec.name))
+        shown = (f"{spec.name}={spec.shown(getattr(self, spec.name))}" for spec in fields)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
 

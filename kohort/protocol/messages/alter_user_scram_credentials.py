@@ -33,8 +33,8 @@ class AlterUserScramCredentialsRequest(
         name: String = field(default="")
         mechanism: Int8 = field(default=0)
         iterations: Int32 = field(default=0)
-        salt: Bytes = field(default=b"")
-        salted_password: Bytes = field(default=b"")
+        salt: Bytes = field(default=b"", secret=True)
+        salted_password: Bytes = field(default=b"", secret=True)
 
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = field(
         default_factory=list

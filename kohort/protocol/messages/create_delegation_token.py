@@ -18,7 +18,7 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions="1-3", flexib
     expiry_timestamp_ms: Int64 = field(default=0)
     max_timestamp_ms: Int64 = field(default=0)
     token_id: String = field(default="")
-    hmac: Bytes = field(default=b"")
+    hmac: Bytes = field(default=b"", secret=True)
     throttle_time_ms: Int32 = field(default=0)
 
 

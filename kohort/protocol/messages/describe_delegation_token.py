@@ -18,7 +18,7 @@ class DescribeDelegationTokenResponse(Response, api_key=41, versions="1-3", flex
         expiry_timestamp: Int64 = field(default=0)
         max_timestamp: Int64 = field(default=0)
         token_id: String = field(default="")
-        hmac: Bytes = field(default=b"")
+        hmac: Bytes = field(default=b"", secret=True)
         renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = field(
             default_factory=list
         )

@@ -19,5 +19,5 @@ class ExpireDelegationTokenRequest(
 ):
     """Let a token expire; a negative period ends it at once."""
 
-    hmac: Bytes = field(default=b"")
+    hmac: Bytes = field(default=b"", secret=True)
     expiry_time_period_ms: Int64 = field(default=0)

@@ -19,5 +19,5 @@ class RenewDelegationTokenRequest(
 ):
     """Move the time when a token expires, at most to the end of its life."""
 
-    hmac: Bytes = field(default=b"")
+    hmac: Bytes = field(default=b"", secret=True)
     renew_period_ms: Int64 = field(default=0)

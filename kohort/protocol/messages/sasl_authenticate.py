@@ -11,7 +11,7 @@ class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2
 
     error_code: Int16 = field(default=0)
     error_message: String | None = field(nullable="0+", default="")
-    auth_bytes: Bytes = field(default=b"")
+    auth_bytes: Bytes = field(default=b"", secret=True)
     session_lifetime_ms: Int64 = field("1+", default=0, ignorable=True)
 
 
@@ -20,4 +20,4 @@ class SaslAuthenticateRequest(
 ):
     """Carry SASL tokens."""
 
-    auth_bytes: Bytes = field(default=b"")
+    auth_bytes: Bytes = field(default=b"", secret=True)
