@@ -17,17 +17,31 @@ from kohort.testing._memory_cluster import MemoryCluster
 from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
+from kohort.testing.security import (
+    CertificateFiles,
+    ClientCertificate,
+    Listener,
+    Security,
+    TokenKey,
+    unsecured_token,
+)
 
 __all__ = [
     "Action",
     "Call",
+    "CertificateFiles",
+    "ClientCertificate",
     "Cluster",
     "Fault",
     "GroupSnapshot",
+    "Listener",
     "MemberSnapshot",
     "MemoryCluster",
     "Produced",
     "ProducerRecord",
     "ReceivedRequest",
+    "Security",
+    "TokenKey",
     "serve",
+    "unsecured_token",
 ]

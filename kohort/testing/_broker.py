@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Node:
-    """A broker as clients are told of it; ``port`` is known when it listens."""
+    """Addresses and rack of a broker. ``ports``: listener -> port, 0 before the broker listens."""
 
     id: int
     host: str
-    port: int = 0
+    ports: dict[str, int] = field(default_factory=dict)
     rack: str | None = None
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return next(iter(self.ports.values()), 0)
 
 
 class Broker:

@@ -19,6 +19,7 @@ from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._given_configs import with_configs
 from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._thread import LoopThread
+from kohort.testing.security import PLAINTEXT_ONLY, Security
 from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class Cluster(ClusterFace):
     go by KIP-890, 0 and 1 do not.
     ``configs``: broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms": 500}``;
     InvalidOptionError for one that Kafka does not have. ``seed`` decides all that is random.
+    ``security``: listeners, users and certificates; one PLAINTEXT listener by default.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Cluster(ClusterFace):
         log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
         configs: Mapping[str, object] | None = None,
+        security: Security = PLAINTEXT_ONLY,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -87,6 +90,7 @@ class Cluster(ClusterFace):
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
+            security=security,
         )
         self._config = with_configs(config, configs)
         self._config.validate()

@@ -9,6 +9,7 @@ from kohort.errors import InvalidOptionError
 from kohort.testing._given_configs import static_configs
 from kohort.testing._topics import is_legal_name
 from kohort.testing.groups import GroupConfig
+from kohort.testing.security import PLAINTEXT_ONLY, Listener, Security
 from kohort.testing.transactions import TransactionConfig
 
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
@@ -42,6 +43,12 @@ class ClusterConfig:
     """Broker configs as they were given, by Kafka's names."""
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    security: Security = PLAINTEXT_ONLY
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The listeners that every broker has."""
+        return self.security.all_listeners
 
     @property
     def default_replication_factor(self) -> int:
@@ -91,16 +98,26 @@ class ClusterConfig:
         _check_partitions("default_partitions", self.default_partitions)
 
     def _check_ports(self) -> None:
-        last = max((self.port_of(index) for index in range(self.brokers)), default=0)
+        ports = [
+            self.port_of(index, listener)
+            for index in range(self.brokers)
+            for listener in self.listeners
+        ]
+        given = [port for port in ports if port]
+        if len(set(given)) < len(given):
+            raise InvalidOptionError(f"ports={given!r}: two listeners would have one port")
+        last = max(ports, default=0)
         if last > LAST_PORT:
             raise InvalidOptionError(
                 f"ports={self.ports!r}: {self.brokers} broker(s) would need port {last}, and "
                 f"{LAST_PORT} is the last there is"
             )
 
-    def port_of(self, index: int) -> int:
-        """The port of the broker with this index, 0 for any that is free."""
-        if self.ports is None:
+    def port_of(self, index: int, listener: Listener) -> int:
+        """The port of a listener of the broker with this index, 0 for any that is free."""
+        if listener.port:
+            return listener.port + index
+        if self.ports is None or listener is not self.listeners[0]:
             return 0
         if isinstance(self.ports, int):
             return self.ports + index if self.ports else 0

@@ -42,6 +42,7 @@ from kohort.testing.groups import (
     GroupEnvironment,
     Records,
 )
+from kohort.testing.security import SecurityState
 
 _REMEMBERED_REQUESTS = 10_000
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -78,8 +79,16 @@ class ClusterCore:
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
         self.all_nodes = [
-            Node(config.first_node_id + index, host, rack=rack) for index, rack in enumerate(racks)
+            Node(
+                config.first_node_id + index,
+                host,
+                {listener.name: 0 for listener in config.listeners},
+                rack,
+            )
+            for index, rack in enumerate(racks)
         ]
+        hosts = list(dict.fromkeys((host, config.host)))
+        self.security = SecurityState(config.security, hosts, config.seed, self.now_ms)
         self.registry = BrokerRegistry(config.broker_session_timeout_ms)
         self.brokers: dict[int, Broker] = {}
         """Those that run."""
@@ -114,6 +123,7 @@ class ClusterCore:
                 await self._watch_sessions()
         finally:
             self._network.close()
+            self.security.certificates.close()
             self._discard()
 
     def _discard(self) -> None:

@@ -10,12 +10,28 @@ import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kohort.errors import MessageEncodeError
-from kohort.protocol import APIS, ApiKey, Buffer, Request, decode_from, encode_response
-from kohort.protocol.messages import RequestHeader
+from kohort.errors import ErrorCode, MessageEncodeError
+from kohort.protocol import (
+    APIS,
+    ApiKey,
+    Buffer,
+    Request,
+    Response,
+    decode_from,
+    encode_response,
+)
+from kohort.protocol.messages import (
+    ApiVersionsResponse,
+    RequestHeader,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 from kohort.testing._broker import Broker
+from kohort.testing._channel import Channel
+from kohort.testing._failures import error_response
 from kohort.testing._pace import Pace
 from kohort.testing.apis import SERVED, CloseConnection, Context, api_versions
+from kohort.testing.security import ClientLogin, Phase, Step
 
 _HEAD = struct.Struct(">hhi")
 _KEPT_BYTES = 16 * 1024
@@ -38,13 +54,17 @@ class ReceivedRequest:
 
 
 class Reply(NamedTuple):
-    """The frame of an answer, and how it is to be sent; None for all at once."""
+    """Frame of an answer, and the pace at which it is sent, None for all at once.
+
+    ``closes``: the login failed, so the connection ends after the answer.
+    """
 
     frame: list[Buffer]
     pace: Pace | None
+    closes: bool = False
 
 
-async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | None:
+async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | None:
     """The answer; None if there is none to this request.
 
     Raises CloseConnection or MessageDecodeError for what ends the connection.
@@ -54,11 +74,15 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | Non
     if len(frame) < _HEAD.size:
         raise CloseConnection(f"a frame of {len(frame)} bytes")
     key, version, correlation_id = _HEAD.unpack_from(frame)
+    login = channel.login
+    step = login.step(key)
+    if step is Step.CLOSE:
+        raise CloseConnection(f"API key {key}, allowed is {login.phase.value}")
     served = SERVED.get(key)
     if served is None:
         raise CloseConnection(f"API key {key} is not served")
     if version not in served.versions:
-        if key == ApiKey.API_VERSIONS:
+        if key == ApiKey.API_VERSIONS and step is Step.SERVE:
             frame_of_it = encode_response(api_versions.unsupported_version(), 0, correlation_id)
             return Reply(frame_of_it, None)
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
@@ -66,22 +90,51 @@ async def answer(broker: Broker, client_host: str, frame: Buffer) -> Reply | Non
     header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
     # As in Kafka, bytes behind the request are left alone: librdkafka 2.16 sends some.
     request, _ = decode_from(known, version, frame, start)
-    ctx = Context(broker, version, header.client_id or "", client_host)
+    ctx = Context(
+        broker, version, header.client_id or "", channel.client_host, login.principal, login
+    )
     api = known.__name__.removesuffix("Request")
     cluster = broker.cluster
     kept = request if len(frame) <= _KEPT_BYTES else None
     cluster.requests.append(
         ReceivedRequest(
-            broker.node.id, api, version, ctx.client_id, client_host, cluster.time(), kept
+            broker.node.id, api, version, ctx.client_id, ctx.client_host, cluster.time(), kept
         )
     )
-    response, pace = await cluster.faults.answer(ctx, api, request, served.handler)
+    response: Response | None
+    if step is Step.REFUSE:
+        login.fail()
+        response, pace = _refusal(ctx, request), None
+    else:
+        response, pace = await cluster.faults.answer(ctx, api, request, served.handler)
+        _note(login, response)
     if response is None:
         return None
+    closes = login.phase is Phase.FAILED
     try:
-        return Reply(encode_response(response, version, correlation_id), pace)
+        return Reply(encode_response(response, version, correlation_id), pace, closes)
     except MessageEncodeError as error:
         if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
             raise
         # Names of nearly 32 KiB make messages and member ids longer than a string may be.
         raise CloseConnection(f"an answer that cannot be written: {error}") from error
+
+
+def _refusal(ctx: Context, request: Request[Any]) -> Response:
+    """The answer to a request in the middle of a login."""
+    try:
+        return error_response(ctx, request, ErrorCode.ILLEGAL_SASL_STATE)
+    except AttributeError as error:
+        raise CloseConnection("a request without an error code during the login") from error
+
+
+def _note(login: ClientLogin, response: Response | None) -> None:
+    """Let the login follow an answer, which a fault may have made."""
+    match response:
+        case ApiVersionsResponse(error_code=ErrorCode.NONE):
+            login.versions_told()
+        case SaslHandshakeResponse(error_code=code) | SaslAuthenticateResponse(error_code=code):
+            # An open connection stays open: it has no SASL, or logs in again too early.
+            early = login.phase is Phase.OPEN and code == ErrorCode.ILLEGAL_SASL_STATE
+            if code != ErrorCode.NONE and not early:
+                login.fail()

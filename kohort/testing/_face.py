@@ -12,8 +12,8 @@ from kohort.records import Compression, Record, RecordBatch
 from kohort.testing._broker import Broker
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
-from kohort.testing._fault_control import FaultControl
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
+from kohort.testing._security_face import SecurityFace
 from kohort.testing._snapshots import GroupSnapshot, snapshot
 from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Partition, Topic, is_legal_name
@@ -23,7 +23,7 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 T = TypeVar("T")
 
 
-class ClusterFace(FaultControl):
+class ClusterFace(SecurityFace):
     """What all clusters can do; how the cluster is reached is the affair of those below."""
 
     def __init__(self) -> None:
@@ -32,16 +32,6 @@ class ClusterFace(FaultControl):
     @abstractmethod
     def _await_end(self, broker: Broker) -> None:
         """Return when a broker that was killed has closed its port, if that can be waited for."""
-
-    # What clients connect to
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """``"127.0.0.1:40001,127.0.0.1:40002"``: the brokers, also those that are down."""
-        nodes = self._call(lambda core: [(node.host, node.port) for node in core.all_nodes])
-        return ",".join(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes
-        )
 
     # Brokers
 

@@ -166,7 +166,7 @@ def _metadata(ctx: Context, request: m.MetadataRequest, error: ErrorCode) -> Res
         controller_id=cluster.controller_id,
         brokers=[
             cls.MetadataResponseBroker(
-                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+                node_id=node.id, host=node.host, port=ctx.port_of(node), rack=node.rack
             )
             for node in cluster.nodes
         ],
@@ -367,6 +367,22 @@ def _describe_transactions(
     )
 
 
+def _alter_scram(
+    _: Context, request: m.AlterUserScramCredentialsRequest, error: ErrorCode
+) -> Response:
+    cls = m.AlterUserScramCredentialsResponse
+    names = [
+        *(each.name for each in request.deletions),
+        *(each.name for each in request.upsertions),
+    ]
+    return cls(
+        results=[
+            cls.AlterUserScramCredentialsResult(user=user, error_code=error)
+            for user in dict.fromkeys(names)
+        ]
+    )
+
+
 _BY_PART: dict[type[Any], Failure] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
@@ -422,6 +438,7 @@ _BY_PART: dict[type[Any], Failure] = {
     m.AlterConfigsRequest: _alter(
         m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse
     ),
+    m.AlterUserScramCredentialsRequest: _alter_scram,
     m.AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
     m.IncrementalAlterConfigsRequest: _alter(
         m.IncrementalAlterConfigsResponse,

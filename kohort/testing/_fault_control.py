@@ -105,9 +105,7 @@ class FaultControl(ABC):
             raise InvalidOptionError(f"a handler is a function of the call, not {handler!r}")
 
         def add(core: ClusterCore) -> Rule:
-            ids = [each.id for each in core.all_nodes]
-            if node is not None and node not in ids:
-                raise InvalidOptionError(f"node={node}: there is no such broker, only {ids}")
+            self._check_node(core, node)
             return core.faults.add(
                 Rule(handler, keys, node, client_id, chance, limit, holds_answers)
             )
@@ -117,6 +115,12 @@ class FaultControl(ABC):
             lambda: self._call(lambda core: core.faults.stop(rule)),
             lambda: rule.hits,
         )
+
+    @staticmethod
+    def _check_node(core: ClusterCore, node: int | None) -> None:
+        ids = [each.id for each in core.all_nodes]
+        if node is not None and node not in ids:
+            raise InvalidOptionError(f"node={node}: there is no such broker, only {ids}")
 
     def stop_faults(self) -> None:
         """End all of them but damage to records."""

@@ -73,6 +73,17 @@ class Call:
         """Where it comes from, as Kafka writes it: ``/127.0.0.1``."""
         return self._ctx.client_host
 
+    @property
+    def principal(self) -> str:
+        """User of the connection, such as ``User:alice``."""
+        return self._ctx.principal
+
+    @property
+    def login_steps(self) -> int:
+        """Tokens of the client that the broker has taken in the current login."""
+        login = self._ctx.login
+        return 0 if login is None else login.steps
+
     async def proceed(self) -> Response | None:
         """Let it be answered as if this handler were not there; None if it has no answer."""
         response = await self._next()

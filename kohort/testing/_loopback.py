@@ -1,10 +1,12 @@
-"""The network of TCP: each broker listens on a port of its own."""
+"""The network of TCP: each listener of each broker has a port of its own."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+from contextlib import ExitStack
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,6 +15,8 @@ from kohort.testing._broker import Broker
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._server import serve_connection
 from kohort.testing._socket import SocketConnection
+from kohort.testing._tls_socket import accept_tls
+from kohort.testing.security import Listener
 
 logger = logging.getLogger("kohort.testing")
 
@@ -26,68 +30,107 @@ class LoopbackNetwork:
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        self._listeners: dict[int, socket.socket] = {}
-        self._held: dict[int, socket.socket] = {}
+        self._listeners: dict[int, list[tuple[Listener, socket.socket]]] = {}
+        self._held: dict[int, list[socket.socket]] = {}
 
     def listen(self, broker: Broker) -> None:
-        """OSError if the port cannot be had."""
+        """OSError if a port cannot be had."""
         node = broker.node
-        if (held := self._held.pop(node.id, None)) is not None:
+        for held in self._held.pop(node.id, ()):
             held.close()
-        address = (
-            self._config.host,
-            node.port or self._config.port_of(self._config.index_of(node.id)),
-        )
+        with ExitStack() as opened:
+            listening = []
+            for listener in self._config.listeners:
+                given = self._config.port_of(self._config.index_of(node.id), listener)
+                sock = self._open(node.ports[listener.name] or given)
+                opened.callback(sock.close)
+                listening.append((listener, sock))
+            opened.pop_all()
+        for listener, sock in listening:
+            node.ports[listener.name] = sock.getsockname()[1]
+        self._listeners[node.id] = listening
+
+    def _open(self, port: int) -> socket.socket:
+        host = self._config.host
         try:
-            listener = socket.create_server(address, family=self._family, backlog=_BACKLOG)
+            sock = socket.create_server((host, port), family=self._family, backlog=_BACKLOG)
         except OSError as error:
             raise OSError(
-                error.errno,
-                f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}",
+                error.errno, f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
             ) from error
-        listener.setblocking(False)
-        node.port = listener.getsockname()[1]
-        self._listeners[node.id] = listener
+        sock.setblocking(False)
+        return sock
 
     async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
-        listener = self._listeners[broker.node.id]
-        while True:
-            await anyio.wait_readable(listener)
-            try:
-                # All that wait: were it one a turn of the loop, the members of a large group would
-                # come in one by one, and each would start the rebalance of all the others anew.
-                for _ in range(_BACKLOG):
-                    tasks.start_soon(serve_connection, broker, _accept(listener))
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                # It is gone again, or there are no file descriptors left: do not spin on it.
-                logger.debug("broker %d cannot accept: %s", broker.node.id, str(error))
-                await anyio.sleep(_ACCEPT_PAUSE)
+        async with anyio.create_task_group() as accepting:
+            for listener, sock in self._listeners[broker.node.id]:
+                accepting.start_soon(_accept_all, broker, listener, sock, tasks)
 
     def ended(self, broker: Broker) -> None:
         node = broker.node
-        self._listeners.pop(node.id).close()
-        held = self._held[node.id] = socket.socket(self._family)
-        try:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind((self._config.host, node.port))
-        except OSError as error:
-            # Somebody was faster. Starting the broker again will say so.
-            logger.warning("port %d of broker %d is lost: %s", node.port, node.id, str(error))
+        self._held[node.id] = []
+        for _, listening in self._listeners.pop(node.id):
+            port = listening.getsockname()[1]
+            listening.close()
+            held = socket.socket(self._family)
+            self._held[node.id].append(held)
+            try:
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.bind((self._config.host, port))
+            except OSError as error:
+                # Another process was faster. Starting the broker again will say so.
+                logger.warning("port %d of broker %d is lost: %s", port, node.id, str(error))
 
     def close(self) -> None:
-        for sock in (*self._listeners.values(), *self._held.values()):
-            sock.close()
+        for listening in self._listeners.values():
+            for _, sock in listening:
+                sock.close()
+        for held in self._held.values():
+            for sock in held:
+                sock.close()
         self._listeners.clear()
         self._held.clear()
 
 
-def _accept(listener: socket.socket) -> SocketConnection:
-    sock, _ = listener.accept()
+async def _accept_all(
+    broker: Broker, listener: Listener, listening: socket.socket, tasks: TaskGroup
+) -> None:
+    """Start a task for each connection to a listener, until cancelled."""
+    serve = partial(_serve_tls if listener.uses_tls else _serve_plain, broker, listener)
+    while True:
+        await anyio.wait_readable(listening)
+        try:
+            # All that wait: were it one a turn of the loop, the members of a large group would
+            # come in one by one, and each would start the rebalance of all the others anew.
+            for _ in range(_BACKLOG):
+                tasks.start_soon(serve, _accept(listening))
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            # It is gone again, or there are no file descriptors left: do not spin on it.
+            logger.debug("broker %d cannot accept: %s", broker.node.id, str(error))
+            await anyio.sleep(_ACCEPT_PAUSE)
+
+
+async def _serve_plain(broker: Broker, listener: Listener, sock: socket.socket) -> None:
+    await serve_connection(broker, SocketConnection(sock), listener)
+
+
+async def _serve_tls(broker: Broker, listener: Listener, sock: socket.socket) -> None:
+    accepted = await accept_tls(broker, sock, listener)
+    if accepted is None:
+        logger.info("broker %d: a TLS handshake on %s failed", broker.node.id, listener.name)
+        return
+    connection, principal = accepted
+    await serve_connection(broker, connection, listener, principal)
+
+
+def _accept(listening: socket.socket) -> socket.socket:
+    sock, _ = listening.accept()
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketConnection(sock)
+        sock.getpeername()
+        return sock
     except OSError:
         sock.close()
         raise

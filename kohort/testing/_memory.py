@@ -12,7 +12,9 @@ from anyio.abc import TaskGroup
 from kohort.protocol import Buffer
 from kohort.testing._broker import Broker
 from kohort.testing._configs import ClusterConfig
+from kohort.testing._memory_tls import check_tls
 from kohort.testing._server import serve_connection
+from kohort.testing.security import ANONYMOUS, Listener
 
 HOST = "kohort.invalid"
 """A name that no resolver knows: a client without the connect hook reaches nothing."""
@@ -75,6 +77,7 @@ class MemoryConnection:
 
     def __init__(self, incoming: Stream, outgoing: Stream) -> None:
         self.peer_host = "127.0.0.1"
+        self.principal = ANONYMOUS
         self._incoming = incoming
         self._outgoing = outgoing
 
@@ -94,45 +97,63 @@ class MemoryConnection:
 
 
 class MemoryNetwork:
-    """Brokers are at :data:`HOST`, each at a port that exists here only."""
+    """Brokers are at :data:`HOST`, each listener at a port that exists here only."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
-        self._listening: dict[int, Broker] = {}
+        self._listening: dict[int, tuple[Broker, Listener]] = {}
         self._tasks: dict[int, TaskGroup] = {}
         self._early: dict[int, list[MemoryConnection]] = {}
 
-    async def connect(self, host: str, port: int) -> MemoryConnection:
-        """A connection to the broker at the port; ConnectionRefusedError if none is there."""
+    async def connect(self, host: str, port: int, certificate: str = "") -> MemoryConnection:
+        """Connect to the listener at the port; ConnectionRefusedError if none is there.
+
+        ``certificate``: the CN of the client's certificate, which listeners with TLS ask for.
+        """
         await anyio.lowlevel.checkpoint()
-        broker = self._listening.get(port)
-        if host != self._config.host or broker is None or not broker.alive:
-            raise ConnectionRefusedError(f"nobody is at {host}:{port}")
+        broker, listener = self._at(host, port)
+        principal = await check_tls(broker, listener, certificate)
+        if not broker.alive:
+            raise ConnectionResetError("the broker died")
         there, back = Stream(), Stream()
         served = MemoryConnection(there, back)
+        served.principal = principal
         if (tasks := self._tasks.get(port)) is None:
             self._early.setdefault(port, []).append(served)
         else:
-            tasks.start_soon(serve_connection, broker, served)
+            tasks.start_soon(serve_connection, broker, served, listener, principal)
         return MemoryConnection(back, there)
+
+    def _at(self, host: str, port: int) -> tuple[Broker, Listener]:
+        found = self._listening.get(port)
+        if host != self._config.host or found is None or not found[0].alive:
+            raise ConnectionRefusedError(f"nobody is at {host}:{port}")
+        return found
 
     def listen(self, broker: Broker) -> None:
         node = broker.node
-        node.port = node.port or FIRST_PORT + self._config.index_of(node.id)
-        self._listening[node.port] = broker
-        self._tasks.pop(node.port, None)
+        listeners = self._config.listeners
+        for number, listener in enumerate(listeners):
+            # The ports of the first listener come first, one for each broker.
+            index = self._config.index_of(node.id) + number * self._config.brokers
+            port = node.ports[listener.name] or FIRST_PORT + index
+            node.ports[listener.name] = port
+            self._listening[port] = broker, listener
+            self._tasks.pop(port, None)
 
     async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
-        port = broker.node.port
-        self._tasks[port] = tasks
-        for connection in self._early.pop(port, ()):
-            tasks.start_soon(serve_connection, broker, connection)
+        for listener in self._config.listeners:
+            port = broker.node.ports[listener.name]
+            self._tasks[port] = tasks
+            for early in self._early.pop(port, ()):
+                tasks.start_soon(serve_connection, broker, early, listener, early.principal)
         await anyio.sleep_forever()
 
     def ended(self, broker: Broker) -> None:
-        if self._listening.get(broker.node.port) is broker:
-            del self._listening[broker.node.port]
-            self._tasks.pop(broker.node.port, None)
+        for port in broker.node.ports.values():
+            if self._listening.get(port, (None, None))[0] is broker:
+                del self._listening[port]
+                self._tasks.pop(port, None)
 
     def close(self) -> None:
         self._listening.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from kohort.testing._core import ClusterCore
 from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._given_configs import with_configs
 from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
+from kohort.testing.security import PLAINTEXT_ONLY, Security
 from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
@@ -35,6 +36,8 @@ class MemoryCluster(ClusterFace):
     other brokers take over at once from one that was killed.
     """
 
+    _has_certificates = False
+
     def __init__(
         self,
         brokers: int = 1,
@@ -51,6 +54,7 @@ class MemoryCluster(ClusterFace):
         log_retention_check_interval_ms: int = 300_000,
         transaction_version: int = 2,
         configs: Mapping[str, object] | None = None,
+        security: Security = PLAINTEXT_ONLY,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -68,6 +72,7 @@ class MemoryCluster(ClusterFace):
             seed=seed,
             groups=group_config(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
+            security=security,
         )
         self._config = with_configs(config, configs, broker_session_timeout_ms=0)
         self._config.validate()
@@ -113,6 +118,17 @@ class MemoryCluster(ClusterFace):
                 "there. For KafkaConsumer, which has a thread of its own, use Cluster"
             )
         return await self._network.connect(host, port)
+
+    def connect_as(self, name: str) -> Callable[[str, int], Awaitable[MemoryConnection]]:
+        """Return a connect hook of a client whose certificate has this CN.
+
+        Listeners with TLS serve clients of ``connect`` as if they had no certificate.
+        """
+
+        async def connect(host: str, port: int, /) -> MemoryConnection:
+            return await self._network.connect(host, port, name)
+
+        return connect
 
     async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
         """Return what the predicate returns as soon as that is true; KafkaTimeoutError if late.

@@ -3,50 +3,92 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 import anyio
 import anyio.lowlevel
 
-from kohort.errors import FrameTooLargeError, MessageDecodeError
+from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
+from kohort.testing._channel import Channel
 from kohort.testing._dispatch import answer
 from kohort.testing._pace import send_paced
 from kohort.testing._socket import ByteConnection, FrameSource
 from kohort.testing.apis import CloseConnection
+from kohort.testing.security import ANONYMOUS, Listener, Phase
 
 logger = logging.getLogger("kohort.testing")
 
+_SIZE = struct.Struct(">i")
 
-async def serve_connection(broker: Broker, connection: ByteConnection) -> None:
+
+async def serve_connection(
+    broker: Broker, connection: ByteConnection, listener: Listener, principal: str = ANONYMOUS
+) -> None:
     """Answer the requests of one connection one after the other, as Kafka does.
 
     A request that has to wait holds up those behind it on its own connection, and no other.
+    ``principal``: the user of the client certificate.
     """
-    client_host = f"/{connection.peer_host}"
-    frames = FrameSource(connection, broker.cluster.config.max_request_bytes)
+    channel = Channel.to(broker, listener, connection.peer_host, principal)
+    limit = broker.cluster.config.max_request_bytes
+    frames = FrameSource(connection, limit)
     try:
+        frames.max_size = channel.login.max_frame or limit
         while (frame := await frames.next()) is not None:
-            await _serve_request(broker, connection, client_host, frame)
+            if channel.login.phase is Phase.RAW_TOKENS:
+                await _serve_token(broker, connection, channel, frame)
+            else:
+                await _serve_request(broker, connection, channel, frame)
+            frames.max_size = channel.login.max_frame or limit
             # An idle connection must hold neither the request nor slices of a log.
             del frame
             # A busy connection must not keep the others from their turn.
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
-        logger.info("broker %d closes on %s: %s", broker.node.id, client_host, str(error))
+        host = channel.client_host
+        logger.info("broker %d closes on %s: %s", broker.node.id, host, str(error))
     except OSError as error:
-        logger.debug("broker %d lost %s: %s", broker.node.id, client_host, str(error))
+        host = channel.client_host
+        logger.debug("broker %d lost %s: %s", broker.node.id, host, str(error))
     except Exception:
-        logger.exception("broker %d failed on a request of %s", broker.node.id, client_host)
+        host = channel.client_host
+        logger.exception("broker %d failed on a request of %s", broker.node.id, host)
     finally:
         with anyio.CancelScope(shield=True):
             await connection.aclose()
 
 
 async def _serve_request(
-    broker: Broker, connection: ByteConnection, client_host: str, frame: bytearray
+    broker: Broker, connection: ByteConnection, channel: Channel, frame: bytearray
 ) -> None:
-    reply = await answer(broker, client_host, frame)
-    if reply is not None and reply.pace is not None:
+    reply = await answer(broker, channel, frame)
+    if reply is None:
+        return
+    if reply.closes:
+        await _delay_failure(broker)
+    if reply.pace is not None:
         await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
-    elif reply is not None:
+    else:
         await connection.send(reply.frame)
+    if reply.closes:
+        raise CloseConnection("the login failed")
+
+
+async def _serve_token(
+    broker: Broker, connection: ByteConnection, channel: Channel, frame: bytearray
+) -> None:
+    """Take a token that has no header, as after SaslHandshake version 0."""
+    if not broker.alive:
+        raise CloseConnection("the broker is dead")
+    result = channel.login.authenticate(bytes(frame))
+    if result.error is not ErrorCode.NONE:
+        await _delay_failure(broker)
+        raise CloseConnection("the login failed")
+    await connection.send([_SIZE.pack(len(result.token)), result.token])
+
+
+async def _delay_failure(broker: Broker) -> None:
+    delay_ms = broker.cluster.security.settings.failed_authentication_delay_ms
+    if delay_ms:
+        await anyio.sleep(delay_ms / 1000)

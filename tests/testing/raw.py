@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from kohort.protocol import Request, Response, decode_response, encode_request
 from kohort.protocol.messages import FindCoordinatorRequest, JoinGroupRequest, JoinGroupResponse
@@ -84,7 +84,7 @@ class Raw:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> Raw:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from kohort.protocol import ApiKey, Request, Response, VersionRange
-from kohort.testing._broker import Broker
+from kohort.testing._broker import Broker, Node
 from kohort.testing.groups import Caller
-
-ANONYMOUS = "User:ANONYMOUS"
-"""Principal of clients that do not log in."""
+from kohort.testing.security import ANONYMOUS, ClientLogin
 
 
 class CloseConnection(Exception):
@@ -23,7 +21,7 @@ class Context:
     """Sender and receiver of a request, and the version of its API.
 
     ``client_host`` is as Kafka writes it: ``/127.0.0.1``. ``principal`` is the user who logged in,
-    such as ``User:alice``.
+    such as ``User:alice``. ``login`` is that of the connection.
     """
 
     broker: Broker
@@ -31,10 +29,22 @@ class Context:
     client_id: str
     client_host: str
     principal: str = ANONYMOUS
+    login: ClientLogin | None = None
 
     @property
     def caller(self) -> Caller:
         return Caller(self.client_id, self.client_host, self.version)
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener that the client is connected to."""
+        if self.login is None:
+            return self.broker.cluster.config.listeners[0].name
+        return self.login.listener.name
+
+    def port_of(self, node: Node) -> int:
+        """Port of a broker for this client: that of the same listener."""
+        return node.ports[self.listener]
 
 
 R = TypeVar("R", bound=Request[Any])

@@ -35,7 +35,7 @@ async def describe_cluster(
         controller_id=cluster.controller_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=node.id, host=node.host, port=node.port, rack=node.rack
+                broker_id=node.id, host=node.host, port=ctx.port_of(node), rack=node.rack
             )
             for node in cluster.nodes
         ],

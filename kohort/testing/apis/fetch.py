@@ -273,7 +273,7 @@ def _fill(ctx: Context, response: FetchResponse, results: _Results) -> None:
     if ctx.version >= 16:
         response.node_endpoints = [
             FetchResponse.NodeEndpoint(
-                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+                node_id=node.id, host=node.host, port=ctx.port_of(node), rack=node.rack
             )
             for node in ctx.broker.cluster.nodes
             if node.id in leaders

@@ -56,5 +56,5 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
             error_message="The coordinator is not available.",
         )
     return FindCoordinatorResponse.Coordinator(
-        key=key, node_id=node.id, host=node.host, port=node.port
+        key=key, node_id=node.id, host=node.host, port=ctx.port_of(node)
     )

@@ -41,7 +41,7 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
-                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+                node_id=node.id, host=node.host, port=ctx.port_of(node), rack=node.rack
             )
             for node in cluster.nodes
         ],

@@ -50,7 +50,7 @@ async def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | No
     if ctx.version >= 10:
         response.node_endpoints = [
             ProduceResponse.NodeEndpoint(
-                node_id=node.id, host=node.host, port=node.port, rack=node.rack
+                node_id=node.id, host=node.host, port=ctx.port_of(node), rack=node.rack
             )
             for node in ctx.broker.cluster.nodes
             if node.id in leaders

@@ -12,14 +12,51 @@ from kohort.testing.security._acls import (
     ResourceType,
 )
 from kohort.testing.security._authorizer import Authorizer
+from kohort.testing.security._certificates import KINDS, CertificateFiles, ClientCertificate
+from kohort.testing.security._credentials import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    SCRAM_HASHES,
+    SCRAM_NUMBERS,
+    ScramCredential,
+)
+from kohort.testing.security._delegation import EXPIRY_MS as TOKEN_EXPIRY_MS
+from kohort.testing.security._delegation import DelegationToken
+from kohort.testing.security._listeners import Listener, TokenCheck
+from kohort.testing.security._sasl import ANONYMOUS, ClientLogin, Phase, Step
+from kohort.testing.security._settings import PLAINTEXT_ONLY, Security
+from kohort.testing.security._state import SecurityState, TlsFault
+from kohort.testing.security._tokens import TokenKey, unsecured_token
 
 __all__ = [
+    "ANONYMOUS",
     "CLUSTER_NAME",
+    "KINDS",
+    "MAX_ITERATIONS",
+    "MIN_ITERATIONS",
+    "PLAINTEXT_ONLY",
+    "SCRAM_HASHES",
+    "SCRAM_NUMBERS",
+    "TOKEN_EXPIRY_MS",
     "Acl",
     "AclFilter",
     "AclOperation",
     "AclPermission",
     "Authorizer",
+    "CertificateFiles",
+    "ClientCertificate",
+    "ClientLogin",
+    "DelegationToken",
+    "Listener",
     "PatternType",
+    "Phase",
     "ResourceType",
+    "ScramCredential",
+    "Security",
+    "SecurityState",
+    "Step",
+    "TlsFault",
+    "TokenCheck",
+    "TokenKey",
+    "unsecured_token",
 ]

@@ -1,0 +1,25 @@
+"""A client's connection as the parts of a broker see it: origin, listener and login."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kohort.testing._broker import Broker
+from kohort.testing.security import ANONYMOUS, ClientLogin, Listener
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """One connection. ``client_host`` is as Kafka writes it: ``/127.0.0.1``."""
+
+    client_host: str
+    login: ClientLogin
+
+    @classmethod
+    def to(
+        cls, broker: Broker, listener: Listener, peer_host: str, principal: str = ANONYMOUS
+    ) -> Channel:
+        """Return the channel of a new connection to a listener of a broker."""
+        core = broker.cluster
+        login = ClientLogin(core.security, listener, core.time, principal)
+        return cls(f"/{peer_host}", login)

@@ -1,0 +1,186 @@
+"""What a test does with the security of a cluster: addresses, users, certificates, faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from kohort.errors import ErrorCode, InvalidOptionError
+from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kohort.testing._core import ClusterCore
+from kohort.testing._fault_control import Fault, FaultControl
+from kohort.testing._faults import Call, Outcome, api_keys
+from kohort.testing.security import KINDS, ClientCertificate, TlsFault
+
+_WRONG_PASSWORD = "Authentication failed: Invalid username or password"
+_SIGNATURE = re.compile(rb"v=.")
+_FORGERIES: dict[str, Callable[[bytes], bytes]] = {
+    "signature": lambda token: _SIGNATURE.sub(
+        lambda found: b"v=B" if found[0] == b"v=A" else b"v=A", token
+    ),
+    "no_signature": lambda token: b"" if token.startswith(b"v=") else token,
+    "iterations": lambda token: re.sub(rb",i=\d+$", b",i=1", token),
+    "many_iterations": lambda token: re.sub(rb",i=\d+$", b",i=100000000", token),
+    "nonce": lambda token: re.sub(rb"^r=[^,]*", b"r=another", token),
+    "salt": lambda token: re.sub(rb",s=[^,]*", b",s=*", token),
+}
+
+
+class SecurityFace(FaultControl):
+    """The methods of a cluster that are about TLS and logins."""
+
+    _has_certificates = True
+    """False for a cluster whose connections only raise what TLS would."""
+
+    # Addresses and files for clients
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return the addresses of a listener, by its name, such as ``"SASL_SSL"``.
+
+        InvalidOptionError if there is no such listener.
+        """
+        return self._call(partial(_addresses, listener))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``"127.0.0.1:40001,127.0.0.1:40002"``: the first listener of all brokers.
+
+        Brokers that are down are among them.
+        """
+        return self._call(lambda core: _addresses(core.config.listeners[0].name, core))
+
+    @property
+    def ssl_cafile(self) -> str:
+        """Path of the PEM file of the CA that clients have to trust. It ends with the cluster."""
+        return self._call(lambda core: core.security.certificates.cafile)
+
+    @property
+    def ssl_crlfile(self) -> str:
+        """Path of a PEM file: the CRL that revokes the certificate of ``"revoked"``."""
+        return self._call(lambda core: core.security.certificates.crlfile)
+
+    def client_certificate(self, name: str) -> ClientCertificate:
+        """Return a new certificate for clients, with the name as its CN.
+
+        The paths are the same at each call with one name, so this also renews a certificate.
+        """
+        return self._call(lambda core: core.security.certificates.client(name))
+
+    def renew_certificates(self) -> None:
+        """Let brokers show new certificates of the same CA on new connections."""
+        self._call(lambda core: core.security.certificates.renew())
+
+    # Users
+
+    def set_password(self, user: str, password: str) -> None:
+        """Add a user of PLAIN and SCRAM, or change the password. Sessions go on."""
+        self._call(lambda core: core.security.credentials.set_password(user, password))
+
+    def remove_user(self, user: str) -> None:
+        """Remove a user of PLAIN and SCRAM. Sessions go on."""
+        self._call(lambda core: core.security.credentials.remove(user))
+
+    # Faults
+
+    def fail_login(
+        self,
+        message: str = _WRONG_PASSWORD,
+        *,
+        after: int = 0,
+        times: int | None = 1,
+        node: int | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Fail logins with SASL_AUTHENTICATION_FAILED, after so many that are let through."""
+        if after < 0:
+            raise InvalidOptionError(f"after={after}: 0 or more")
+        seen = 0
+
+        def refuse(call: Call) -> Outcome:
+            nonlocal seen
+            if call.login_steps > 0:  # a later step of a login that was let through
+                return None
+            seen += 1
+            if seen <= after:
+                return None
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message
+            )
+
+        keys = frozenset([SaslAuthenticateRequest.api_key])
+        return self._add(refuse, keys, node=node, client_id=client_id, left=times)
+
+    def forge_scram(
+        self, how: str = "signature", *, times: int | None = None, node: int | None = None
+    ) -> Fault:
+        """Spoil the brokers' messages of SCRAM, which a client has to notice.
+
+        ``how``: "signature" and "no_signature" (the broker does not prove that it knows the
+        password), "iterations" (one), "many_iterations" (100 million), "nonce" (not the client's)
+        and "salt" (no base64).
+        """
+        if how not in _FORGERIES:
+            raise InvalidOptionError(f"how={how!r}: choose one of {', '.join(_FORGERIES)}")
+        forge = _FORGERIES[how]
+
+        async def spoil(call: Call) -> Outcome:
+            response = await call.proceed()
+            assert isinstance(response, SaslAuthenticateResponse)
+            response.auth_bytes = forge(bytes(response.auth_bytes))
+            return response
+
+        return self._add(spoil, api_keys("SaslAuthenticate"), node=node, left=times)
+
+    def serve_certificate(self, kind: str, *, node: int | None = None) -> Fault:
+        """Show another certificate on new TLS connections.
+
+        ``kind``: "expired", "not_yet_valid", "wrong_host", "revoked" (by ``ssl_crlfile``) or
+        "unknown_ca".
+        """
+        if kind not in KINDS:
+            raise InvalidOptionError(f"kind={kind!r}: choose one of {', '.join(KINDS)}")
+        return self._add_tls(TlsFault(kind, node))
+
+    def slow_handshake(self, seconds: float = float("inf"), *, node: int | None = None) -> Fault:
+        """Let new TLS connections wait before the broker's first byte, until it is stopped."""
+        if not seconds >= 0:
+            raise InvalidOptionError(f"seconds={seconds}: 0 or more")
+        return self._add_tls(TlsFault("slow", node, seconds))
+
+    def answer_plainly(self, *, node: int | None = None) -> Fault:
+        """Answer new TLS connections with bytes that are no TLS."""
+        return self._add_tls(TlsFault("plain", node))
+
+    def stop_faults(self) -> None:
+        """End all of them but damage to records."""
+        super().stop_faults()
+        self._call(lambda core: core.security.stop_tls_faults())
+
+    def _add_tls(self, fault: TlsFault) -> Fault:
+        def add(core: ClusterCore) -> None:
+            self._check_node(core, fault.node)
+            if not any(listener.uses_tls for listener in core.config.listeners):
+                raise InvalidOptionError("the cluster has no listener with TLS")
+            if fault.kind in KINDS and self._has_certificates:  # errors are raised here
+                for listener in core.config.listeners:
+                    core.security.context(listener, fault)
+            core.security.add_tls_fault(fault)
+
+        self._call(add)
+        return Fault(
+            lambda: self._call(lambda core: core.security.stop_tls_fault(fault)),
+            lambda: fault.hits,
+        )
+
+
+def _addresses(listener: str, core: ClusterCore) -> str:
+    names = [each.name for each in core.config.listeners]
+    if listener not in names:
+        raise InvalidOptionError(f"listener={listener!r}: the cluster has {', '.join(names)}")
+    return ",".join(
+        f"[{node.host}]:{node.ports[listener]}"
+        if ":" in node.host
+        else f"{node.host}:{node.ports[listener]}"
+        for node in core.all_nodes
+    )

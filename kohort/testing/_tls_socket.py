@@ -1,0 +1,167 @@
+"""TLS connections to a broker: a non-blocking SSLSocket, and what a broken handshake leaves."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import anyio
+
+from kohort.protocol import Buffer
+from kohort.testing._broker import Broker
+from kohort.testing.security import ANONYMOUS, Listener, TlsFault
+
+T = TypeVar("T")
+
+HANDSHAKE_S = 30.0
+"""Seconds that a client has for its handshake."""
+_LINGER_S = 1.0
+_HANDSHAKE_RECORD = b"\x16"
+_INTERNAL_ERROR = bytes.fromhex("15030300020250")
+"""The alert that Apache Kafka sends to a client that does not speak TLS."""
+_NOT_TLS = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+_JOINED = 1 << 14
+
+
+class TlsServerConnection:
+    """Byte connection over a non-blocking SSLSocket."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock = sock
+        self.peer_host = str(sock.getpeername()[0])
+
+    async def handshake(self) -> None:
+        """Complete the handshake; ssl.SSLError if that fails."""
+        await self._until_done(self._sock.do_handshake)
+
+    def subject(self) -> Sequence[object]:
+        """Return the subject of the client's certificate, empty if there is none."""
+        certificate = self._sock.getpeercert() or {}
+        found = certificate.get("subject", ())
+        return found if isinstance(found, tuple) else ()
+
+    async def recv_into(self, view: memoryview) -> int:
+        """Receive bytes; 0 at the end."""
+        try:
+            return await self._until_done(lambda: self._sock.recv_into(view))
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return 0
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send all buffers. Small ones are joined, as TLS makes a record of each."""
+        joined = bytearray()
+        for buffer in buffers:
+            if len(buffer) < _JOINED:
+                joined += buffer
+                continue
+            await self._send_all(joined)
+            joined = bytearray()
+            await self._send_all(buffer)
+        await self._send_all(joined)
+
+    async def aclose(self) -> None:
+        """Send close_notify and close, without waiting for the client's."""
+        with suppress(OSError, ValueError):
+            self._sock.unwrap()
+        self._sock.close()
+
+    async def _send_all(self, data: Buffer) -> None:
+        view = memoryview(data)
+        while view:
+            sent = await self._until_done(lambda view=view: self._sock.send(view))  # type: ignore[misc]
+            view = view[sent:]
+
+    async def _until_done(self, function: Callable[[], T]) -> T:
+        while True:
+            try:
+                return function()
+            except ssl.SSLWantReadError:
+                await anyio.wait_readable(self._sock)
+            except ssl.SSLWantWriteError:
+                await anyio.wait_writable(self._sock)
+
+
+async def accept_tls(
+    broker: Broker, sock: socket.socket, listener: Listener
+) -> tuple[TlsServerConnection, str] | None:
+    """Do the handshake; the connection and the principal of the client, None if it failed."""
+    sock.setblocking(False)
+    security = broker.cluster.security
+    fault = security.tls_fault(broker.node.id)
+    try:
+        with anyio.fail_after(HANDSHAKE_S):
+            if fault is not None and fault.kind == "slow":
+                await _hold(fault)
+            if await _is_answered_plainly(sock, fault):
+                return None
+            context = security.context(listener, fault)
+            wrapped = context.wrap_socket(
+                sock,
+                server_side=True,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
+            )
+            sock = wrapped
+            connection = TlsServerConnection(wrapped)
+            await connection.handshake()
+    except (OSError, ValueError):
+        await _linger(sock)
+        return None
+    except BaseException:
+        sock.close()
+        raise
+    subject = connection.subject()
+    if not subject:
+        return connection, ANONYMOUS
+    principal = security.certificate_principal(listener, subject)
+    if principal is None:
+        await connection.aclose()
+        return None
+    return connection, principal
+
+
+async def _hold(fault: TlsFault) -> None:
+    with anyio.move_on_after(fault.seconds):
+        await fault.stopped.wait()
+
+
+async def _is_answered_plainly(sock: socket.socket, fault: TlsFault | None) -> bool:
+    """Answer a client that sends no TLS as Apache Kafka does; or one that meets a fault."""
+    while True:
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+            break
+        except BlockingIOError:
+            await anyio.wait_readable(sock)
+    plain = fault is not None and fault.kind == "plain"
+    if first == _HANDSHAKE_RECORD and not plain:
+        return False
+    if first:
+        sock.send(_NOT_TLS if plain else _INTERNAL_ERROR)
+    await _linger(sock)
+    return True
+
+
+async def _linger(sock: socket.socket) -> None:
+    """Close after the client: a socket closed with unread bytes would reset the connection.
+
+    The reset would overtake the alert, which says why the handshake failed.
+    """
+    if sock.fileno() < 0:
+        return
+    sock = plain = socket.socket(fileno=sock.detach())
+    try:
+        with anyio.move_on_after(_LINGER_S), suppress(OSError):
+            plain.setblocking(False)
+            plain.shutdown(socket.SHUT_WR)
+            while True:
+                try:
+                    if not plain.recv(1 << 14):
+                        break
+                except BlockingIOError:
+                    await anyio.wait_readable(plain)
+    finally:
+        sock.close()

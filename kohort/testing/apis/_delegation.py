@@ -1,0 +1,42 @@
+"""Rules that the four APIs of delegation tokens share."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.testing.apis._registry import Context
+from kohort.testing.security import ANONYMOUS, DelegationToken
+
+
+def not_allowed(ctx: Context) -> ErrorCode:
+    """Return the error for a client that may not ask for tokens, NONE for others.
+
+    It needs a login, by SASL or by a client certificate, which was not by a token.
+    """
+    login = ctx.login
+    if login is None or login.by_token or login.listener.protocol == "PLAINTEXT":
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if login.listener.protocol == "SSL" and ctx.principal == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.NONE
+
+
+def find(ctx: Context, hmac: bytes) -> DelegationToken | ErrorCode:
+    """Return a token that the caller may change."""
+    error = not_allowed(ctx)
+    if error is not ErrorCode.NONE:
+        return error
+    delegation = ctx.broker.cluster.security.delegation
+    token = delegation.by_hmac(hmac)
+    if token is None:
+        return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    if not token.may_renew(ctx.principal):
+        return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    if delegation.live(token.id) is None:
+        return ErrorCode.DELEGATION_TOKEN_EXPIRED
+    return token
+
+
+def split(principal: str) -> tuple[str, str]:
+    """Return type and name of a principal."""
+    kind, _, name = principal.partition(":")
+    return kind, name

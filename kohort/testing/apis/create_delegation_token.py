@@ -1,0 +1,51 @@
+"""CreateDelegationToken (38), versions 1-3. Version 3 adds the owner."""
+
+from __future__ import annotations
+
+import uuid
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from kohort.testing.apis._delegation import not_allowed, split
+from kohort.testing.apis._registry import Context, serves
+
+_USER = "User"
+
+
+@serves(CreateDelegationTokenRequest, (1, 3))
+async def create_delegation_token(
+    ctx: Context, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    owner = ctx.principal
+    if ctx.version >= 3 and request.owner_principal_name:
+        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    kind, name = split(owner)
+    caller_kind, caller_name = split(ctx.principal)
+    response = CreateDelegationTokenResponse(
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=caller_kind,
+        token_requester_principal_name=caller_name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+    renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
+    response.error_code = not_allowed(ctx)
+    if not response.error_code and any(split(each)[0] != _USER for each in (owner, *renewers)):
+        response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
+    if response.error_code:
+        return response
+    security = ctx.broker.cluster.security
+    token = security.delegation.create(
+        str(uuid.UUID(int=security.rng.getrandbits(128), version=4)),
+        owner,
+        ctx.principal,
+        renewers,
+        request.max_lifetime_ms,
+    )
+    response.issue_timestamp_ms = token.issued_at_ms
+    response.expiry_timestamp_ms = token.expires_at_ms
+    response.max_timestamp_ms = token.max_at_ms
+    response.token_id, response.hmac = token.id, token.hmac
+    return response

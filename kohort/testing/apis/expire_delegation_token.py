@@ -1,0 +1,23 @@
+"""ExpireDelegationToken (40), versions 1-2. A negative period removes the token at once."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from kohort.testing.apis._delegation import find
+from kohort.testing.apis._registry import Context, serves
+
+
+@serves(ExpireDelegationTokenRequest, (1, 2))
+async def expire_delegation_token(
+    ctx: Context, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    token = find(ctx, bytes(request.hmac))
+    if isinstance(token, ErrorCode):
+        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=-1)
+    now_ms = ctx.broker.cluster.now_ms()
+    if request.expiry_time_period_ms < 0:
+        ctx.broker.cluster.security.delegation.remove(token)
+        return ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms)
+    token.expires_at_ms = min(token.max_at_ms, now_ms + request.expiry_time_period_ms)
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=token.expires_at_ms)

@@ -1,0 +1,22 @@
+"""RenewDelegationToken (39), versions 1-2."""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from kohort.testing.apis._delegation import find
+from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import TOKEN_EXPIRY_MS
+
+
+@serves(RenewDelegationTokenRequest, (1, 2))
+async def renew_delegation_token(
+    ctx: Context, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    token = find(ctx, bytes(request.hmac))
+    if isinstance(token, ErrorCode):
+        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=-1)
+    period_ms = TOKEN_EXPIRY_MS if request.renew_period_ms < 0 else request.renew_period_ms
+    now_ms = ctx.broker.cluster.now_ms()
+    token.expires_at_ms = min(token.max_at_ms, now_ms + period_ms)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=token.expires_at_ms)

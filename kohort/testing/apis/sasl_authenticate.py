@@ -1,0 +1,25 @@
+"""SaslAuthenticate (36), versions 0-2.
+
+Version 1 adds the lifetime of the session. The message of a good answer is empty.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kohort.testing.apis._registry import Context, serves
+
+
+@serves(SaslAuthenticateRequest, (0, 2))
+async def sasl_authenticate(
+    ctx: Context, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    if ctx.login is None:
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    result = ctx.login.authenticate(bytes(request.auth_bytes))
+    return SaslAuthenticateResponse(
+        error_code=result.error,
+        error_message=result.message,
+        auth_bytes=result.token,
+        session_lifetime_ms=result.lifetime_ms,
+    )

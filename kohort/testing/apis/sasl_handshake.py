@@ -1,0 +1,19 @@
+"""SaslHandshake (17), versions 0-1.
+
+After version 0 the tokens come without a header. On a listener without SASL, and for a re-login
+that is too early, the answer is error 34 and the connection stays open.
+"""
+
+from __future__ import annotations
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
+from kohort.testing.apis._registry import Context, serves
+
+
+@serves(SaslHandshakeRequest, (0, 1))
+async def sasl_handshake(ctx: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    if ctx.login is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    result = ctx.login.handshake(request.mechanism, ctx.version)
+    return SaslHandshakeResponse(error_code=result.error, mechanisms=result.mechanisms)

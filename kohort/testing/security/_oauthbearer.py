@@ -1,0 +1,52 @@
+"""OAUTHBEARER (RFC 7628): a bearer token, and a JSON object for one that is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kohort.testing.security._listeners import TokenCheck
+from kohort.testing.security._mechanism import CredentialError, Identity, LoginRefusedError
+
+INVALID_TOKEN = '{"status":"invalid_token"}'
+"""The challenge after a token that was refused, and later the error message."""
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_FIRST = re.compile(
+    rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+)
+_BEARER = re.compile(r"bearer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
+
+
+class OAuthBearerServer:
+    """One login by OAUTHBEARER. ``now`` returns epoch seconds."""
+
+    def __init__(self, check: TokenCheck, now: Callable[[], float]) -> None:
+        self.identity: Identity | None = None
+        self._check = check
+        self._now = now
+        self._refused = False
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Check the token. The answer is empty, or says that the token is refused."""
+        if self._refused and token == b"\x01":
+            raise LoginRefusedError(INVALID_TOKEN)
+        self._refused = False
+        match = _FIRST.fullmatch(token.decode(errors="replace"))
+        if match is None:
+            raise CredentialError("not a first message of OAUTHBEARER")
+        pairs = dict(each.split("=", 1) for each in match["pairs"].split("\x01")[:-1])
+        bearer = _BEARER.fullmatch(pairs.get("auth", ""))
+        if bearer is None:
+            raise CredentialError("no bearer token")
+        try:
+            user, expiry = self._check(bearer["token"], self._now())
+        except ValueError:
+            self._refused = True
+            return INVALID_TOKEN.encode()
+        if match["authzid"] not in (None, user):
+            raise LoginRefusedError(
+                f"Authentication failed: Client requested an authorization id "
+                f"({match['authzid']}) that is different from the token's principal name ({user})"
+            )
+        self.identity = Identity(user, int(expiry * 1000))
+        return b""

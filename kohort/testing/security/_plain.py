@@ -1,0 +1,33 @@
+"""PLAIN (RFC 4616): authorization id, user and password in one message."""
+
+from __future__ import annotations
+
+from kohort.testing.security._credentials import CredentialStore
+from kohort.testing.security._mechanism import (
+    OTHER_AUTHORIZATION_ID,
+    CredentialError,
+    Identity,
+    LoginRefusedError,
+)
+
+
+class PlainServer:
+    """One login by PLAIN."""
+
+    def __init__(self, store: CredentialStore) -> None:
+        self.identity: Identity | None = None
+        self._store = store
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Check the password. The answer is empty."""
+        parts = token.decode(errors="replace").split("\0")
+        if len(parts) != 3 or not parts[1] or not parts[2]:
+            raise CredentialError("not an authorization id, a user and a password")
+        authorization_id, user, password = parts
+        credential = self._store.plain.get(user)
+        if credential is None or not credential.belongs_to(password):
+            raise LoginRefusedError("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            raise LoginRefusedError(OTHER_AUTHORIZATION_ID)
+        self.identity = Identity(user)
+        return b""

@@ -1,0 +1,216 @@
+"""The login of one connection: which request is allowed when, and what follows (KIP-43, KIP-368).
+
+One table says what each phase does with each kind of request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from kohort.errors import ErrorCode
+from kohort.protocol import ApiKey
+from kohort.testing.security._listeners import Listener
+from kohort.testing.security._mechanism import CredentialError, LoginRefusedError, ServerMechanism
+from kohort.testing.security._state import SecurityState
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Principal of clients that do not log in."""
+MAX_LOGIN_FRAME = 524_288
+"""Kafka's ``sasl.server.max.receive.size``: bytes of a frame before the first login."""
+MIN_RELOGIN_S = 1.0
+"""Seconds between the beginnings of two re-logins of a connection."""
+
+
+class Phase(Enum):
+    """Progress of a login."""
+
+    FIRST_REQUEST = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake, after ApiVersions"
+    TOKENS = "SaslAuthenticate"
+    RAW_TOKENS = "tokens without a header, after SaslHandshake version 0"
+    OPEN = "any request"
+    OTHER_MECHANISM = "none: a re-login by another mechanism"
+    FAILED = "none: the login failed"
+
+
+class Step(Enum):
+    """Treatment of a request."""
+
+    SERVE = "answer it"
+    REFUSE = "answer with ILLEGAL_SASL_STATE and close"
+    CLOSE = "close"
+
+
+_S, _R, _C = Step.SERVE, Step.REFUSE, Step.CLOSE
+_TABLE = {
+    # phase: ApiVersions, SaslHandshake, SaslAuthenticate, any other
+    Phase.FIRST_REQUEST: (_S, _S, _C, _C),
+    Phase.HANDSHAKE: (_C, _S, _C, _C),
+    Phase.TOKENS: (_R, _R, _S, _R),
+    Phase.RAW_TOKENS: (_C, _C, _C, _C),
+    Phase.OPEN: (_S, _S, _S, _S),
+    Phase.OTHER_MECHANISM: (_C, _C, _C, _C),
+    Phase.FAILED: (_C, _C, _C, _C),
+}
+_COLUMNS: dict[int, int] = {
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.SASL_AUTHENTICATE: 2,
+}
+
+
+class HandshakeResult(NamedTuple):
+    """Answer to SaslHandshake."""
+
+    error: ErrorCode
+    mechanisms: list[str]
+
+
+class TokenResult(NamedTuple):
+    """Answer to SaslAuthenticate."""
+
+    error: ErrorCode
+    message: str = ""
+    token: bytes = b""
+    lifetime_ms: int = 0
+
+
+_NO_SASL = HandshakeResult(ErrorCode.ILLEGAL_SASL_STATE, [])
+_AFTER_LOGIN = "SaslAuthenticate request received after successful authentication"
+
+
+class ClientLogin:
+    """Login of one connection. ``time`` returns seconds of the cluster's clock.
+
+    ``principal`` is the user of the client certificate at first, and later the one logged in.
+    """
+
+    def __init__(
+        self,
+        state: SecurityState,
+        listener: Listener,
+        time: Callable[[], float],
+        principal: str = ANONYMOUS,
+    ) -> None:
+        self.principal = principal
+        self.by_token = False
+        """True after a login by a delegation token."""
+        self.phase = Phase.FIRST_REQUEST if listener.uses_sasl else Phase.OPEN
+        self.listener = listener
+        self._state = state
+        self._time = time
+        self._mechanism = ""
+        self._exchange: ServerMechanism | None = None
+        self._asked = 0
+        self._logged_in = not listener.uses_sasl
+        self._ends: float | None = None
+        self._relogin_began: float | None = None
+
+    @property
+    def max_frame(self) -> int | None:
+        """Bytes that a frame may have now, None for the limit of all requests."""
+        return None if self._logged_in else MAX_LOGIN_FRAME
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of the login, empty if there is none."""
+        return self._mechanism
+
+    @property
+    def steps(self) -> int:
+        """Tokens of the client that the current login has seen."""
+        return self._asked
+
+    @property
+    def is_relogin(self) -> bool:
+        """True while a client that is logged in logs in again."""
+        return self._logged_in and self.phase is not Phase.OPEN
+
+    def step(self, key: int) -> Step:
+        """Return the treatment of a request with this API key."""
+        over = self._ends is not None and self._time() >= self._ends
+        if self.phase is Phase.OPEN and over:
+            # The session is over: the connection ends, unless the client logs in again.
+            again = key == ApiKey.SASL_HANDSHAKE and self._may_login_again()
+            return Step.SERVE if again else Step.CLOSE
+        return _TABLE[self.phase][_COLUMNS.get(key, 3)]
+
+    def versions_told(self) -> None:
+        """Note a good answer to ApiVersions: there is only one before the login."""
+        if self.phase is Phase.FIRST_REQUEST:
+            self.phase = Phase.HANDSHAKE
+
+    def fail(self) -> None:
+        """End the login. The connection is closed after the answer."""
+        self.phase = Phase.FAILED
+
+    def handshake(self, mechanism: str, version: int) -> HandshakeResult:
+        """Choose a mechanism."""
+        if self.phase is Phase.OPEN:
+            if not self._may_login_again():
+                return _NO_SASL
+            self._relogin_began = self._time()
+        enabled = self._state.mechanisms(self.listener)
+        if mechanism not in enabled:
+            self.fail()
+            return HandshakeResult(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
+        if self._logged_in and mechanism != self._mechanism:
+            self.phase = Phase.OTHER_MECHANISM
+            return HandshakeResult(ErrorCode.NONE, enabled)
+        self._mechanism = mechanism
+        self._exchange = self._state.begin(self.listener, mechanism)
+        self._asked = 0
+        self.phase = Phase.TOKENS if version else Phase.RAW_TOKENS
+        return HandshakeResult(ErrorCode.NONE, enabled)
+
+    def authenticate(self, token: bytes) -> TokenResult:
+        """Take the next token of the client."""
+        if self.phase is Phase.OPEN:
+            return TokenResult(ErrorCode.ILLEGAL_SASL_STATE, _AFTER_LOGIN)
+        assert self._exchange is not None
+        self._asked += 1
+        again = self.is_relogin
+        try:
+            answer = self._exchange.evaluate(token)
+            lifetime_ms = self._complete() if self._exchange.identity is not None else 0
+        except LoginRefusedError as error:
+            self.fail()
+            return TokenResult(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
+        except CredentialError:
+            self.fail()
+            during = "re-authentication" if again else "authentication"
+            return TokenResult(
+                ErrorCode.SASL_AUTHENTICATION_FAILED,
+                f"Authentication failed during {during} due to invalid credentials with SASL "
+                f"mechanism {self._mechanism}",
+            )
+        return TokenResult(ErrorCode.NONE, "", answer, lifetime_ms)
+
+    def _complete(self) -> int:
+        """Open the connection; return the lifetime of the session in milliseconds."""
+        assert self._exchange is not None
+        identity = self._exchange.identity
+        assert identity is not None
+        principal = f"User:{identity.user}"
+        if self._logged_in and principal != self.principal:
+            before, after = (name.replace(":", ".", 1) for name in (self.principal, principal))
+            raise LoginRefusedError(
+                f"Cannot change principals during re-authentication from {before}: {after}"
+            )
+        self.principal, self.by_token = principal, identity.by_token
+        self._logged_in, self._exchange, self.phase = True, None, Phase.OPEN
+        limits = []
+        if (most := self._state.session_lifetime_ms(self.listener)) > 0:
+            limits.append(most)
+        if identity.expires_at_ms is not None:
+            limits.append(max(0, identity.expires_at_ms - self._state.now_ms()))
+        self._ends = self._time() + min(limits) / 1000 if limits else None
+        return min(limits, default=0)
+
+    def _may_login_again(self) -> bool:
+        if self._ends is None:
+            return False
+        began = self._relogin_began
+        return began is None or self._time() - began >= MIN_RELOGIN_S

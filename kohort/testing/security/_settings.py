@@ -1,0 +1,64 @@
+"""The security of a cluster as a test describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+
+from kohort.errors import InvalidOptionError
+from kohort.testing.security._certificates import CertificateFiles
+from kohort.testing.security._credentials import CredentialStore
+from kohort.testing.security._listeners import (
+    MECHANISMS,
+    PROTOCOLS,
+    Listener,
+    TokenCheck,
+    check_mechanisms,
+)
+from kohort.testing.security._tokens import check_unsecured
+
+
+@dataclass(frozen=True)
+class Security:
+    """Listeners and users of a cluster: ``Cluster(security=Security(...))``.
+
+    ``listeners``: protocols or :class:`Listener` objects; ``cluster.bootstrap_servers`` are the
+    addresses of the first. ``users``: name -> password, for PLAIN and SCRAM. Only keys that are
+    derived from the passwords are kept.
+
+    ``tokens``: check of OAUTHBEARER tokens, ``(token, now) -> (user, expiry)`` in epoch seconds.
+    The default takes unsecured tokens. ``certificates``: files, if not made in memory.
+
+    ``session_lifetime_ms``: Kafka's ``connections.max.reauth.ms``. 0 sets no limit.
+    ``failed_authentication_delay_ms`` delays the answer to a failed login; Kafka's own is 100.
+    """
+
+    listeners: Sequence[Listener | str] = PROTOCOLS
+    users: InitVar[Mapping[str, str] | None] = None
+    mechanisms: Sequence[str] = MECHANISMS
+    tokens: TokenCheck = check_unsecured
+    certificates: CertificateFiles | None = None
+    session_lifetime_ms: int = 0
+    failed_authentication_delay_ms: int = 0
+    credentials: CredentialStore = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self, users: Mapping[str, str] | None) -> None:
+        given = [self.listeners] if isinstance(self.listeners, str) else self.listeners
+        listeners = tuple(Listener(each) if isinstance(each, str) else each for each in given)
+        names = [listener.name for listener in listeners]
+        if not names or len(set(names)) != len(names):
+            raise InvalidOptionError(f"listeners={names!r}: give at least one, each with a name")
+        check_mechanisms(self.mechanisms)
+        if self.session_lifetime_ms < 0 or self.failed_authentication_delay_ms < 0:
+            raise InvalidOptionError("session_lifetime_ms and the delay must be 0 or more")
+        object.__setattr__(self, "listeners", listeners)
+        object.__setattr__(self, "credentials", CredentialStore(users))
+
+    @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """The listeners, each as an object."""
+        return tuple(each for each in self.listeners if isinstance(each, Listener))
+
+
+PLAINTEXT_ONLY = Security(listeners=("PLAINTEXT",))
+"""The security of a cluster that was given none."""
