@@ -45,11 +45,13 @@ __all__ = [
     "Secret",
     "TopicPartition",
     "__version__",
+    "create_ssl_context",
 ]
 
 if TYPE_CHECKING:
     from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
     from kohort.records import RecordColumns
+    from kohort.security import create_ssl_context
 else:
     # A program imports the API that it uses, and tables only if it reads them.
     __getattr__, __dir__ = late_names(
@@ -58,5 +60,6 @@ else:
             "AsyncKafkaConsumer": "kohort.consumer",
             "KafkaConsumer": "kohort.consumer",
             "RecordColumns": "kohort.records",
+            "create_ssl_context": "kohort.security",
         }.get,
     )

@@ -1,1 +1,46 @@
 """Security of the client's connections: TLS contexts, SASL mechanisms, OAuth tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.types import late_names
+
+__all__ = [
+    "NAME_MISMATCHES",
+    "Certificate",
+    "TlsAttempt",
+    "TlsContexts",
+    "create_ssl_context",
+    "describe",
+    "explain_refusal",
+    "explain_tls",
+    "read_der",
+]
+
+if TYPE_CHECKING:
+    from kohort.security._certificate import Certificate, read_der
+    from kohort.security._context import TlsContexts, create_ssl_context
+    from kohort.security._tls_errors import (
+        NAME_MISMATCHES,
+        TlsAttempt,
+        describe,
+        explain_refusal,
+        explain_tls,
+    )
+else:
+    # Consumers of PLAINTEXT listeners have no use for the module ssl.
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "Certificate": "kohort.security._certificate",
+            "read_der": "kohort.security._certificate",
+            "TlsContexts": "kohort.security._context",
+            "create_ssl_context": "kohort.security._context",
+            "NAME_MISMATCHES": "kohort.security._tls_errors",
+            "TlsAttempt": "kohort.security._tls_errors",
+            "describe": "kohort.security._tls_errors",
+            "explain_refusal": "kohort.security._tls_errors",
+            "explain_tls": "kohort.security._tls_errors",
+        }.get,
+    )

@@ -13,7 +13,7 @@ VALUES = ("types", "errors", "config")  # the lowest layer, in its own order
 CLUSTER = {"errors", "types", "records", "protocol"}  # all that the in-process cluster may know
 THIRD_PARTY = {
     "records": {"crc32c", "cramjam", "lz4", "pyarrow"},  # pyarrow where tables are asked for
-    "security": {"anyio", "cryptography", "gssapi"},
+    "security": {"anyio", "cryptography", "gssapi", "truststore"},
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},

@@ -10,8 +10,6 @@ from kohort.config import (
     AssertionConfig,
     OAuthConfig,
     SaslConfig,
-    StoreConfig,
-    TlsConfig,
     UnsecuredConfig,
 )
 from tests.house._source import modules
@@ -29,12 +27,10 @@ READ_BY_CONFIG = {
     "sasl_oauthbearer_allow_http",
     "sasl_oauthbearer_allowed_urls",
 }
-# Accepted by the configuration only. Consumers refuse every protocol that would need them.
+# Accepted by the configuration only. Consumers refuse logins.
 NOT_BUILT = {
     each.name
     for section in (
-        TlsConfig,
-        StoreConfig,
         SaslConfig,
         OAuthConfig,
         UnsecuredConfig,

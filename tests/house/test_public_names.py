@@ -17,6 +17,7 @@ import kohort.testing
 from tests.house._source import ROOT
 
 PROMISED = {
+    "create_ssl_context",
     "AsyncKafkaConsumer",
     "ConsumerRebalanceListener",
     "ConsumerRecord",

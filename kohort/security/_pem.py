@@ -1,0 +1,206 @@
+"""PEM from options, files and PKCS#12 stores, brought into an SSLContext.
+
+OpenSSL answers many mistakes with the same words, so the reason of a failure is looked up in the
+file. An error names the option. It shows a path only if there is such a file, because a secret may
+have been given to the wrong option.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kohort.errors import InvalidOptionError
+
+MAX_FILE = 16 << 20
+"""Bytes; the CAs of a whole system take less than 1 MiB."""
+_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED")
+_CERTIFICATE = re.compile(rb"-----BEGIN (TRUSTED )?CERTIFICATE-----")
+_CRL = re.compile(rb"-----BEGIN X509 CRL-----")
+_JKS = bytes.fromhex("feedfeed")
+_JCEKS = bytes.fromhex("cececece")
+_DER = tuple(bytes((0x30, each)) for each in range(0x80, 0x85))
+"""A sequence with a long length, such as every certificate and store in DER form begins with."""
+
+
+def read_file(option: str, path: str) -> bytes:
+    """Return the content of a file that an option names. InvalidOptionError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_FILE)
+    except FileNotFoundError:
+        raise InvalidOptionError(f"{option}: there is no such file") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not a path"
+        raise InvalidOptionError(f"{option}: the file cannot be read: {why}") from None
+
+
+@contextlib.contextmanager
+def as_file(data: bytes) -> Iterator[str]:
+    """Give a path under which OpenSSL can read the data: in memory on Linux.
+
+    Elsewhere it is a file that only this user may read. It is removed at the end.
+    """
+    if hasattr(os, "memfd_create"):
+        try:
+            fd = os.memfd_create("kohort", os.MFD_CLOEXEC)
+        except OSError:  # a sandbox may forbid it
+            pass
+        else:
+            try:
+                with open(fd, "wb", closefd=False) as memory:
+                    memory.write(data)
+                yield f"/proc/self/fd/{fd}"
+            finally:
+                os.close(fd)
+            return
+    fd, path = tempfile.mkstemp(prefix="kohort-")
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def load_authorities(context: ssl.SSLContext, option: str, pem: bytes) -> None:
+    """Trust the CAs in a PEM text. InvalidOptionError if there are none."""
+    if not _CERTIFICATE.search(pem):
+        raise InvalidOptionError(f"{option} has no certificate in PEM form{_instead(pem)}")
+    try:
+        with as_file(pem) as path:
+            context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, OSError):
+        raise InvalidOptionError(
+            f"{option} has a certificate that is damaged: it does not decode"
+        ) from None
+
+
+def load_revocations(context: ssl.SSLContext, option: str, pem: bytes) -> None:
+    """Refuse the certificates that a CRL in PEM form lists. InvalidOptionError."""
+    if not _CRL.search(pem):
+        raise InvalidOptionError(f"{option} has no CRL in PEM form{_instead(pem)}")
+    try:
+        with as_file(pem) as path:
+            context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, OSError):
+        raise InvalidOptionError(f"{option} has a CRL that is damaged") from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def load_identity(
+    context: ssl.SSLContext,
+    certificates: tuple[str, bytes],
+    key: tuple[str, bytes] | None,
+    password: Any,
+) -> None:
+    """Present a client certificate: (option, PEM) of the chain and of the key, if apart.
+
+    ``password`` is what the option holds: text, a function that returns it, or None. OpenSSL would
+    ask for a missing one on the terminal, so it always gets a function. InvalidOptionError.
+    """
+    option, chain = certificates
+    key_option, key_pem = key or certificates
+    if not _CERTIFICATE.search(chain):
+        raise InvalidOptionError(f"{option} has no certificate in PEM form{_instead(chain)}")
+    if not _KEY.search(key_pem):
+        hint = ": set ssl_keyfile, or add the key to the file" if key is None else _instead(key_pem)
+        raise InvalidOptionError(f"{key_option} has no private key in PEM form{hint}")
+    asked: list[BaseException | None] = []
+    supply = _supply(password, asked)
+    try:
+        with as_file(chain) as chain_path:
+            if key is None:
+                context.load_cert_chain(chain_path, None, supply)
+            else:
+                with as_file(key_pem) as key_path:
+                    context.load_cert_chain(chain_path, key_path, supply)
+    except (ssl.SSLError, ValueError, OSError, _NoPassword) as error:
+        raise InvalidOptionError(_why_not(error, option, key_option, key_pem, asked)) from None
+    except Exception as error:
+        if asked and asked[0] is error:
+            kind = type(error).__name__
+            raise InvalidOptionError(f"the function given as ssl_password raised {kind}") from None
+        raise
+
+
+class _NoPassword(Exception):
+    """The key is encrypted and there is no password."""
+
+
+def _supply(password: Any, asked: list[BaseException | None]) -> Callable[[], bytes]:
+    def supply() -> bytes:
+        asked.append(None)
+        if password is None:
+            raise _NoPassword
+        try:
+            return reveal(password)
+        except Exception as error:
+            asked[0] = error
+            raise
+
+    return supply
+
+
+def reveal(secret: Any) -> bytes:
+    """Return the bytes of a secret option, or of what its function returns."""
+    if callable(secret):
+        secret = secret()
+    if hasattr(secret, "reveal_bytes"):
+        return bytes(secret.reveal_bytes())
+    if isinstance(secret, str):
+        return secret.encode()
+    if isinstance(secret, bytes | bytearray):
+        return bytes(secret)
+    raise TypeError("a password is a str or bytes")
+
+
+def _why_not(
+    error: Exception,
+    option: str,
+    key_option: str,
+    key_pem: bytes,
+    asked: list[BaseException | None],
+) -> str:
+    if isinstance(error, _NoPassword):
+        return f"{key_option} has an encrypted private key: set ssl_password"
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return f"{key_option} has a private key that is not the one of the certificate in {option}"
+    if asked and _ENCRYPTED.search(key_pem):
+        return f"ssl_password does not decrypt the private key in {key_option}"
+    if getattr(error, "reason", None) in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+        return f"{option} has a certificate that OpenSSL refuses as too weak on this system"
+    return f"{option} and {key_option} do not hold a certificate and key that OpenSSL can read"
+
+
+def _instead(data: bytes) -> str:
+    """A clause about what is there in place of PEM."""
+    if data.startswith((_JKS, _JCEKS)):
+        return f": it is a Java key store. {KEYTOOL}"
+    if data.startswith(_DER):
+        return (
+            ": it is in DER form, perhaps a PKCS#12 store. Give a store as ssl_keystore_location "
+            "or ssl_truststore_location, and convert other files with openssl"
+        )
+    if _KEY.search(data):
+        return ": it has a private key"
+    if _CERTIFICATE.search(data):
+        return ": it has certificates"
+    return ""
+
+
+KEYTOOL = (
+    "Convert it: keytool -importkeystore -srckeystore FILE -destkeystore store.p12 "
+    "-deststoretype PKCS12"
+)
+
+
+def is_java_store(data: bytes) -> bool:
+    """True if the data is a JKS or JCEKS store."""
+    return data.startswith((_JKS, _JCEKS))
