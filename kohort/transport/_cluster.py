@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from kohort.config import ClientConfig
+from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kohort.protocol import Request, Response, messages
 from kohort.transport._bytes import Connect
@@ -26,6 +26,8 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
+
+    from kohort.security import TlsContexts
 
 logger = logging.getLogger("kohort.transport")
 
@@ -49,10 +51,24 @@ class ClusterClient:
         *,
         connect: Connect | None = None,
         rng: random.Random | None = None,
+        security: SecurityConfig | None = None,
     ) -> None:
+        """``security``: default PLAINTEXT. A ``connect`` hook makes whole connections, TLS too.
+
+        Raises InvalidOptionError for TLS files that do not load.
+        """
         rng = rng or random.Random()
+        security = security or SecurityConfig()
         self._config = config
-        self._nodes = Nodes(config, connect or TcpConnector(config), rng)
+        self.contexts: TlsContexts | None = None
+        """The SSL contexts of the connections; None without TLS, or with a hook."""
+        if connect is None and security.uses_tls:
+            from kohort.security import TlsContexts
+            from kohort.transport._tls_connector import TlsConnector
+
+            self.contexts = TlsContexts(security)
+            connect = TlsConnector(config, self.contexts)
+        self._nodes = Nodes(config, connect or TcpConnector(config), rng, security)
         self._keeper = MetadataKeeper(config, self._nodes, weak_callback(self._ask_metadata), rng)
         self._nodes.on_failure = weak_callback(self._keeper.node_failed)
         self._scope: anyio.CancelScope | None = None
@@ -119,12 +135,30 @@ class ClusterClient:
         """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
         await self._keeper.wait_refreshed()
 
-    async def wait_bootstrapped(self) -> None:
+    async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
         """Return after the first contact with the cluster.
 
-        Raises NoBrokersAvailable whenever ``bootstrap_timeout_ms`` have passed without any.
+        Raises NoBrokersAvailable whenever ``bootstrap_timeout_ms`` have passed without any. Raises
+        a SecurityError as soon as every bootstrap server refuses this client for good, unless it
+        says the same as ``known``.
         """
-        await self._keeper.wait_bootstrapped()
+        await self._keeper.wait_bootstrapped(known)
+
+    def on_refusal(
+        self, new: Callable[[KafkaError], None], over: Callable[[KafkaError], None]
+    ) -> None:
+        """Call ``new`` with the error when brokers refuse this client for another cause.
+
+        Call ``over`` with the same error when no broker refuses it for that cause any more. The
+        refusals before the first contact are raised by wait_bootstrapped() instead.
+        """
+        self._nodes.refusals.on_new = new
+        self._nodes.refusals.on_over = over
+
+    @property
+    def refusals(self) -> list[str]:
+        """What brokers refuse now, a text for each cause."""
+        return self._nodes.refusals.texts()
 
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True
@@ -221,7 +255,7 @@ class ClusterClient:
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):
             if node is None:
-                await self._keeper.wait_bootstrapped()
+                await self._keeper.wait_reached()
                 connection = await self._any_connection(purpose)
             else:
                 connection = await self._known_connection(node, purpose)

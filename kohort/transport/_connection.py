@@ -29,7 +29,7 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._decoding import decoded, respond
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
-from kohort.transport._handshake import shake_hands
+from kohort.transport._handshake import secure, shake_hands
 from kohort.transport._leased import Leased
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
@@ -68,6 +68,11 @@ def _checked(link: ByteConnection) -> ByteConnection:
     return link
 
 
+def _in_callbacks(link: ByteConnection) -> bool:
+    """True for connections over a socket of our own, but not for classes derived from them."""
+    return "reads_in_callbacks" in type(link).__dict__
+
+
 class BrokerConnection:
     """A connection that open() has made; run() has to be running for requests to be answered.
 
@@ -104,7 +109,7 @@ class BrokerConnection:
         self._pipeline = Pipeline(max_in_flight)
         self._next_id = 0
         self._sendable = Wake()
-        self._send_now = link.send_now if type(link) is TcpConnection else None
+        self._send_now = getattr(link, "send_now", None) if _in_callbacks(link) else None
         self._unsent: list[Buffer] = []
         """What did not go at once: for _send(), before anything else."""
         self._sending = False
@@ -133,10 +138,10 @@ class BrokerConnection:
         max_frame: int = DEFAULTS.receive_message_max_bytes,
         max_in_flight: int = DEFAULTS.max_in_flight_requests_per_connection,
     ) -> BrokerConnection:
-        """Connect and shake hands, each within ``timeout`` seconds.
+        """Connect, do the TLS handshake and ask for versions, each within ``timeout`` seconds.
 
-        Raises KafkaConnectionError, KafkaTimeoutError, ProtocolError, UnsupportedVersionError or
-        another BrokerResponseError, with the address in the message.
+        Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
+        UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
         peer = address(host, port)
         link: ByteConnection | None = None
@@ -152,6 +157,7 @@ class BrokerConnection:
         connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
         shaken = False
         try:
+            await secure(link, timeout)
             with anyio.move_on_after(timeout):
                 source = connection._source
                 connection.versions = await shake_hands(link, source, peer, client_id)
@@ -362,19 +368,19 @@ class BrokerConnection:
         Nothing in it may ask anyio which event loop runs. So its error is left for _watch().
         """
         link, loop = self._link, self._loop
-        if loop is None or type(link) is not TcpConnection:
+        if loop is None or not _in_callbacks(link):
             return False
 
         def on_readable() -> None:
             try:
                 reader.send(None)
             except Exception as error:
-                link.stop_reading()
+                cast(TcpConnection, link).stop_reading()
                 # A request that is made before _watch() runs is not the one to blame.
                 self._read_error = error, self._pipeline.awaited
                 self._woken.set()
 
-        return link.read_with(loop, on_readable)
+        return cast(TcpConnection, link).read_with(loop, on_readable)
 
     async def _receive(self) -> None:
         while self.failure is None:

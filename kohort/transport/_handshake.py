@@ -5,18 +5,22 @@ from __future__ import annotations
 import functools
 import re
 import struct
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from kohort.config import VERSION
 from kohort.errors import (
     ErrorCode,
+    FrameTooLargeError,
     KafkaConnectionError,
+    WrongListenerError,
     broker_error,
     error_name,
 )
 from kohort.protocol import Buffer, decode_response, encode_request, messages
 from kohort.transport._bytes import ByteConnection
-from kohort.transport._frames import FrameSource, check_correlation_id
+from kohort.transport._frames import Frame, FrameSource, check_correlation_id
+from kohort.transport._text import LOOKS_LIKE_TLS
 from kohort.transport._versions import BrokerVersions
 
 MAX_BYTES = 1 << 20
@@ -24,13 +28,23 @@ MAX_BYTES = 1 << 20
 _ERROR_CODE = struct.Struct(">4xh")  # behind the correlation id, in every version
 
 
+async def secure(link: ByteConnection, timeout: float) -> None:
+    """Do the handshake of a connection that has one, such as TLS, within ``timeout`` seconds.
+
+    Raises what its ``handshake()`` does: SecurityError, KafkaTimeoutError, NETWORK_ERRORS.
+    """
+    handshake: Callable[[float], Awaitable[None]] | None = getattr(link, "handshake", None)
+    if handshake is not None:
+        await handshake(timeout)
+
+
 async def shake_hands(
     link: ByteConnection, source: FrameSource, peer: str, client_id: str
 ) -> BrokerVersions:
     """Ask for the versions, in a lower version of the question if the broker wants that.
 
-    Correlation ids 0 and below are used. Raises ProtocolError, BrokerResponseError,
-    KafkaConnectionError and what the connection raises.
+    Correlation ids 0 and below are used. Raises WrongListenerError, ProtocolError,
+    BrokerResponseError, KafkaConnectionError and what the connection raises.
     """
     tried = messages.ApiVersionsRequest.versions.last
     for correlation_id in count(0, -1):
@@ -40,10 +54,11 @@ async def shake_hands(
             request.client_software_name = "kohort"
             request.client_software_version = _client_version()
         await link.send(encode_request(request, tried, correlation_id, client_id))
-        frame = await source.read()
+        frame = await _answer(source, peer)
         if frame is None:
+            kind = "TLS" if hasattr(link, "handshake") else "plaintext"
             raise KafkaConnectionError(
-                "closed during the handshake: is it a plaintext listener of a Kafka broker?"
+                f"closed during the handshake: is it a {kind} listener of a Kafka broker?"
             )
         check_correlation_id(frame.data, correlation_id)
         response = _read(tried, frame.data)
@@ -57,6 +72,18 @@ async def shake_hands(
             )
         tried = again
     return BrokerVersions(peer, response.api_keys)
+
+
+async def _answer(source: FrameSource, peer: str) -> Frame | None:
+    try:
+        return await source.read()
+    except FrameTooLargeError as error:
+        if LOOKS_LIKE_TLS not in str(error):
+            raise
+        raise WrongListenerError(
+            f"{peer} is a TLS listener: set security_protocol to SSL or SASL_SSL, or use the port "
+            "of a listener without TLS"
+        ) from error
 
 
 def _expect(source: FrameSource, correlation_id: int) -> None:

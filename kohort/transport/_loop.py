@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
@@ -17,9 +18,18 @@ class CallbackLoop(Protocol):
 
     def time(self) -> float: ...
     def create_future(self) -> Any: ...
+    def call_soon(self, callback: Callable[[], object]) -> Any: ...
     def add_reader(self, fd: Any, callback: Callable[[], object]) -> None: ...
     def remove_reader(self, fd: Any) -> bool: ...
+    def add_writer(self, fd: Any, callback: Callable[[], object]) -> None: ...
+    def remove_writer(self, fd: Any) -> bool: ...
     def is_closed(self) -> bool: ...
+
+
+@types.coroutine
+def suspended() -> Generator[None, None, None]:
+    """Give control back to the caller of ``send(None)``; go on at its next call."""
+    yield
 
 
 def callback_loop() -> CallbackLoop | None:

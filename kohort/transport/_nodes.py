@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from kohort.config import ClientConfig
+from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import (
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    SecurityError,
+    TlsVerificationError,
+    WrongListenerError,
 )
 from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
@@ -23,6 +26,7 @@ from kohort.transport._connection import BrokerConnection
 from kohort.transport._deferred import Deferred
 from kohort.transport._metadata import Broker
 from kohort.transport._pool import BufferPool
+from kohort.transport._refusals import Refusals, copy_of, is_refusal
 from kohort.transport._tasks import run_child
 from kohort.transport._text import address, reason
 from kohort.transport._wake import Wake
@@ -31,6 +35,14 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 logger = logging.getLogger("kohort.transport")
+
+REFUSED_BACKOFF = Backoff(1.0, 30.0)
+"""Pauses in seconds before a broker that refused this client is tried again."""
+PROBE_PAUSE = 3.0
+"""Seconds for which nothing else connects to a broker whose listener is probed."""
+
+PROBE_INTERVAL = 30.0
+"""Seconds between two probes of a listener that hangs up."""
 
 
 class Link:
@@ -55,7 +67,17 @@ class Link:
 class Node:
     """A broker. Bootstrap addresses are nodes too, with negative ids."""
 
-    __slots__ = ("broker", "error", "failures", "last_used", "links", "not_before", "reached")
+    __slots__ = (
+        "broker",
+        "error",
+        "failures",
+        "last_used",
+        "links",
+        "not_before",
+        "probe_at",
+        "reached",
+        "wants_login",
+    )
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -67,6 +89,10 @@ class Node:
         self.last_used = -math.inf
         self.reached = False
         """True once a connection to this address was open."""
+        self.probe_at = -math.inf
+        """Time of the next probe whether the listener wants a login."""
+        self.wants_login: KafkaError | None = None
+        """The refusal of a listener that hung up because it wants a login."""
 
     @property
     def peer(self) -> str:
@@ -86,10 +112,18 @@ class Node:
 class Nodes:
     """All nodes. The tasks that serve their connections live in the task group given to start()."""
 
-    def __init__(self, config: ClientConfig, connect: Connect, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        connect: Connect,
+        rng: random.Random,
+        security: SecurityConfig,
+    ) -> None:
         self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
         """Called with (node, error, whether requests were lost)."""
+        self.refusals = Refusals()
         self._config = config
+        self._security = security
         self._connect = connect
         self._rng = rng
         self._backoff = Backoff.from_ms(
@@ -131,6 +165,7 @@ class Nodes:
         for node_id in [id for id in self.brokers if id not in brokers]:
             if not self.brokers[node_id].links:
                 del self.brokers[node_id]
+                self.refusals.remove(node_id)
         if brokers:
             # The same brokers are connected to under their own ids from now on.
             for node in self.bootstrap.values():
@@ -150,13 +185,15 @@ class Nodes:
                 self._close(node.links.values())
                 node.links.clear()
                 node.failures, node.not_before = 0, -math.inf
-                node.reached = False
+                node.reached, node.wants_login = False, None
+                self.refusals.remove(broker.id)
 
     def forget_brokers(self) -> None:
         """Start again from the bootstrap addresses."""
         for node in self.brokers.values():
             self._close(node.links.values())
         self.brokers.clear()
+        self.refusals.keep(self.bootstrap.keys())
         self._changed.set()
 
     def knows(self, node_id: int) -> bool:
@@ -219,6 +256,8 @@ class Nodes:
         """The open connection to a node for a purpose; opened if need be, after its back-off.
 
         Raises what BrokerConnection.open() does, KafkaConnectionError for a node that nobody knows.
+        A SecurityError is raised as a KafkaConnectionError: those who ask for a connection retry,
+        and :attr:`refusals` reports it.
         """
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
         if node is None:
@@ -236,6 +275,8 @@ class Nodes:
                 link.waiters -= 1
         if link.connection is None:
             error = link.error or KafkaConnectionError(f"no connection to {node.peer}: given up")
+            if isinstance(error, SecurityError):
+                raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
         return link.connection
 
@@ -271,14 +312,48 @@ class Nodes:
         link.connection = connection
         link.opened.set()
         node.error, node.reached = None, True
+        if node.wants_login is None:
+            self.refusals.remove(node.broker.id)
         logger.debug("connected to %s", connection.peer)
         await connection.run()
+        if connection.lost and not connection.answered and not connection.closed_by_us:
+            await self._ask_for_login(node, link.broker)
+
+    async def _ask_for_login(self, node: Node, broker: Broker) -> None:
+        """Find out whether a listener that hung up at the first request wants a login."""
+        now = anyio.current_time()
+        if not self._security.uses_sasl and node.wants_login is None and node.probe_at <= now:
+            from kohort.transport._probe import offered_mechanisms, wants_login  # seldom needed
+
+            node.probe_at = now + PROBE_INTERVAL
+            backoff_ends, node.not_before = node.not_before, now + PROBE_PAUSE
+            offered = await offered_mechanisms(self._connect, broker.host, broker.port)
+            node.not_before = backoff_ends
+            if offered:
+                node.wants_login = wants_login(node.peer, offered, tls=self._security.uses_tls)
+            self._changed.set()
+        if node.wants_login is not None:
+            node.not_before = anyio.current_time()  # instead of the shorter back-off
+            self._failed(node, copy_of(node.wants_login))
+
+    def note_answers(self) -> None:
+        """Forget the refusals of nodes that answer now."""
+        for node in [*self.brokers.values(), *self.bootstrap.values()]:
+            links = node.links.values()
+            if any(link.connection is not None and link.connection.answered for link in links):
+                node.wants_login = None
+                self.refusals.remove(node.broker.id)
 
     def _explained(self, node: Node, error: KafkaError) -> KafkaError:
         """Name advertised.listeners where only the broker's own metadata gave the address."""
         place = node.broker.host, node.broker.port
         if node.broker.id < 0 or node.reached or place in self._config.bootstrap_servers:
             return error
+        if isinstance(error, TlsVerificationError | WrongListenerError):
+            return type(error)(
+                f"{error}. Broker {node.broker.id} gives this address in its metadata "
+                "(advertised.listeners)"
+            )
         if type(error) not in (KafkaConnectionError, KafkaTimeoutError):
             return error
         return type(error)(
@@ -298,9 +373,11 @@ class Nodes:
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
         now = anyio.current_time()
         node.error = error
+        refused = is_refusal(error)
         if now >= node.not_before:  # else it failed together with another connection to the node
             node.failures += 1
-            node.not_before = now + self._backoff.delay(node.failures, self._rng)
+            backoff = REFUSED_BACKOFF if refused else self._backoff
+            node.not_before = now + backoff.delay(node.failures, self._rng)
         self._changed.set()
         self.on_failure(node, error, lost)
 

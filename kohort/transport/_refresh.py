@@ -23,6 +23,7 @@ from kohort.protocol import messages
 from kohort.transport._backoff import Backoff
 from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Node, Nodes
+from kohort.transport._refusals import copy_of, is_refusal
 from kohort.transport._text import address, escaped, reason
 from kohort.transport._wake import Wake
 from kohort.types import TopicPartition
@@ -82,19 +83,37 @@ class MetadataKeeper:
         return self._asked
 
     async def wait_refreshed(self) -> None:
-        """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
+        """Return after a refresh that begins from now on; as wait_bootstrapped() at the start."""
         number = self.request_refresh()
         await self.wait_bootstrapped()
         while self._done < number:
             await self._wait_news()
 
-    async def wait_bootstrapped(self) -> None:
-        """Return after the first answer; NoBrokersAvailable if the bootstrap time runs out."""
+    async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
+        """Return after the first answer; NoBrokersAvailable if the bootstrap time runs out.
+
+        Raises the refusal of all bootstrap servers at once, unless it says the same as ``known``.
+        """
         before = self._unreachable
         while not self.bootstrapped:
-            if self._unreachable != before:
+            refused = self._refused()
+            if refused is not None:
+                if known is None or str(known) != str(refused):
+                    raise copy_of(refused)
+            elif self._unreachable != before:
                 raise NoBrokersAvailable(self._nobody())
             await self._wait_news()
+
+    async def wait_reached(self) -> None:
+        """Do as wait_bootstrapped() does, and wait while the bootstrap servers refuse, too."""
+        before = self._unreachable
+        while not self.bootstrapped:
+            if self._unreachable != before and self._refused() is None:
+                raise NoBrokersAvailable(self._nobody())
+            await self._wait_news()
+
+    def _refused(self) -> KafkaError | None:
+        return self._nodes.refusals.of_all(self._nodes.bootstrap)
 
     async def _wait_news(self) -> None:
         if self._stopped:
@@ -254,9 +273,11 @@ class MetadataKeeper:
             )
         if not self.bootstrapped:
             self.bootstrapped = True
+            self._nodes.refusals.keep(())  # some bootstrap servers may refuse; others do not
             if self._warned:
                 logger.info("the cluster is reached, brokers: %s", sorted(new.brokers))
         self._nodes.set_brokers(new.brokers)
+        self._nodes.note_answers()
         self._news.set()
         for callback in self._callbacks:
             try:
@@ -278,7 +299,13 @@ class MetadataKeeper:
     def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
         """A connection failed; the log hears of it once for each row of failures."""
         text = reason(error)
-        if self.bootstrapped:
+        if is_refusal(error):
+            if self._nodes.refusals.add(node.broker.id, node.peer, error):
+                logger.warning("%s: %s", type(error).__name__, text)
+                if self.bootstrapped:
+                    self._nodes.refusals.on_new(error)
+            self._news.set()
+        elif self.bootstrapped:
             level = logging.WARNING if lost and node.failures == 1 else logging.DEBUG
             logger.log(level, "broker %d: %s", node.broker.id, text)
             if lost:

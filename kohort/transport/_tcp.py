@@ -10,8 +10,7 @@ import errno
 import os
 import socket
 import sys
-import types
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,7 +18,7 @@ import anyio
 from kohort.config import ClientConfig
 from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
-from kohort.transport._loop import CallbackLoop, frame_selector_of
+from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
 from kohort.transport._text import address, escaped, reason
 
 if TYPE_CHECKING:
@@ -33,14 +32,11 @@ IOV_MAX = 512
 _CONNECTING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
 
 
-@types.coroutine
-def _suspended() -> Generator[None, None, None]:
-    """Give control back to the caller of ``send(None)``; go on at its next call."""
-    yield
-
-
 class TcpConnection:
     """A :class:`~kohort.transport.ByteConnection` that owns a connected, non-blocking socket."""
+
+    reads_in_callbacks = True
+    """The connection has read_with(), stop_reading() and send_now()."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -105,7 +101,7 @@ class TcpConnection:
         frames.start(view)
         try:
             while not frames.done:
-                await _suspended()
+                await suspended()
                 self._check_open()
                 frames.advance()
             return frames.result()
@@ -131,7 +127,7 @@ class TcpConnection:
 
     async def _wait_readable(self) -> None:
         if self._loop is not None:
-            await _suspended()
+            await suspended()
         else:
             await anyio.wait_readable(self._socket)
 
@@ -196,6 +192,10 @@ class TcpConnector:
         self._options += config.socket_options
 
     async def __call__(self, host: str, port: int) -> ByteConnection:
+        """Connect as open_socket() does. ConnectionError."""
+        return TcpConnection(await self.open_socket(host, port))
+
+    async def open_socket(self, host: str, port: int) -> socket.socket:
         """Connect; each address gets an equal share of the time that the caller's scope leaves.
 
         Raises ConnectionError that names every address and what was wrong with it.
@@ -207,7 +207,7 @@ class TcpConnector:
             share = min(self._setup_timeout, left / (len(addresses) - index))
             try:
                 with anyio.fail_after(share):
-                    return TcpConnection(await self._connect(family, sockaddr))
+                    return await self._connect(family, sockaddr)
             except TimeoutError as error:
                 why = reason(error) if error.errno else f"no connection within {share:.3g} s"
             except OSError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 NONSENSE = (
     "That is not the Kafka protocol: the connection is closed and opened again. If it comes again, "
-    "see that the address is a plaintext listener of a broker and that no proxy changes the bytes"
+    "check that the listener speaks security_protocol (plaintext by default), without a proxy that "
+    "changes the bytes"
 )
 LOOKS_LIKE = "it looks like"
+LOOKS_LIKE_TLS = "it looks like TLS"
 RAISE = ". If the broker sends responses of this size, raise receive_message_max_bytes"
 
 

@@ -1,0 +1,285 @@
+"""TLS: a non-blocking SSLSocket, received straight into the buffer that is given.
+
+OpenSSL gives out one TLS record, 16 KiB at most, at a time. So one call receives until the buffer
+is full or the socket is empty. OpenSSL reads no further than the record that it decrypts. So data
+that the system holds makes the socket readable, unless a record was given out in part.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+import anyio
+
+from kohort.errors import KafkaTimeoutError
+from kohort.protocol import Buffer
+from kohort.transport._loop import CallbackLoop
+from kohort.transport._tcp import behind
+from kohort.transport._text import in_seconds
+from kohort.transport._waits import SocketWaits
+
+logger = logging.getLogger("kohort.transport")
+
+RECORD = 16 << 10
+"""The largest record of TLS in bytes. A shorter one is mostly the last of what was sent."""
+TURN_BYTES = 1 << 20
+"""Bytes that are received before the event loop gets a turn."""
+
+
+class TlsServer(Protocol):
+    """One address, as the client sees it."""
+
+    peer: str
+
+    async def wrap(self, sock: socket.socket, timeout: float) -> ssl.SSLSocket:
+        """Return the socket for a handshake; the handshake may be done."""
+        ...
+
+    async def explain(self, error: OSError | ValueError, first_bytes: bytes) -> Exception:
+        """Return the typed error for a failed handshake; may connect once more."""
+        ...
+
+    def explain_later(self, error: OSError, *, in_handshake: bool) -> Exception:
+        """Return the typed error for a failure after the handshake."""
+        ...
+
+
+class TlsConnection:
+    """A :class:`~kohort.transport.ByteConnection` that owns a connected, non-blocking socket.
+
+    handshake() comes first. Reader and sender share one SSL object, so both belong to one event
+    loop and thread.
+    """
+
+    reads_in_callbacks = True
+
+    def __init__(self, sock: socket.socket, server: TlsServer) -> None:
+        self._plain: socket.socket | None = sock
+        self._server = server
+        self._closed = False
+        self._dry = False
+        """True if nothing can be received before the socket becomes readable again."""
+        self._more = 1
+        """Bytes that are expected at least."""
+        self._turn = 0
+        """Bytes received since the last wait."""
+        self._answered = False
+        """True once data came: the broker accepted the client certificate."""
+        self._ended = False
+        self._failure: Exception | None = None
+        self._chunk: Buffer | None = None
+        """Bytes of a write that has to be repeated as it was."""
+        self._write_reads = False
+        """True if the write has to wait for something to receive."""
+
+    # -- handshake ----------------------------------------------------------------------------
+
+    async def handshake(self, timeout: float) -> None:
+        """Do the TLS handshake within ``timeout`` seconds.
+
+        Raises TlsError, WrongListenerError, KafkaTimeoutError and one of NETWORK_ERRORS.
+        """
+        first_bytes: list[bytes] = []
+        failure: OSError | ValueError
+        try:
+            with anyio.fail_after(timeout):
+                await self._shake_hands(timeout, first_bytes)
+            return
+        except TimeoutError as error:
+            if error.errno is None:
+                raise KafkaTimeoutError(
+                    f"{self._server.peer}: the TLS handshake was not done within "
+                    f"{in_seconds(timeout)}"
+                ) from None
+            failure = error
+        except (OSError, ValueError) as error:
+            failure = error
+        raise await self._server.explain(failure, b"".join(first_bytes)) from failure
+
+    async def _shake_hands(self, timeout: float, first_bytes: list[bytes]) -> None:
+        plain = self._plain
+        if plain is None:
+            raise anyio.ClosedResourceError
+        wrapped = await self._server.wrap(plain, timeout)
+        self._plain = None
+        self._socket = wrapped
+        self._read = cast("Callable[[int, memoryview], int]", wrapped.read)
+        self._waits = SocketWaits(wrapped)
+        while True:
+            self._check_open()
+            try:
+                wrapped.do_handshake()
+            except ssl.SSLWantReadError:
+                await anyio.wait_readable(wrapped)
+                if not first_bytes:
+                    first_bytes.append(socket.socket.recv(wrapped, 5, socket.MSG_PEEK))
+            except ssl.SSLWantWriteError:
+                await anyio.wait_writable(wrapped)
+            else:
+                return
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
+        """Have asyncio's event loop call ``on_readable``, as for a TcpConnection."""
+        if not self._waits.read_with(loop, on_readable):
+            return False
+        if self._socket.pending():
+            # What OpenSSL has decrypted does not make the socket readable.
+            loop.call_soon(on_readable)
+        return True
+
+    def stop_reading(self) -> None:
+        """Call the reader of read_with() no more."""
+        self._waits.stop_reading()
+
+    def expect(self, size: int, /) -> None:
+        """At least ``size`` bytes are to come; 1 after the last of them."""
+        self._more = size
+        if size == 1:
+            self._dry = not self._socket.pending()
+
+    async def recv_into(self, view: memoryview, /) -> int:
+        if self._dry:
+            self._check_open()
+            await self._wait_readable()
+        size, filled = len(view), 0
+        while True:
+            self._check_open()
+            try:
+                count = self._read(size - filled, view[filled:] if filled else view)
+            except ssl.SSLWantReadError:
+                if filled:
+                    self._dry = True
+                    return filled
+                await self._wait_readable()
+            except ssl.SSLWantWriteError:
+                if filled:
+                    return filled
+                await self._waits.reader_until_writable()
+            except OSError as error:
+                self._stop(error)
+                if filled:
+                    return filled
+                return self._end()
+            else:
+                if not count:
+                    self._ended = True
+                    return filled
+                self._answered = True
+                filled += count
+                self._turn += count
+                if filled == size:
+                    return filled
+                if count < RECORD and self._more <= filled and not self._socket.pending():
+                    self._dry = True
+                    return filled
+                if self._turn >= TURN_BYTES and not self._socket.pending():
+                    self._dry = True
+                    return filled
+
+    async def _wait_readable(self) -> None:
+        if self._ended or self._failure is not None:
+            self._dry = False
+            return
+        await self._waits.reader_until_readable()
+        self._dry, self._turn = False, 0
+
+    def _stop(self, error: OSError) -> None:
+        """Remember how reading ended: the next calls end in the same way."""
+        if isinstance(error, ssl.SSLZeroReturnError):
+            self._ended = True
+        elif isinstance(error, ssl.SSLEOFError):
+            logger.debug("%s ended the connection without a TLS close_notify", self._server.peer)
+            self._ended = True
+        else:
+            self._failure = self._server.explain_later(error, in_handshake=not self._answered)
+
+    def _end(self) -> int:
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    # -- sending ------------------------------------------------------------------------------
+
+    async def send(self, buffers: Sequence[Buffer], /) -> None:
+        left = behind(buffers, 0)
+        while left:
+            if sent := self.send_now(left):
+                left = behind(left, sent)
+            elif self._write_reads:
+                await self._waits.until_readable()
+            else:
+                await self._waits.until_writable()
+
+    def send_now(self, buffers: Sequence[Buffer], /) -> int:
+        """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
+        self._check_open()
+        chunk = joined(buffers) if self._chunk is None else self._chunk
+        try:
+            sent = self._socket.send(chunk)
+        except ssl.SSLWantReadError:
+            self._chunk, self._write_reads = chunk, True
+            return 0
+        except ssl.SSLWantWriteError:
+            self._chunk, self._write_reads = chunk, False
+            return 0
+        except OSError as error:
+            raise self._why_unsent(error) from error
+        self._chunk = None
+        return sent
+
+    def _why_unsent(self, error: OSError) -> Exception:
+        """Return the alert that the broker sent before it closed, or the error of the write."""
+        if not self._answered and self._failure is None:
+            try:
+                self._read(1, memoryview(bytearray(1)))
+            except OSError as alert:
+                if isinstance(alert, ssl.SSLError):
+                    explained = self._server.explain_later(alert, in_handshake=True)
+                    if explained is not alert:
+                        return explained
+        return self._server.explain_later(error, in_handshake=not self._answered)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Close it; send a close_notify if that goes without waiting, and wait for none."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._plain is not None:
+            anyio.notify_closing(self._plain)
+            self._plain.close()
+            return
+        self._waits.close()
+        try:
+            self._socket.unwrap()
+        except (OSError, ValueError):
+            pass  # it waits for the peer's, or the connection is broken
+        self._socket.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise anyio.ClosedResourceError
+
+
+def joined(buffers: Sequence[Buffer]) -> Buffer:
+    """Return the first bytes to send: a large buffer alone, small ones together as one record."""
+    first = buffers[0]
+    size = len(memoryview(first).cast("B"))
+    if len(buffers) == 1 or size >= RECORD:
+        return first
+    parts: list[Buffer] = []
+    total = 0
+    for buffer in buffers:
+        size = len(memoryview(buffer).cast("B"))
+        if parts and total + size > RECORD:
+            break
+        parts.append(buffer)
+        total += size
+    return b"".join(parts)

@@ -1,0 +1,173 @@
+"""Connections by TLS, and what can be found out about an address where the handshake fails."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import ssl
+
+import anyio
+import anyio.to_thread
+
+from kohort.config import ClientConfig
+from kohort.errors import KafkaConnectionError, WrongListenerError
+from kohort.security import (
+    NAME_MISMATCHES,
+    Certificate,
+    TlsAttempt,
+    TlsContexts,
+    describe,
+    explain_refusal,
+    explain_tls,
+    read_der,
+)
+from kohort.transport._bytes import ByteConnection
+from kohort.transport._probe import serves_plaintext
+from kohort.transport._tcp import TcpConnector
+from kohort.transport._text import address
+from kohort.transport._tls import TlsConnection
+
+DIAGNOSIS_SECONDS = 2.0
+"""Seconds for the second connection, which finds out why the first one failed."""
+
+
+class TlsConnector:
+    """A :data:`~kohort.transport.Connect` for TLS. The handshake is left to the connection."""
+
+    def __init__(self, config: ClientConfig, contexts: TlsContexts) -> None:
+        self.tcp = TcpConnector(config)
+        self.contexts = contexts
+        self._certificates: dict[tuple[str, int, int], Certificate | None] = {}
+        """Certificates that were refused: an address is asked once for each verify code."""
+
+    async def __call__(self, host: str, port: int) -> ByteConnection:
+        """Connect as a TcpConnector does. ConnectionError."""
+        sock = await self.tcp.open_socket(host, port)
+        return TlsConnection(sock, AddressedServer(self, host, port))
+
+    async def certificate_of(self, host: str, port: int, code: int) -> Certificate | None:
+        """Return the certificate of a broker that failed with a verify code; None if it fails."""
+        key = host, port, code
+        if key not in self._certificates:
+            if len(self._certificates) >= 1000:
+                self._certificates.clear()
+            self._certificates[key] = await self._look_up(host, port, code in NAME_MISMATCHES)
+        return self._certificates[key]
+
+    def forget(self, host: str, port: int) -> None:
+        """Look at the certificate of an address again when it is refused."""
+        if self._certificates:
+            for key in [key for key in self._certificates if key[:2] == (host, port)]:
+                del self._certificates[key]
+
+    async def _look_up(self, host: str, port: int, verify: bool) -> Certificate | None:
+        with anyio.move_on_after(DIAGNOSIS_SECONDS):
+            try:
+                context = self.contexts.for_diagnosis(verify=verify)
+                sock = await self.tcp.open_socket(host, port)
+            except OSError:
+                return None
+            try:
+                with context.wrap_socket(
+                    sock, server_hostname=server_name(host), do_handshake_on_connect=False
+                ) as wrapped:
+                    await _shake_hands(wrapped)
+                    der = wrapped.getpeercert(binary_form=True)
+                return None if der is None else read_der(der)
+            except (OSError, ValueError):
+                return None
+            finally:
+                sock.close()
+        return None
+
+
+class AddressedServer:
+    """One address; see :class:`~kohort.transport._tls.TlsServer`."""
+
+    def __init__(self, connector: TlsConnector, host: str, port: int) -> None:
+        self.peer = address(host, port)
+        self._connector = connector
+        self._host = host
+        self._port = port
+
+    async def wrap(self, sock: socket.socket, timeout: float) -> ssl.SSLSocket:
+        context = self._connector.contexts.current()
+        name = server_name(self._host)
+        if type(context).wrap_socket is ssl.SSLContext.wrap_socket:
+            return context.wrap_socket(
+                sock,
+                server_hostname=name,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
+            )
+        # Such as truststore's, which checks the certificate when wrap_socket() has done the
+        # handshake, and not at all without that.
+        return await anyio.to_thread.run_sync(
+            functools.partial(_wrap_blocking, context, sock, name, timeout), abandon_on_cancel=True
+        )
+
+    def _attempt(self) -> TlsAttempt:
+        contexts = self._connector.contexts
+        return TlsAttempt(self.peer, self._host, contexts.trust, contexts.identity)
+
+    async def explain(self, error: OSError | ValueError, first_bytes: bytes) -> Exception:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            code = error.verify_code
+            certificate = await self._connector.certificate_of(self._host, self._port, code)
+            return explain_tls(error, self._attempt(), certificate=certificate)
+        ended = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
+        if ended and not first_bytes:
+            return await self._explain_silence()
+        if ended or not isinstance(error, ssl.SSLError | ValueError):
+            return KafkaConnectionError(f"{self.peer} closed in the TLS handshake")
+        return explain_tls(error, self._attempt(), first_bytes=first_bytes)
+
+    async def _explain_silence(self) -> Exception:
+        """Tell a listener without TLS from one that is about to stop: ask in plain bytes."""
+        with anyio.move_on_after(DIAGNOSIS_SECONDS):
+            if await serves_plaintext(self._connector.tcp, self._host, self._port):
+                return WrongListenerError(
+                    f"{self.peer} is a listener without TLS: set security_protocol to PLAINTEXT "
+                    "or SASL_PLAINTEXT, or use the port of a TLS listener"
+                )
+        return KafkaConnectionError(
+            f"{self.peer} closed in the TLS handshake, before it sent anything: is it a TLS "
+            "listener of a Kafka broker?"
+        )
+
+    def explain_later(self, error: OSError, *, in_handshake: bool) -> Exception:
+        if not isinstance(error, ssl.SSLError):
+            return error
+        self._connector.forget(self._host, self._port)
+        # In TLS 1.3 the broker's verdict on the client certificate comes after the handshake.
+        if refused := explain_refusal(error, self._attempt()):
+            return refused
+        if in_handshake and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return explain_tls(error, self._attempt(), first_bytes=b"\x16")
+        return KafkaConnectionError(f"{self.peer}: TLS failed: {describe(error)}")
+
+
+def server_name(host: str) -> str:
+    """Return the name for SNI and for the certificate: without a final dot or an IPv6 scope."""
+    name = host[:-1] if host.endswith(".") else host
+    return name.partition("%")[0] if ":" in name else name
+
+
+async def _shake_hands(wrapped: ssl.SSLSocket) -> None:
+    while True:
+        try:
+            return wrapped.do_handshake()
+        except ssl.SSLWantReadError:
+            await anyio.wait_readable(wrapped)
+        except ssl.SSLWantWriteError:
+            await anyio.wait_writable(wrapped)
+
+
+def _wrap_blocking(
+    context: ssl.SSLContext, sock: socket.socket, name: str, timeout: float
+) -> ssl.SSLSocket:
+    """Do the whole handshake; for a worker thread."""
+    sock.settimeout(timeout)
+    wrapped = context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
+    wrapped.setblocking(False)
+    return wrapped
