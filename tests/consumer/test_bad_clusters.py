@@ -33,7 +33,6 @@ def options(cluster: Cluster) -> dict[str, Any]:
 NO_BROKERS: dict[str, tuple[bytes | None, str]] = {
     "garbage": (b"\x00garbage, and more of it", "bytes"),
     "http": (servers.HTTP, "HTTP"),
-    "tls": (servers.TLS_ALERT, "TLS"),
     "oversized": (servers.OVERSIZED, "1073741824"),
     "negative": (servers.NEGATIVE, "-1"),
     "short": (servers.SHORT, ""),

@@ -18,6 +18,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     MessageDecodeError,
     UnsupportedVersionError,
+    WrongListenerError,
 )
 from kohort.protocol import ApiKey, decode_request_header
 from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, HeartbeatRequest
@@ -132,8 +133,8 @@ async def test_another_error_of_the_broker_is_raised_as_that() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "text"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x46", FrameTooLargeError, "TLS"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", FrameTooLargeError, "TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", WrongListenerError, "TLS"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", WrongListenerError, "TLS"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", FrameTooLargeError, "HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", FrameTooLargeError, "SSH"),
         (b"\x7f\xff\xff\xff", FrameTooLargeError, "2147483647"),
