@@ -25,6 +25,7 @@ from kohort.errors import (
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
+    SecurityError,
 )
 from kohort.listeners import acall_listener
 from kohort.transport import weak_callback
@@ -72,6 +73,7 @@ class AsyncLife(AsyncCallbacks):
         Also wait for positions, so that nothing that is produced later is missed; for this, and for
         topics that are just being created, ``request_timeout_ms`` at most.
         NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``.
+        A SecurityError at once when every bootstrap server refuses TLS or the login.
         After an error, and when it was cancelled, it may be called again. On trio use
         ``async with``: there a task belongs to the block that started it.
         """
@@ -148,6 +150,7 @@ class AsyncLife(AsyncCallbacks):
             raise
         # Somebody who polls should not hear of an outage that is over.
         engine.mailbox.forget(NoBrokersAvailable)
+        engine.mailbox.forget(SecurityError)
         if not engine.subscribed and not engine.subscription.assigned():
             return
         starting = Starting(engine)

@@ -72,7 +72,10 @@ class Engine:
             OffsetReset.of(config.fetch.auto_offset_reset)
         )
         self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
-        self.cluster = ClusterClient(config.client, connect=config.connect, rng=rng)
+        self.cluster = ClusterClient(
+            config.client, connect=config.connect, rng=rng, security=config.security
+        )
+        self.cluster.on_refusal(self.mailbox.report, self.mailbox.withdraw)
         self.starts = StartRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
             self.cluster,

@@ -12,6 +12,9 @@ Facts = dict[str, Any]
 LATELY = 5
 """So many rebalances are told in words; the dict has those that are remembered."""
 
+EXPIRES_SOON = 7
+"""Days before the end of a certificate from which on it is mentioned."""
+
 PATIENCE = 1.0
 """Seconds beyond ``fetch_max_wait_ms`` that a fetch may take before it is called late."""
 
@@ -56,6 +59,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
         yield f"the consumer is {state}; make a new one"
         return
     yield from (f"poll() is about to raise {error}" for error in facts["poll"]["errors_waiting"])
+    yield from facts["security"]["refusals"]
     if not cluster["reached"]:
         servers = ", ".join(cluster["bootstrap_servers"])
         yield f"no broker was reached yet; asked: {servers}"
@@ -66,6 +70,14 @@ def _reasons(facts: Facts) -> Iterator[str]:
         yield from _of_group(facts, group)
     if facts["partitions"]:
         yield from _of_partitions(facts["partitions"], cluster["fetch_max_wait_ms"] / 1000)
+
+
+def _of_certificate(security: Facts) -> Iterator[str]:
+    days = security["certificate_expires_in_days"]
+    if days is not None and days < EXPIRES_SOON:
+        when = security["certificate_expires_at"]
+        verb = "expired" if days < 0 else "expires"
+        yield (f"the client certificate of {security['certificate_of']} {verb} on {when}")
 
 
 def _of_subscription(subscription: Facts) -> Iterator[str]:
@@ -165,6 +177,9 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"{_or_none(group['protocol'])}{', leader' if group['leads'] else ''}"
             + (f", last heartbeat {_ago(group['last_heartbeat_seconds_ago'])}" if alive else "")
         )
+    if facts["security"]["protocol"] != "PLAINTEXT":
+        yield _login(facts["security"])
+    yield from _of_certificate(facts["security"])
     if alive:
         inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
         yield f"poll(): {inside}"
@@ -189,6 +204,11 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
             f"{_ago(part['last_fetch_seconds_ago'])}"
             + "".join(f", {mark.replace('_', ' ')}" for mark in marks)
         )
+
+
+def _login(security: Facts) -> str:
+    mechanism = security["mechanism"]
+    return f"security: {security['protocol']}" + ("" if mechanism is None else f", {mechanism}")
 
 
 def _retention(commits: Facts) -> str:

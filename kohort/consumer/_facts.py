@@ -30,6 +30,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "brokers": sorted(metadata.brokers),
             "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
         },
+        "security": _security(engine),
         "subscription": {
             "mode": snapshot.mode.value,
             "topics": sorted(snapshot.topics),
@@ -52,6 +53,19 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "automatic": config.group.auto_commit,
             "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
         },
+    }
+
+
+def _security(engine: Engine) -> Facts:
+    security, contexts = engine.config.security, engine.cluster.contexts
+    expires_at, days = (None, None) if contexts is None else contexts.expiry()
+    return {
+        "protocol": security.security_protocol,
+        "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
+        "refusals": engine.cluster.refusals,
+        "certificate_of": None if contexts is None else contexts.identity,
+        "certificate_expires_at": expires_at,
+        "certificate_expires_in_days": days,
     }
 
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
-from kohort.errors import KafkaError, NoOffsetForPartitionError, NotAssignedError
+from kohort.errors import (
+    KafkaError,
+    NoOffsetForPartitionError,
+    NotAssignedError,
+    SecurityError,
+)
 from kohort.subscription import NO_ID, OffsetReset
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -54,7 +59,8 @@ class PositionFinder:
             try:
                 await self._look_up(missing)
             except KafkaError as error:
-                if error.retriable:
+                # Refusals of brokers are reported once, by the cluster client.
+                if error.retriable or isinstance(error, SecurityError):
                     logger.info("no committed offsets yet: %s", str(error))
                 else:
                     self._engine.mailbox.report(error)

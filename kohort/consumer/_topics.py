@@ -13,6 +13,7 @@ from kohort.errors import (
     IllegalStateError,
     KafkaError,
     NoBrokersAvailable,
+    SecurityError,
     UnknownTopicOrPartitionError,
     broker_error,
 )
@@ -68,11 +69,15 @@ class TopicWatch:
                 await self._woken.wait()
 
     async def _bootstrap(self) -> None:
-        """Have the caller told when no broker can be reached; each time anew."""
+        """Report each time that no broker could be reached, and each refusal of all of them."""
+        known: KafkaError | None = None
         while True:
             try:
-                await self._engine.cluster.wait_bootstrapped()
+                await self._engine.cluster.wait_bootstrapped(known)
             except NoBrokersAvailable as error:
+                self._engine.mailbox.report(error)
+            except SecurityError as error:
+                known = error
                 self._engine.mailbox.report(error)
             except IllegalStateError:
                 return  # cancelled before it began: the connections are closed already

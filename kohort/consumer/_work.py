@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import anyio
@@ -218,6 +219,13 @@ class Mailbox:
         """Drop reported errors that are of no interest any more."""
         for error in [error for error in self.errors if isinstance(error, kind)]:
             self.errors.remove(error)
+
+    def withdraw(self, error: Exception) -> None:
+        """Drop a reported error whose cause is over, if nobody has raised it yet."""
+        for other in tuple(self.errors):
+            if type(other) is type(error) and str(other) == str(error):
+                with suppress(ValueError):  # the caller takes it at this moment
+                    self.errors.remove(other)
 
     def report(self, error: Exception) -> None:
         """Leave an error to be raised from the caller's next poll(); once, if it is there."""

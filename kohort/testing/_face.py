@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
 from kohort.records import Compression, Record, RecordBatch
-from kohort.testing._acl_control import AclControl
 from kohort.testing._broker import Broker
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
@@ -24,7 +23,7 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 T = TypeVar("T")
 
 
-class ClusterFace(SecurityFace, AclControl):
+class ClusterFace(SecurityFace):
     """What all clusters can do; how the cluster is reached is the affair of those below."""
 
     def __init__(self) -> None:

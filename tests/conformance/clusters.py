@@ -58,7 +58,6 @@ MODULES = (
     "topics",
     "settings",
     "broker_settings",
-    "acls",
     "replicas",
     "transactional_producers",
     "transactional_data",

@@ -24,19 +24,17 @@ NONCE = "abcdefghijklmnop"
 
 
 class RawLogin(Raw):
-    """A connection to one listener of a cluster, or to the addresses of one."""
+    """A connection to one listener of a cluster."""
 
     def __init__(
         self,
-        cluster: Cluster | str,
+        cluster: Cluster,
         listener: str = "SASL_PLAINTEXT",
         node: int = 1,
         context: ssl.SSLContext | None = None,
         hostname: str = "localhost",
     ) -> None:
-        if isinstance(cluster, Cluster):
-            cluster = cluster.bootstrap_servers_of(listener)
-        super().__init__(cluster, node)
+        super().__init__(cluster.bootstrap_servers_of(listener), node)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname=hostname)
 
