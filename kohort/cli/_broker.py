@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -62,7 +63,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--properties",
         metavar="FILE",
-        help="broker configs from a file like Kafka's server.properties; --config goes before it",
+        help="broker configs from a file like Kafka's server.properties; --config goes before it. "
+        "Listeners with TLS and SASL are given here",
+    )
+    parser.add_argument(
+        "--users",
+        metavar="FILE",
+        help="users of PLAIN and SCRAM, a NAME=PASSWORD in each line",
     )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
@@ -83,6 +90,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             auto_create_topics=not options.no_auto_create,
             configs=dict(options.config),
             properties=options.properties,
+            users=options.users,
             seed=options.seed,
             prepare=partial(_faults.apply, options),
         )
@@ -105,4 +113,7 @@ def _config(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    if re.search(r"password|jaas|secret|passphrase|keystore\.key", name, re.IGNORECASE):
+        # Other users of the machine see the arguments of a process.
+        raise argparse.ArgumentTypeError(f"{name.strip()} is a secret: give it in --properties")
     return name.strip(), value.strip()

@@ -36,7 +36,7 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 
 def describe_options() -> str:
     """All options as Markdown: the supported by section, then the others with their reasons."""
-    return "\n".join([*_supported(), *_unsupported()])
+    return "\n".join([*_supported(), *_translated(), *_unsupported()])
 
 
 def replace_tables(page: str) -> str:
@@ -68,6 +68,16 @@ def _supported_row(each: Option) -> tuple[str, ...]:
         each.unit,
         each.meaning,
     )
+
+
+def _translated() -> Iterator[str]:
+    from kohort.config._translated import TRANSLATED  # for this page alone
+
+    yield "### Dotted names that stand for several options\n"
+    yield from _table(
+        ("dotted name", "value"), ((f"`{name}`", meaning) for name, meaning in TRANSLATED.items())
+    )
+    yield ""
 
 
 def _unsupported() -> Iterator[str]:

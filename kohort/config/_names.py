@@ -7,9 +7,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.config._option import Option
-from kohort.config._secret import conceal
+from kohort.config._secret import Secret, conceal
 from kohort.config._unsupported import KEYWORDS, PROPERTIES
-from kohort.errors import InvalidOptionError, UnknownOptionError
+from kohort.errors import (
+    ConfigurationError,
+    InvalidOptionError,
+    UnknownOptionError,
+    UnsupportedOptionError,
+)
+
+TRANSLATED = frozenset(
+    {
+        "oauth_cb",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.method",
+    }
+)
+"""Dotted names that stand for several options; see kohort/config/_translated.py."""
+
+_REFERENCE = re.compile(r"\$\{[A-Za-z][\w.-]*:[^}]*\}")
 
 
 def read_properties(
@@ -22,10 +41,15 @@ def read_properties(
     known = {dotted: each for each in options for dotted in each.properties}
     values: dict[str, Any] = {}
     given_as: dict[str, str] = {}
+    translated: dict[str, Any] = {}
     for name, value in properties.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a property must be a str, not {name!r}")
         if value is None:
+            continue
+        _refuse_reference(name, value)
+        if name in TRANSLATED:
+            translated[name] = value
             continue
         if name not in known:
             _refuse(name, value, known)
@@ -38,7 +62,45 @@ def read_properties(
             )
         values[each.name] = checked
         given_as[each.name] = name
+    if translated:
+        _translate(translated, known, values, given_as)
     return values, given_as
+
+
+def _translate(
+    properties: Mapping[str, Any],
+    known: Mapping[str, Option],
+    values: dict[str, Any],
+    given_as: dict[str, str],
+) -> None:
+    """Add the options that properties such as sasl.jaas.config stand for."""
+    from kohort.config import _translated  # few programs have such properties
+
+    options = {each.name: each for each in known.values()}
+    found = _translated.translate(properties, given_as)
+    if isinstance(found, ConfigurationError):
+        raise found
+    for keyword, value in found.values.items():
+        name = found.names[keyword]
+        checked = options[keyword].check(value) if keyword in options else value
+        if keyword in values and values[keyword] != checked:
+            raise options[keyword].invalid(
+                name, value, f"the same {keyword} as {given_as[keyword]} gives"
+            )
+        values[keyword] = checked
+        given_as[keyword] = name
+
+
+def _refuse_reference(name: str, value: Any) -> None:
+    """Raise for ``${provider:key}``, which Java's configuration providers would look up."""
+    text = value.reveal() if isinstance(value, Secret) else value
+    found = isinstance(text, str) and "${" in text and _REFERENCE.search(text) is not None
+    del text
+    if found:
+        raise UnsupportedOptionError(
+            f"{name} is not supported with ${{provider:key}} in it: nothing is resolved. Look the "
+            "value up before"
+        )
 
 
 def with_dotted_names(
@@ -90,7 +152,7 @@ def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     """Raise for a name that is not supported, unless its value is harmless."""
     unsupported = _UNSUPPORTED.get(name)
     if unsupported is None:
-        raise _unknown(name, [*known, *_UNSUPPORTED])
+        raise _unknown(name, [*known, *TRANSLATED, *_UNSUPPORTED])
     unsupported.check(value, name)
 
 

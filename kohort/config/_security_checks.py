@@ -2,39 +2,320 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from kohort.config._oauth import JWT_BEARER
 from kohort.config._option import options_of
+from kohort.config._sasl import MECHANISMS, SCRAM
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from kohort.config._oauth import OAuthConfig
     from kohort.config._security import SecurityConfig
+    from kohort.config._tls import StoreConfig, TlsConfig
 
 _HARMLESS_WITHOUT_TLS = {"ssl_check_hostname", "ssl_min_version", "ssl_reload"}
-_HARMLESS_WITHOUT_SASL = {"sasl_mechanism", "sasl_kerberos_service_name"}
+_PASSWORD = ("sasl_plain_username", "sasl_plain_password", "sasl_credentials")
+_KERBEROS = (
+    "sasl_kerberos_domain_name",
+    "sasl_kerberos_name",
+    "sasl_kerberos_principal",
+    "sasl_kerberos_keytab",
+    "sasl_kerberos_ccache",
+)
+_OAUTH_PREFIX = "sasl_oauthbearer_"
+_JAVA_DEFAULTS = {"PLAIN", "GSSAPI"}
+"""Mechanisms that other clients have as their default, also where nobody logs in."""
+_KEYTOOL: Final = (
+    "keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12"
+)
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
 def check(config: SecurityConfig) -> dict[str, Any]:
-    """Return the sections to replace. Raise InvalidOptionError for options that contradict."""
-    _check_protocol(config)
-    return {}
+    """Return the sections to replace. Raise InvalidOptionError for options that contradict.
+
+    Stores of the type PEM are replaced by the options that name PEM files.
+    """
+    given = frozenset(config.given())
+    _check_protocol(config, given)
+    changes = _resolve_stores(config.tls, config.stores) if config.uses_tls else {}
+    if config.uses_tls:
+        _check_tls(changes.get("tls", config.tls), given)
+    if config.uses_sasl:
+        _check_mechanism(config, given)
+    return changes
 
 
-def _check_protocol(config: SecurityConfig) -> None:
+def _refuse(sentence: str) -> NoReturn:
+    raise InvalidOptionError(sentence)
+
+
+def _refuse_both(given: Iterable[str], *names: str) -> None:
+    """Refuse options of which only one may be given."""
+    both = [name for name in names if name in given]
+    if len(both) > 1:
+        _refuse(f"{both[0]} is given together with {both[1]}: give one of them")
+
+
+# -- the protocol ---------------------------------------------------------------------------
+
+
+def _check_protocol(config: SecurityConfig, given: frozenset[str]) -> None:
     """Refuse options of TLS or of logins that the protocol has no use for."""
-    protocol = config.security_protocol
     tls = {each.name for part in (config.tls, config.stores) for each in options_of(type(part))}
     for name in config.given():
         if name == "security_protocol":
             continue
         if name in tls:
-            if config.uses_tls or name in _HARMLESS_WITHOUT_TLS:
-                continue
+            useful = config.uses_tls or name in _HARMLESS_WITHOUT_TLS
             better = "SASL_SSL" if config.uses_sasl else "SSL"
         else:
-            if config.uses_sasl or name in _HARMLESS_WITHOUT_SASL:
-                continue
+            useful = config.uses_sasl or _is_default_login(config, name)
             better = "SASL_SSL"
-        raise InvalidOptionError(
-            f"{name} is given, but security_protocol is {protocol}: use {better}"
+        if not useful:
+            _refuse(f"{name} is given, but security_protocol is {config.security_protocol}: "
+                    f"use {better}")  # fmt: skip
+
+
+def _is_default_login(config: SecurityConfig, name: str) -> bool:
+    """Return True if other clients have the value as their default."""
+    if name == "sasl_mechanism":
+        return config.sasl.sasl_mechanism in _JAVA_DEFAULTS
+    return name == "sasl_kerberos_service_name"
+
+
+# -- TLS ------------------------------------------------------------------------------------
+
+
+def _resolve_stores(tls: TlsConfig, stores: StoreConfig) -> dict[str, Any]:
+    """Return the sections without stores of the type PEM. Refuse stores that cannot be read."""
+    if stores.ssl_keystore_password is not None and stores.ssl_keystore_location is None:
+        _refuse("ssl_keystore_password is given without ssl_keystore_location")
+    if stores.ssl_truststore_password is not None and stores.ssl_truststore_location is None:
+        _refuse("ssl_truststore_password is given without ssl_truststore_location")
+    of_tls: dict[str, Any] = {}
+    of_stores: dict[str, Any] = {}
+    if stores.ssl_keystore_location is not None:
+        for name in ("ssl_certfile", "ssl_keyfile", "ssl_certdata", "ssl_keydata"):
+            if getattr(tls, name) is not None:
+                _refuse(f"ssl_keystore_location is given together with {name}: give one of them")
+        kind = _store_kind("ssl_keystore", stores.ssl_keystore_location, stores.ssl_keystore_type)
+        if kind == "PEM":
+            if stores.ssl_keystore_password is not None:
+                _refuse(
+                    "ssl_keystore_password is given, but ssl_keystore_location is a PEM file: the "
+                    "password of its key is ssl_password"
+                )
+            of_tls["ssl_certfile"] = stores.ssl_keystore_location
+            of_stores |= {"ssl_keystore_location": None, "ssl_keystore_type": None}
+        elif stores.ssl_keystore_password is None:
+            _refuse("ssl_keystore_location requires ssl_keystore_password")
+    if stores.ssl_truststore_location is not None:
+        for name in ("ssl_cafile", "ssl_cadata"):
+            if getattr(tls, name) is not None:
+                _refuse(f"ssl_truststore_location is given together with {name}: give one of them")
+        kind = _store_kind(
+            "ssl_truststore", stores.ssl_truststore_location, stores.ssl_truststore_type
         )
+        if kind == "PEM":
+            if stores.ssl_truststore_password is not None:
+                _refuse(
+                    "ssl_truststore_password is given, but ssl_truststore_location is a PEM file, "
+                    "which has none"
+                )
+            of_tls["ssl_cafile"] = stores.ssl_truststore_location
+            of_stores |= {"ssl_truststore_location": None, "ssl_truststore_type": None}
+    # Java gives PEM text in the stores' options, with the type PEM and no location.
+    for store in ("ssl_keystore", "ssl_truststore"):
+        if getattr(stores, f"{store}_location") is None and getattr(stores, f"{store}_type"):
+            of_stores[f"{store}_type"] = None
+    changes: dict[str, Any] = {}
+    if of_tls:
+        changes["tls"] = dataclasses.replace(tls, **of_tls)
+    if of_stores:
+        changes["stores"] = dataclasses.replace(stores, **of_stores)
+    return changes
+
+
+def _store_kind(store: str, location: str, given: str | None) -> str:
+    """Return "PEM" or "PKCS12", by the first bytes of the file if it can be read.
+
+    Java reads a PKCS#12 file as a store of the type JKS, too.
+    """
+    try:
+        with open(location, "rb") as file:
+            head = file.read(4_096)
+    except OSError:
+        head = b""  # whoever loads it says what is wrong
+    if head.startswith(_JKS_MAGIC) or (given == "JKS" and not head):
+        _refuse(
+            f"{store}_location is a Java keystore (JKS), which OpenSSL cannot read: convert it "
+            f"with '{_KEYTOOL}'"
+        )
+    if given in (None, "JKS"):
+        return "PEM" if b"-----BEGIN" in head else "PKCS12"
+    return given
+
+
+def _check_tls(tls: TlsConfig, given: frozenset[str]) -> None:
+    if tls.ssl_context is not None:
+        others = [name for name in given if name.startswith("ssl_") and name != "ssl_context"]
+        if others:
+            _refuse(
+                f"ssl_context is given together with {min(others)}: a context is used as it is. "
+                "Set it in the context, or leave the context out"
+            )
+        return
+    _refuse_both(given, "ssl_cafile", "ssl_cadata")
+    _refuse_both(given, "ssl_certfile", "ssl_certdata")
+    _refuse_both(given, "ssl_keyfile", "ssl_keydata")
+    if tls.ssl_certdata is not None and tls.ssl_keydata is None:
+        _refuse("ssl_certdata is a certificate without its private key: give ssl_keydata")
+    if tls.ssl_keydata is not None and tls.ssl_certdata is None:
+        _refuse("ssl_keydata is a private key without its certificate: give ssl_certdata")
+    if tls.ssl_keyfile is not None and tls.ssl_certfile is None:
+        _refuse("ssl_keyfile is a private key without its certificate: give ssl_certfile")
+    has_key = tls.ssl_certfile or tls.ssl_keydata or "ssl_keystore_location" in given
+    if tls.ssl_password is not None and not has_key:
+        _refuse(
+            "ssl_password is the password of a private key, and none is given: give ssl_certfile "
+            "and ssl_keyfile"
+        )
+
+
+# -- logins ---------------------------------------------------------------------------------
+
+
+def _check_mechanism(config: SecurityConfig, given: frozenset[str]) -> None:
+    mechanism = config.sasl.sasl_mechanism
+    if mechanism is None:
+        _refuse(
+            f"security_protocol={config.security_protocol} requires sasl_mechanism: one of "
+            f"{', '.join(MECHANISMS)}"
+        )
+    uses = {
+        "PLAIN": _PASSWORD,
+        "OAUTHBEARER": ("sasl_oauth_token_provider",),
+        "GSSAPI": _KERBEROS,
+        **dict.fromkeys(SCRAM, (*_PASSWORD, "sasl_delegation_token")),
+    }
+    for name in config.given():
+        if not name.startswith("sasl_") or name in uses[mechanism]:
+            continue
+        if name.startswith(_OAUTH_PREFIX) and mechanism == "OAUTHBEARER":
+            continue
+        if name not in ("sasl_mechanism", "sasl_kerberos_service_name"):
+            _refuse(f"{name} is given, but sasl_mechanism is {mechanism}, which does not use it")
+    if mechanism == "PLAIN" or mechanism in SCRAM:
+        _check_password(config, given, mechanism)
+    elif mechanism == "OAUTHBEARER":
+        _check_token_source(config, given)
+
+
+def _check_password(config: SecurityConfig, given: frozenset[str], mechanism: str) -> None:
+    sasl = config.sasl
+    if sasl.sasl_credentials is not None:
+        _refuse_both(given, "sasl_credentials", "sasl_plain_username")
+        _refuse_both(given, "sasl_credentials", "sasl_plain_password")
+    else:
+        for name in ("sasl_plain_username", "sasl_plain_password"):
+            if name not in given:
+                _refuse(
+                    f"sasl_mechanism={mechanism} requires {name}, or sasl_credentials for both the "
+                    "user and the password"
+                )
+    password = sasl.sasl_plain_password
+    if mechanism == "PLAIN" and password is not None and "\0" in password.reveal():
+        _refuse("sasl_plain_password has a NUL character, which sasl_mechanism=PLAIN cannot send")
+
+
+def _check_token_source(config: SecurityConfig, given: frozenset[str]) -> None:
+    sources = (
+        "sasl_oauth_token_provider",
+        "sasl_oauthbearer_token_file",
+        "sasl_oauthbearer_token_endpoint_url",
+        "sasl_oauthbearer_unsecured",
+    )
+    if config.unsecured.sasl_oauthbearer_unsecured_claims:
+        if not config.unsecured.sasl_oauthbearer_unsecured:
+            _refuse(
+                "sasl_oauthbearer_unsecured_claims makes tokens without a signature: set "
+                "sasl_oauthbearer_unsecured too, or use another source of tokens"
+            )
+    _refuse_both(given, *sources)
+    if not any(name in given for name in sources):
+        _refuse(
+            f"sasl_mechanism=OAUTHBEARER requires a source of tokens: one of {', '.join(sources)}"
+        )
+    claims = dict(config.unsecured.sasl_oauthbearer_unsecured_claims)
+    subject = config.oauth.sasl_oauthbearer_sub_claim_name
+    if config.unsecured.sasl_oauthbearer_unsecured and not claims.get(subject):
+        _refuse(
+            f"sasl_oauthbearer_unsecured requires sasl_oauthbearer_unsecured_claims with the claim "
+            f"{subject!r}, which names the principal"
+        )
+    if config.oauth.sasl_oauthbearer_token_endpoint_url is None:
+        _refuse_endpoint_options(config)
+    else:
+        _check_endpoint(config.oauth)
+        _check_grant(config, given)
+
+
+def _refuse_endpoint_options(config: SecurityConfig) -> None:
+    """Refuse options of a token endpoint where the tokens come from elsewhere."""
+    others = {
+        "sasl_oauthbearer_token_file",
+        "sasl_oauthbearer_extensions",
+        "sasl_oauthbearer_sub_claim_name",
+        "sasl_oauthbearer_allow_http",
+        "sasl_oauthbearer_allowed_urls",
+    }
+    for part in (config.oauth, config.assertion):
+        for each in options_of(type(part)):
+            if each.name not in others and getattr(part, each.name) != each.default:
+                _refuse(f"{each.name} requires sasl_oauthbearer_token_endpoint_url")
+
+
+def _check_endpoint(oauth: OAuthConfig) -> None:
+    url = oauth.sasl_oauthbearer_token_endpoint_url
+    assert url is not None
+    if url.scheme == "http" and not (oauth.sasl_oauthbearer_allow_http and url.is_loopback):
+        _refuse(
+            "sasl_oauthbearer_token_endpoint_url is an http:// URL, which shows the secret to the "
+            "network: use https://. With sasl_oauthbearer_allow_http, http:// is allowed on "
+            "localhost, 127.0.0.1 and ::1"
+        )
+    allowed = oauth.sasl_oauthbearer_allowed_urls
+    if allowed and url not in allowed:
+        _refuse("sasl_oauthbearer_token_endpoint_url is not among sasl_oauthbearer_allowed_urls")
+    if oauth.sasl_oauthbearer_https_cafile and oauth.sasl_oauthbearer_https_cadata:
+        _refuse(
+            "sasl_oauthbearer_https_cafile is given together with sasl_oauthbearer_https_cadata: "
+            "give one of them"
+        )
+
+
+def _check_grant(config: SecurityConfig, given: frozenset[str]) -> None:
+    oauth, assertion = config.oauth, config.assertion
+    used = [name for name in config.given() if name.startswith("sasl_oauthbearer_assertion_")]
+    if oauth.sasl_oauthbearer_grant_type != JWT_BEARER:
+        if used:
+            _refuse(f"{used[0]} requires sasl_oauthbearer_grant_type='jwt-bearer'")
+        for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
+            if name not in given:
+                _refuse(f"sasl_oauthbearer_token_endpoint_url requires {name}")
+        return
+    file = "sasl_oauthbearer_assertion_file"
+    keys = (
+        "sasl_oauthbearer_assertion_private_key_file",
+        "sasl_oauthbearer_assertion_private_key_pem",
+    )
+    _refuse_both(given, file, *keys)
+    if not any(name in given for name in (file, *keys)):
+        _refuse(f"sasl_oauthbearer_grant_type='jwt-bearer' requires {file} or {keys[0]}")
+    if assertion.sasl_oauthbearer_assertion_file is not None and len(used) > 1:
+        other = next(name for name in used if name != file)
+        _refuse(f"{other} is given together with {file}, which is a finished assertion")

@@ -137,12 +137,16 @@ class OpaqueFunction(Kind):
 
     is_opaque = True
 
+    def conceal(self, value: Any) -> Any:
+        """Return a function as it is; what is given in place of one may be the secret itself."""
+        return conceal(value)
+
     def __init__(self, expected: str) -> None:
         self.expected = f"{expected}, or None"
 
     def check(self, value: Any) -> Any:
         if value is not None and not callable(value):
-            raise Fault(f"not callable but {_type_name(value)}")
+            raise Fault("not callable")
         return value
 
 
@@ -151,6 +155,10 @@ class TokenProvider(Kind):
 
     is_opaque = True
     expected = "an object with a method token(), or a callable; sync or async; or None"
+
+    def conceal(self, value: Any) -> Any:
+        """Return a provider as it is; what is given in place of one may be a token."""
+        return value if callable(getattr(value, "token", None)) else conceal(value)
 
     def check(self, value: Any) -> Any:
         if isinstance(value, type):

@@ -147,11 +147,6 @@ PROPERTIES: tuple[Unsupported, ...] = (
         harmless=("",),
     ),
     *_dotted(
-        "sasl.jaas.config",
-        "sasl.oauthbearer.config",
-        "sasl.oauthbearer.method",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.login.callback.handler.class",
         "sasl.client.callback.handler.class",
         "sasl.login.class",
         "ssl.engine.factory.class",
@@ -238,7 +233,6 @@ PROPERTIES: tuple[Unsupported, ...] = (
         why="leave it out; compare position(partition) with highwater(partition)",
         harmless=(False,),
     ),
-    *_dotted("oauth_cb", why=_CLASS),
     *_dotted(
         "on_commit", "offset_commit_cb", why="leave it out and give a callback to commit_async()"
     ),

@@ -18,6 +18,7 @@ from kohort.testing._producing import Produced, ProducerRecord
 from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
 from kohort.testing.security import (
+    Acl,
     CertificateFiles,
     ClientCertificate,
     Listener,
@@ -27,6 +28,7 @@ from kohort.testing.security import (
 )
 
 __all__ = [
+    "Acl",
     "Action",
     "Call",
     "CertificateFiles",

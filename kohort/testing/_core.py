@@ -42,7 +42,7 @@ from kohort.testing.groups import (
     GroupEnvironment,
     Records,
 )
-from kohort.testing.security import SecurityState
+from kohort.testing.security import Authorizer, SecurityState
 
 _REMEMBERED_REQUESTS = 10_000
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -71,6 +71,7 @@ class ClusterCore:
         self.cluster_id = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
         self.faults = Faults(config.seed)
+        self.authorizer: Authorizer | None = config.security.make_authorizer()
         self._network = network
         self._tasks: TaskGroup | None = None
         self._session_ends = anyio.Event()

@@ -26,11 +26,12 @@ from kohort.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+from kohort.testing._authorization import refusal
 from kohort.testing._broker import Broker
 from kohort.testing._channel import Channel
 from kohort.testing._failures import error_response
 from kohort.testing._pace import Pace
-from kohort.testing.apis import SERVED, CloseConnection, Context, api_versions
+from kohort.testing.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.testing.security import ClientLogin, Phase, Step
 
 _HEAD = struct.Struct(">hhi")
@@ -62,6 +63,16 @@ class Reply(NamedTuple):
     frame: list[Buffer]
     pace: Pace | None
     closes: bool = False
+
+
+def _authorized(handler: Handler[Any]) -> Handler[Any]:
+    """Return a handler that refuses requests of principals without rights."""
+
+    async def handle(ctx: Context, request: Request[Any]) -> Response | None:
+        refused = refusal(ctx, request)
+        return await handler(ctx, request) if refused is None else refused
+
+    return handle
 
 
 async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | None:
@@ -106,7 +117,8 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
         login.fail()
         response, pace = _refusal(ctx, request), None
     else:
-        response, pace = await cluster.faults.answer(ctx, api, request, served.handler)
+        handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
+        response, pace = await cluster.faults.answer(ctx, api, request, handler)
         _note(login, response)
     if response is None:
         return None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from kohort.errors import ErrorCode, KafkaTimeoutError, broker_error
 from kohort.records import Compression, Record, RecordBatch
+from kohort.testing._acl_control import AclControl
 from kohort.testing._broker import Broker
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
@@ -23,7 +24,7 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 T = TypeVar("T")
 
 
-class ClusterFace(SecurityFace):
+class ClusterFace(SecurityFace, AclControl):
     """What all clusters can do; how the cluster is reached is the affair of those below."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.errors import ErrorCode, InvalidOptionError
+from kohort.errors import ErrorCode, InvalidOptionError, broker_error
 from kohort.protocol import APIS, Request, Response
 from kohort.protocol import messages as m
 from kohort.testing.apis import Context
@@ -383,6 +383,17 @@ def _alter_scram(
     )
 
 
+def _acls(response: Any, results: str, result: Any, asked: str) -> Failure:
+    """APIs that create or delete ACLs."""
+
+    def fail(_: Context, request: Any, error: ErrorCode) -> Response:
+        message = str(broker_error(error))
+        refused = [result(error_code=error, error_message=message) for _ in getattr(request, asked)]
+        return _as_response(response(**{results: refused}))
+
+    return fail
+
+
 _BY_PART: dict[type[Any], Failure] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
@@ -426,6 +437,15 @@ _BY_PART: dict[type[Any], Failure] = {
     m.MetadataRequest: _metadata,
     m.DeleteTopicsRequest: _delete_topics,
     m.CreateTopicsRequest: _create_topics,
+    m.CreateAclsRequest: _acls(
+        m.CreateAclsResponse, "results", m.CreateAclsResponse.AclCreationResult, "creations"
+    ),
+    m.DeleteAclsRequest: _acls(
+        m.DeleteAclsResponse,
+        "filter_results",
+        m.DeleteAclsResponse.DeleteAclsFilterResult,
+        "filters",
+    ),
     m.CreatePartitionsRequest: _create_partitions,
     m.DescribeGroupsRequest: _describe_groups,
     m.DeleteGroupsRequest: _delete_groups,

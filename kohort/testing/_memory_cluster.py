@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -106,29 +106,20 @@ class MemoryCluster(ClusterFace):
         # Not told of the error, so that this arrives as itself and not in a group.
         await tasks.__aexit__(None, None, None)
 
-    async def connect(self, host: str, port: int, /) -> MemoryConnection:
-        """A connection to a broker: the connect hook of clients.
+    async def connect(self, host: str, port: int, /, *, certificate: str = "") -> MemoryConnection:
+        """Connect to a broker: the connect hook of clients.
 
         For ``AsyncKafkaConsumer(..., connect=cluster.connect)`` in a task of the same event loop;
-        ConnectionRefusedError elsewhere, and where no broker is.
+        ConnectionRefusedError elsewhere, and where no broker is. Listeners with TLS raise what a
+        failed handshake would, such as ssl.SSLCertVerificationError. ``certificate`` is the CN of
+        the client's certificate, as in ``functools.partial(cluster.connect, certificate="app")``.
         """
         if anyio.lowlevel.current_token().native_token != self._loop:
             raise ConnectionRefusedError(
                 "a MemoryCluster serves clients in its own event loop only: use AsyncKafkaConsumer "
                 "there. For KafkaConsumer, which has a thread of its own, use Cluster"
             )
-        return await self._network.connect(host, port)
-
-    def connect_as(self, name: str) -> Callable[[str, int], Awaitable[MemoryConnection]]:
-        """Return a connect hook of a client whose certificate has this CN.
-
-        Listeners with TLS serve clients of ``connect`` as if they had no certificate.
-        """
-
-        async def connect(host: str, port: int, /) -> MemoryConnection:
-            return await self._network.connect(host, port, name)
-
-        return connect
+        return await self._network.connect(host, port, certificate)
 
     async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
         """Return what the predicate returns as soon as that is true; KafkaTimeoutError if late.

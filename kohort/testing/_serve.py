@@ -13,6 +13,8 @@ from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster
 from kohort.testing._given_configs import RESERVED, effective_configs
 from kohort.testing._properties import read_properties
+from kohort.testing._secured_properties import security_of
+from kohort.testing.security import PLAINTEXT_ONLY, Security
 
 
 def serve(
@@ -26,6 +28,7 @@ def serve(
     auto_create_topics: bool = True,
     configs: Mapping[str, str] | None = None,
     properties: str | os.PathLike[str] | None = None,
+    users: str | os.PathLike[str] | None = None,
     seed: int = 0,
     prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
@@ -39,8 +42,16 @@ def serve(
     InvalidOptionError for a file that cannot be read and for what :class:`Cluster` does not take.
     What the file sets and a parameter of this function decides, such as ``listeners``, is left out
     with a line on standard error; so is said what changes nothing in this cluster.
+
+    If ``listeners`` of the file names a listener with TLS or SASL, it is taken with its ports and
+    settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
     """
-    given = {**_from_file(properties), **(configs or {})}
+    read = {} if properties is None else _read("properties", properties)
+    security, taken = security_of(read, {} if users is None else _read("users", users))
+    if users is not None and security is None:
+        raise InvalidOptionError("users: no listener of the properties has SASL")
+    read = {name: value for name, value in read.items() if name not in taken}
+    given = {**_allowed(read, properties), **(configs or {})}
     _note("shown by DescribeConfigs and without effect here", given.keys() - effective_configs())
     stop = threading.Event()
     handlers = {
@@ -57,10 +68,13 @@ def serve(
             advertised_host=advertised_host,
             auto_create_topics=auto_create_topics,
             configs=given,
+            security=security or PLAINTEXT_ONLY,
             seed=seed,
         ) as cluster:
             prepare(cluster)
             print(f"listening on {cluster.bootstrap_servers}", flush=True)
+            if security is not None:
+                _tell(cluster, security)
             stop.wait()
     finally:
         for number, handler in handlers.items():
@@ -68,17 +82,26 @@ def serve(
     return 0
 
 
-def _from_file(path: str | os.PathLike[str] | None) -> dict[str, str]:
-    """The configs of a file that the cluster takes."""
-    if path is None:
-        return {}
+def _read(option: str, path: str | os.PathLike[str]) -> dict[str, str]:
+    """The entries of a file."""
     try:
-        found = read_properties(Path(path).read_text())
+        return read_properties(Path(path).read_text())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise InvalidOptionError(f"properties: {path} cannot be read: {reason}") from error
+        raise InvalidOptionError(f"{option}: {path} cannot be read: {reason}") from error
+
+
+def _allowed(found: Mapping[str, str], path: str | os.PathLike[str] | None) -> dict[str, str]:
+    """The configs of a file that the cluster takes."""
     _note(f"left out of {path}, as the cluster sets them itself", found.keys() & RESERVED.keys())
     return {name: value for name, value in found.items() if name not in RESERVED}
+
+
+def _tell(cluster: Cluster, security: Security) -> None:
+    for listener in security.all_listeners:
+        print(f"{listener.name}: {cluster.bootstrap_servers_of(listener.name)}", flush=True)
+    if any(listener.uses_tls for listener in security.all_listeners):
+        print(f"ssl_cafile: {cluster.ssl_cafile}", flush=True)
 
 
 def _note(what: str, names: Iterable[str]) -> None:

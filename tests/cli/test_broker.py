@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import pytest
 
 from kohort import KafkaConsumer
 from kohort.cli import main
+from kohort.protocol.messages import MetadataRequest
 from tests.support.net import free_ports
+from tests.testing.logins import RawLogin, plain
 
 
 class Broker:
@@ -179,3 +182,73 @@ def test_its_configs_come_from_options_and_a_file(tmp_path: Path) -> None:
         _, notes = process.communicate(timeout=10)
     assert f"left out of {file}, as the cluster sets them itself: process.roles\n" in notes
     assert "shown by DescribeConfigs and without effect here: num.io.threads\n" in notes
+
+
+def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
+    file, users = tmp_path / "server.properties", tmp_path / "users"
+    file.write_text(
+        "listeners=PLAINTEXT://:0,IN://:0,OUT://:0,CONTROLLER://:0\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,IN:SASL_PLAINTEXT,OUT:SSL,"
+        "CONTROLLER:PLAINTEXT\n"
+        "controller.listener.names=CONTROLLER\n"
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256\n"
+        "listener.name.in.connections.max.reauth.ms=60000\n"
+        "listener.name.in.plain.sasl.jaas.config=org.apache.kafka.common.security.plain."
+        'PlainLoginModule required user_alice="alice-secret";\n'
+        "listener.name.out.ssl.client.auth=required\n"
+    )
+    users.write_text("bob=bob-secret\n")
+    command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--properties", str(file), "--users", str(users)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split(": ") for _ in range(5)]
+        told = {line[0]: line[-1].strip() for line in lines[1:]}
+        assert set(told) == {"PLAINTEXT", "IN", "OUT", "ssl_cafile"}
+        for user in ("alice", "bob"):
+            with RawLogin(told["IN"]) as raw:
+                assert sorted(raw.handshake("PLAIN").mechanisms) == ["PLAIN", "SCRAM-SHA-256"]
+                answer = raw.authenticate(plain(user, f"{user}-secret"))
+                assert (answer.error_code, answer.session_lifetime_ms) == (0, 60_000)
+        context = ssl.create_default_context(cafile=told["ssl_cafile"])
+        with RawLogin(told["OUT"], context=context) as raw, pytest.raises(ssl.SSLError):
+            raw.ask(MetadataRequest(topics=[]), 12)
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("listeners=SSL:9093", "'SSL:9093' is not NAME://HOST:PORT"),
+        ("listeners=X://:9093", "choose one of PLAINTEXT, SSL"),
+        ("listeners=SSL://:0\nssl.keystore.location=x.jks", "the cluster takes PEM alone"),
+        ("listeners=SSL://:0\nssl.key.password=hidden", "takes plain PEM files"),
+        ("listeners=SASL_SSL://:0\nsasl.enabled.mechanisms=GSSAPI", "mechanisms='GSSAPI'"),
+        ("listeners=SSL://:0\nconnections.max.reauth.ms=x", "'x' is not a whole number"),
+    ],
+)
+def test_listener_that_cannot_be_is_refused(
+    text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", "--properties", str(file)])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert complaint in told
+    assert "hidden" not in told
+
+
+def test_secret_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["broker", "--config", "ssl.key.password=hidden"])
+    told = capsys.readouterr().err
+    assert "is a secret: give it in --properties" in told
+    assert "hidden" not in told

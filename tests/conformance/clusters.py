@@ -58,6 +58,7 @@ MODULES = (
     "topics",
     "settings",
     "broker_settings",
+    "acls",
     "replicas",
     "transactional_producers",
     "transactional_data",

@@ -68,6 +68,10 @@ class Masks:
             self._names[value] = f"<{kind} {number}>"
         return self._names[value]
 
+    def name_id(self, value: bytes, name: str) -> None:
+        """Give an id a name of its own."""
+        self._names[value] = f"<id of {name}>"
+
     def plain(self, value: object, field: str = "") -> Any:
         """``value`` as dicts, lists and constants; messages by their fields."""
         if isinstance(value, Struct):

@@ -74,6 +74,11 @@ class Connection:
             self._socket.settimeout(ANSWER_S)
         return False
 
+    def silence(self) -> str:
+        """What follows a request that has no answer: "nothing" or "closed"."""
+        self._waiting.pop()
+        return "nothing" if self.is_parked() else "closed"
+
     def send_bytes(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)

@@ -24,17 +24,19 @@ NONCE = "abcdefghijklmnop"
 
 
 class RawLogin(Raw):
-    """A connection to one listener of a cluster."""
+    """A connection to one listener of a cluster, or to the addresses of one."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Cluster | str,
         listener: str = "SASL_PLAINTEXT",
         node: int = 1,
         context: ssl.SSLContext | None = None,
         hostname: str = "localhost",
     ) -> None:
-        super().__init__(cluster.bootstrap_servers_of(listener), node)
+        if isinstance(cluster, Cluster):
+            cluster = cluster.bootstrap_servers_of(listener)
+        super().__init__(cluster, node)
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_hostname=hostname)
 

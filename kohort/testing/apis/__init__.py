@@ -11,12 +11,15 @@ from kohort.testing.apis import (
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
+    create_acls,
     create_delegation_token,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_delegation_token,
@@ -55,7 +58,14 @@ from kohort.testing.apis import (
     txn_offset_commit,
     write_txn_markers,
 )
-from kohort.testing.apis._registry import SERVED, CloseConnection, Context, Served, serves
+from kohort.testing.apis._registry import (
+    SERVED,
+    CloseConnection,
+    Context,
+    Handler,
+    Served,
+    serves,
+)
 from kohort.testing.security import ANONYMOUS
 
 __all__ = [
@@ -63,6 +73,7 @@ __all__ = [
     "SERVED",
     "CloseConnection",
     "Context",
+    "Handler",
     "Served",
     "add_offsets_to_txn",
     "add_partitions_to_txn",
@@ -72,12 +83,15 @@ __all__ = [
     "alter_user_scram_credentials",
     "api_versions",
     "consumer_group_describe",
+    "create_acls",
     "create_delegation_token",
     "create_partitions",
     "create_topics",
+    "delete_acls",
     "delete_groups",
     "delete_records",
     "delete_topics",
+    "describe_acls",
     "describe_cluster",
     "describe_configs",
     "describe_delegation_token",

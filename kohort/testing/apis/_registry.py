@@ -9,7 +9,17 @@ from typing import Any, NamedTuple, TypeVar
 from kohort.protocol import ApiKey, Request, Response, VersionRange
 from kohort.testing._broker import Broker, Node
 from kohort.testing.groups import Caller
-from kohort.testing.security import ANONYMOUS, ClientLogin
+from kohort.testing.security import (
+    ANONYMOUS,
+    CLUSTER_NAME,
+    AclOperation,
+    ClientLogin,
+    ResourceType,
+    all_operations,
+)
+
+AUTHORIZATION_FAILED = "Authorization failed."
+"""Message beside errors about rights."""
 
 
 class CloseConnection(Exception):
@@ -45,6 +55,28 @@ class Context:
     def port_of(self, node: Node) -> int:
         """Port of a broker for this client: that of the same listener."""
         return node.ports[self.listener]
+
+    def allows(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Return True if the principal may do this; always without an authorizer."""
+        authorizer = self.broker.cluster.authorizer
+        if authorizer is None:
+            return True
+        host = self.client_host.removeprefix("/")
+        return authorizer.allows(self.principal, host, operation, kind, name)
+
+    def allows_some(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Return True if the principal may do this on some resource of the type."""
+        authorizer = self.broker.cluster.authorizer
+        host = self.client_host.removeprefix("/")
+        return authorizer is None or authorizer.allows_some(self.principal, host, operation, kind)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that the principal may do on a resource, as bits."""
+        authorizer = self.broker.cluster.authorizer
+        if authorizer is None:
+            return all_operations(kind)
+        host = self.client_host.removeprefix("/")
+        return authorizer.operations(self.principal, host, kind, name)
 
 
 R = TypeVar("R", bound=Request[Any])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import Place, ProducerEpoch
 
 _Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -71,17 +72,21 @@ def _add(
 
 
 def _unknown(ctx: Context, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
-    """What each is told if one is not there; nothing if all are."""
+    """Errors of all partitions if one is unknown or refused; nothing if none is."""
     topics = ctx.broker.cluster.topics
-    there = {place for place in places if topics.partition(*place) is not None}
-    if there.issuperset(places):
+    errors: dict[Place, ErrorCode] = {}
+    for place in places:
+        # Brokers have been authorized for the whole request.
+        refused = ctx.version < 4 and not ctx.allows(
+            AclOperation.WRITE, ResourceType.TOPIC, place[0]
+        )
+        if refused:
+            errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topics.partition(*place) is None:
+            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not errors:
         return {}
-    return {
-        place: ErrorCode.OPERATION_NOT_ATTEMPTED
-        if place in there
-        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for place in places
-    }
+    return {place: errors.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
 
 
 def _answers(topics: Sequence[_Asked], errors: Mapping[Place, ErrorCode]) -> list[_Topic]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Topic, is_legal_name
@@ -15,7 +15,8 @@ from kohort.testing.apis._broker_changes import (
     check_broker_values,
 )
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.describe_configs import BROKER, TOPIC
+from kohort.testing.apis.describe_configs import BROKER, TOPIC, Resource, refused_config
+from kohort.testing.security import AclOperation
 
 _Asked = AlterConfigsRequest.AlterConfigsResource
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -33,6 +34,7 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
+        check_rights(ctx, asked)
         configs: dict[str, str] = {}
         for entry in asked.configs:
             if entry.value is None:
@@ -50,6 +52,13 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
     except ChangeRefusedError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
+
+
+def check_rights(ctx: Context, asked: Resource) -> None:
+    """ChangeRefusedError if the principal may not change these settings."""
+    refused = refused_config(ctx, AclOperation.ALTER_CONFIGS, asked)
+    if refused is not ErrorCode.NONE:
+        raise ChangeRefusedError(refused, str(broker_error(refused)))
 
 
 def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:

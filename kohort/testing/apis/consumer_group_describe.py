@@ -8,6 +8,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -22,6 +23,8 @@ async def consumer_group_describe(
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not group_id:
         return _Described(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     coordinator = ctx.broker.coordinator

@@ -20,12 +20,13 @@ async def create_delegation_token(
     if ctx.version >= 3 and request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     kind, name = split(owner)
-    caller_kind, caller_name = split(ctx.principal)
+    requester = ctx.principal if ctx.version >= 3 else ""
+    requester_kind, requester_name = split(requester)
     response = CreateDelegationTokenResponse(
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=caller_kind,
-        token_requester_principal_name=caller_name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester_name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,

@@ -8,6 +8,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from kohort.testing._configs import MAX_PARTITIONS
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _Asked = CreatePartitionsRequest.CreatePartitionsTopic
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -36,6 +37,8 @@ def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
     def refused(code: ErrorCode, message: str | None) -> _Result:
         return _Result(name=asked.name, error_code=code, error_message=message)
 
+    if not ctx.allows(AclOperation.ALTER, ResourceType.TOPIC, asked.name):
+        return refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     topic = cluster.topics.get(asked.name)
     if topic is None:
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

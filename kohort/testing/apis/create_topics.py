@@ -15,7 +15,9 @@ from kohort.testing._config_types import ConfigSource
 from kohort.testing._configs import MAX_PARTITIONS
 from kohort.testing._topic_settings import TOPIC_SETTINGS, config_error
 from kohort.testing._topics import Topic, is_legal_name
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import AUTHORIZATION_FAILED, Context, serves
+from kohort.testing.apis.metadata import may_create
+from kohort.testing.security import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from kohort.testing._core import ClusterCore
@@ -38,6 +40,8 @@ async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTop
         try:
             if times[asked.name] > 1:
                 raise _Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {asked.name}")
+            if not may_create(ctx, asked.name):
+                raise _Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, AUTHORIZATION_FAILED)
             results.append(_create(ctx, asked, validate_only=request.validate_only))
         except _Refused as error:
             results.append(
@@ -69,6 +73,13 @@ def _create(ctx: Context, asked: _Asked, *, validate_only: bool) -> _Result:
         topic = Topic(name, topic_id, configs, defaults=cluster.configs.topic_defaults)
     else:
         topic = cluster.create_topic(name, partitions, factor, configs, assignments)
+    if not ctx.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        return _Result(
+            name=name,
+            topic_id=topic.id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     return _Result(
         name=name,
         topic_id=topic.id,

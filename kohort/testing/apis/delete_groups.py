@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 
 @serves(DeleteGroupsRequest, (0, 2))
@@ -11,8 +13,14 @@ async def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> DeleteGro
     return DeleteGroupsResponse(
         results=[
             DeleteGroupsResponse.DeletableGroupResult(
-                group_id=group_id, error_code=ctx.broker.coordinator.delete_group(group_id)
+                group_id=group_id, error_code=_delete(ctx, group_id)
             )
             for group_id in dict.fromkeys(request.groups_names)
         ]
     )
+
+
+def _delete(ctx: Context, group_id: str) -> ErrorCode:
+    if not ctx.allows(AclOperation.DELETE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ctx.broker.coordinator.delete_group(group_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _Asked = DeleteRecordsRequest.DeleteRecordsPartition
 _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -28,6 +29,12 @@ async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteR
 
 
 def _delete(ctx: Context, name: str, asked: _Asked) -> _Result:
+    if not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, name):
+        return _Result(
+            partition_index=asked.partition_index,
+            low_watermark=-1,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     topic = ctx.broker.cluster.topics.get(name)
     found = ctx.broker.led_partition(topic, asked.partition_index)
     if isinstance(found, ErrorCode):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, broker_error
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from kohort.testing._topics import Topic
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import is_visible
+from kohort.testing.security import AclOperation, ResourceType
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
@@ -40,6 +43,9 @@ def _delete(ctx: Context, name: str | None, topic_id: bytes) -> _Result:
             error_message="Exactly one of topic name and topic id must be given.",
         )
     topic = cluster.topics.find(name, topic_id)
+    refused = _refused(ctx, name, topic_id, topic)
+    if refused is not None:
+        return refused
     if topic is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name is None:
@@ -56,3 +62,21 @@ def _delete(ctx: Context, name: str | None, topic_id: bytes) -> _Result:
         )
     cluster.delete_topic(topic)
     return _Result(name=topic.name, topic_id=topic.id)
+
+
+def _refused(
+    ctx: Context, name: str | None, topic_id: bytes, topic: Topic | None
+) -> _Result | None:
+    """Return the result for a topic that may not be deleted; a hidden name stays hidden."""
+    known = topic.name if topic is not None else name
+    if known is None or ctx.allows(AclOperation.DELETE, ResourceType.CLUSTER):
+        return None
+    visible = is_visible(ctx, known)
+    if visible and (topic is None or ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, known)):
+        return None
+    return _Result(
+        name=known if visible else name,
+        topic_id=topic_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message=str(broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
+    )

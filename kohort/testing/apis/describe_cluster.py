@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from kohort.testing.apis.metadata import NOT_ASKED, cluster_operations
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -40,6 +40,6 @@ async def describe_cluster(
             for node in cluster.nodes
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )

@@ -6,20 +6,30 @@ changed for all brokers.
 
 from __future__ import annotations
 
-from kohort.errors import ErrorCode
+from typing import Protocol
+
+from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from kohort.testing._broker_configs import setting_of
 from kohort.testing._config_types import ConfigSource, ConfigType, SourcedValue
 from kohort.testing._topic_settings import TOPIC_SETTINGS
 from kohort.testing._topics import is_legal_name
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 _Asked = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+class Resource(Protocol):
+    """Something that has settings."""
+
+    resource_type: int
+    resource_name: str
 
 
 class _Refused(Exception):
@@ -59,6 +69,9 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: _Asked) -> _
 
 
 def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
+    refused = refused_config(ctx, AclOperation.DESCRIBE_CONFIGS, asked)
+    if refused is not ErrorCode.NONE:
+        raise _Refused(refused, str(broker_error(refused)))
     if asked.resource_type == TOPIC:
         return _topic_configs(ctx, asked.resource_name)
     if asked.resource_type != BROKER:
@@ -73,6 +86,20 @@ def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
             f"This is broker {ctx.broker.node.id}, not {asked.resource_name!r}.",
         )
     return _broker_configs(ctx)
+
+
+def refused_config(ctx: Context, operation: AclOperation, asked: Resource) -> ErrorCode:
+    """Return the error for settings that the principal may not see or change."""
+    if asked.resource_type == TOPIC:
+        allowed = ctx.allows(operation, ResourceType.TOPIC, asked.resource_name)
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif asked.resource_type == GROUP:
+        allowed = ctx.allows(operation, ResourceType.GROUP, asked.resource_name)
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    else:
+        allowed = ctx.allows(operation, ResourceType.CLUSTER)
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if allowed else error
 
 
 def _topic_configs(ctx: Context, name: str) -> list[_Config]:

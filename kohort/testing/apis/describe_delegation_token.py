@@ -31,12 +31,12 @@ async def describe_delegation_token(
         for token in tokens
         if token.may_renew(ctx.principal) or token.requester == ctx.principal
     ]
-    return DescribeDelegationTokenResponse(tokens=[_described(token) for token in tokens])
+    return DescribeDelegationTokenResponse(tokens=[_described(ctx, token) for token in tokens])
 
 
-def _described(token: DelegationToken) -> _Token:
+def _described(ctx: Context, token: DelegationToken) -> _Token:
     kind, name = split(token.owner)
-    requester_kind, requester_name = split(token.requester)
+    requester_kind, requester_name = split(token.requester if ctx.version >= 3 else "")
     return _Token(
         principal_type=kind,
         principal_name=name,

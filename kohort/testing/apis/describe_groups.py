@@ -10,8 +10,9 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.metadata import GROUP_OPERATIONS, NOT_ASKED
+from kohort.testing.apis.metadata import NOT_ASKED
 from kohort.testing.groups import GroupState
+from kohort.testing.security import AclOperation, ResourceType
 
 _Described = DescribeGroupsResponse.DescribedGroup
 
@@ -22,11 +23,13 @@ async def describe_groups(ctx: Context, request: DescribeGroupsRequest) -> Descr
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = ctx.operations(ResourceType.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=described)
 
 
 def _describe(ctx: Context, group_id: str) -> _Described:
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     coordinator = ctx.broker.coordinator
     error = coordinator.check(group_id)
     if error is not ErrorCode.NONE:

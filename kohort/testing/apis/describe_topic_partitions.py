@@ -13,7 +13,8 @@ from kohort.protocol.messages import (
 )
 from kohort.testing._topics import Partition, is_legal_name
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.metadata import TOPIC_OPERATIONS
+from kohort.testing.apis.metadata import is_visible
+from kohort.testing.security import ResourceType
 
 MAX_PARTITIONS = 2000
 
@@ -31,11 +32,14 @@ async def describe_topic_partitions(
             topics=[_Topic(error_code=error, name=topic.name) for topic in request.topics]
         )
     topics = ctx.broker.cluster.topics
-    names = {topic.name for topic in request.topics} or {topic.name for topic in topics}
+    names = {topic.name for topic in request.topics}
+    hidden = {name for name in names if not is_visible(ctx, name)}
+    if not names:
+        names = {topic.name for topic in topics if is_visible(ctx, topic.name)}
     cursor = request.cursor
     left = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(names):
+    for name in sorted(names - hidden):
         if cursor is not None and name < cursor.topic_name:
             continue
         topic = topics.get(name)
@@ -44,7 +48,11 @@ async def describe_topic_partitions(
             if not is_legal_name(name):
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(
-                _Topic(error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+                _Topic(
+                    error_code=error,
+                    name=name,
+                    topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
+                )
             )
             continue
         resumed = cursor is not None and name == cursor.topic_name
@@ -60,7 +68,7 @@ async def describe_topic_partitions(
                 topic_id=topic.id,
                 is_internal=topic.is_internal,
                 partitions=[_describe(ctx, partition) for partition in chosen],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=ctx.operations(ResourceType.TOPIC, name),
             )
         )
         if first + len(chosen) < len(topic.partitions):
@@ -68,6 +76,10 @@ async def describe_topic_partitions(
                 topic_name=name, partition_index=first + len(chosen)
             )
             break
+    response.topics += [
+        _Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        for name in sorted(hidden)
+    ]
     return response
 
 

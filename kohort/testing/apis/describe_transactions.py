@@ -5,6 +5,8 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import is_visible
+from kohort.testing.security import AclOperation, ResourceType
 
 _State = DescribeTransactionsResponse.TransactionState
 
@@ -19,6 +21,11 @@ async def describe_transactions(
 
 
 def _describe(ctx: Context, transactional_id: str) -> _State:
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return _State(
+            transactional_id=transactional_id,
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        )
     coordinator = ctx.broker.transactions
     error = coordinator.check(transactional_id)
     transaction = coordinator.transactions.get(transactional_id)
@@ -30,7 +37,8 @@ def _describe(ctx: Context, transactional_id: str) -> _State:
         return _State(transactional_id=transactional_id, error_code=error)
     topics: dict[str, list[int]] = {}
     for topic, index in transaction.partitions:
-        topics.setdefault(topic, []).append(index)
+        if is_visible(ctx, topic):
+            topics.setdefault(topic, []).append(index)
     return _State(
         transactional_id=transactional_id,
         transaction_state=transaction.state.title,

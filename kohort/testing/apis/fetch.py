@@ -20,6 +20,7 @@ from kohort.testing._fetch_sessions import FetchKey, FetchPlan, Wanted
 from kohort.testing._topics import Replica
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.log import PartitionLog
+from kohort.testing.security import AclOperation, ResourceType
 
 _Data = FetchResponse.PartitionData
 _Results = list[tuple[Wanted, _Data]]
@@ -40,13 +41,34 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
+    refused = _refuse(ctx, plan)
     here = {wanted.key for wanted in plan.partitions if isinstance(_locate(ctx, wanted), Replica)}
     if request.max_wait_ms > 0 and any(_is_there(ctx, wanted) for wanted in plan.partitions):
         await _wait_for_data(ctx, request, plan, here)
-    results = sessions.answered(plan, _read(ctx, request, plan, here))
+    results = sessions.answered(plan, _read(ctx, request, plan, here) + refused)
     response = FetchResponse(session_id=plan.session.id if plan.session else 0)
     _fill(ctx, response, results)
     return response
+
+
+def _refuse(ctx: Context, plan: FetchPlan) -> _Results:
+    """Take the partitions that the principal may not read out of a plan."""
+    if ctx.broker.cluster.authorizer is None:
+        return []
+    allowed: list[Wanted] = []
+    refused: _Results = []
+    for wanted in plan.partitions:
+        topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
+        name = wanted.key.topic if topic is None else topic.name
+        unknown_id = topic is None and ctx.version >= 13
+        if unknown_id or ctx.allows(AclOperation.READ, ResourceType.TOPIC, name):
+            allowed.append(wanted)
+        else:
+            data = _failed(ctx, wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            data.aborted_transactions = []
+            refused.append((wanted, data))
+    plan.partitions = allowed
+    return refused
 
 
 def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
@@ -42,6 +43,9 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
                 "" if key_type == _SHARE and ctx.version >= 4 else f"Unknown type {key_type}."
             ),
         )
+    refused = _refused(ctx, key_type, key)
+    if refused is not ErrorCode.NONE:
+        return FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_code=refused)
     cluster = ctx.broker.cluster
     if key_type == _GROUP:
         node = cluster.coordinator_node(key)
@@ -58,3 +62,12 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
     return FindCoordinatorResponse.Coordinator(
         key=key, node_id=node.id, host=node.host, port=ctx.port_of(node)
     )
+
+
+def _refused(ctx: Context, key_type: int, key: str) -> ErrorCode:
+    if key_type == _GROUP:
+        if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, key):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif not ctx.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE

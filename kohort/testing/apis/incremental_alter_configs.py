@@ -23,7 +23,7 @@ from kohort.testing.apis._broker_changes import (
     check_broker_values,
 )
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.alter_configs import change, changeable_topic
+from kohort.testing.apis.alter_configs import change, changeable_topic, check_rights
 from kohort.testing.apis.describe_configs import BROKER
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -59,6 +59,7 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool, *, once: bool) -> _
         if not once:
             raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "It is named twice.")
         _check(asked)
+        check_rights(ctx, asked)
         if asked.resource_type == BROKER:
             _alter_broker(ctx, asked, validate_only)
             return result

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from kohort.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 
 @serves(ListGroupsRequest, (0, 5))
 async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    sees_all = ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     return ListGroupsResponse(
         groups=[
             ListGroupsResponse.ListedGroup(
@@ -21,5 +23,6 @@ async def list_groups(ctx: Context, request: ListGroupsRequest) -> ListGroupsRes
             for group in ctx.broker.coordinator.groups.values()
             if (not states or group.state.value.lower() in states)
             and (not types or group.type_name in types)
+            and (sees_all or ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
         ]
     )

@@ -15,6 +15,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from kohort.testing._topics import Partition
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import is_visible
 from kohort.testing.log import TimestampedOffset
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING = range(-1, -7, -1)
@@ -48,6 +49,9 @@ def _topic(
     """One answer for each partition; one that is asked for twice is refused."""
     times = Counter(asked.partition_index for asked in partitions)
     once = {asked.partition_index: asked for asked in partitions}
+    if not is_visible(ctx, name):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return [_Answer(partition_index=index, error_code=error) for index in once]
     if isolation_level not in _ISOLATION_LEVELS:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         return [_Answer(partition_index=index, error_code=error) for index in once]

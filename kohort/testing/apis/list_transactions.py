@@ -10,6 +10,7 @@ import re
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import TransactionState
 
 _TITLES = {state.title for state in TransactionState}
@@ -36,6 +37,7 @@ async def list_transactions(
             and (not request.producer_id_filters or producer_id in request.producer_id_filters)
             and now_ms - transaction.started_ms > request.duration_filter
             and pattern.fullmatch(name)
+            and ctx.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
         ):
             response.transaction_states.append(
                 ListTransactionsResponse.TransactionState(

@@ -14,12 +14,9 @@ from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import MetadataRequest, MetadataResponse
 from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 NOT_ASKED = -2147483648
-CLUSTER_OPERATIONS = 8096
-TOPIC_OPERATIONS = 3576
-GROUP_OPERATIONS = 3400
-"""All that Kafka knows for each, as bits: there is no authorizer here."""
 
 
 @serves(MetadataRequest, (0, 13))
@@ -32,12 +29,13 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         return _refused(wanted or (), ErrorCode.INVALID_REQUEST)
     if any(asked.name is None and asked.topic_id == ZERO_UUID for asked in wanted or ()):
         return _refused(wanted or (), ErrorCode.UNKNOWN_SERVER_ERROR)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if wanted is None or (ctx.version == 0 and not wanted):
-        topics = [_topic(ctx, topic, operations) for topic in cluster.topics]
+        topics = [
+            _topic(ctx, request, topic) for topic in cluster.topics if is_visible(ctx, topic.name)
+        ]
     else:
         once = {(asked.name, bytes(asked.topic_id)): asked for asked in wanted}
-        topics = [_find(ctx, request, asked, operations) for asked in once.values()]
+        topics = [_find(ctx, request, asked) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -49,39 +47,65 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         controller_id=cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
+
+
+def is_visible(ctx: Context, topic: str) -> bool:
+    """Return True if the principal may know of a topic, whether or not it exists."""
+    return ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def cluster_operations(ctx: Context) -> int:
+    """Return the operations on the cluster as bits, none to those that may not describe it."""
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return ctx.operations(ResourceType.CLUSTER)
 
 
 def _find(
     ctx: Context,
     request: MetadataRequest,
     asked: MetadataRequest.MetadataRequestTopic,
-    operations: int,
 ) -> MetadataResponse.MetadataResponseTopic:
     cluster = ctx.broker.cluster
     topic_id = bytes(asked.topic_id)
     if topic_id != ZERO_UUID:
         found = cluster.topics.by_id(topic_id)
-        if found is not None:
-            return _topic(ctx, found, operations)
+        if found is not None and is_visible(ctx, found.name):
+            return _topic(ctx, request, found)
+        unknown = found is None
         return MetadataResponse.MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            error_code=(
+                ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            ),
             name=None if ctx.version >= 12 else "",
             topic_id=topic_id,
         )
     name = asked.name or ""
+    if not is_visible(ctx, name):
+        return _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = cluster.topics.get(name)
     if found is None:
+        creates = cluster.config.auto_create_topics and request.allow_auto_topic_creation
+        if creates and not may_create(ctx, name):
+            return _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if not is_legal_name(name):
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if not (cluster.config.auto_create_topics and request.allow_auto_topic_creation):
+        if not creates:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         # The controller makes it meanwhile; the client has to ask again, as in Kafka.
         cluster.create_topic(name)
         return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _topic(ctx, found, operations)
+    return _topic(ctx, request, found)
+
+
+def may_create(ctx: Context, topic: str) -> bool:
+    """Return True if the principal may create a topic of this name."""
+    return ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER) or ctx.allows(
+        AclOperation.CREATE, ResourceType.TOPIC, topic
+    )
 
 
 def _refused(
@@ -108,7 +132,9 @@ def _unknown(name: str, error: ErrorCode) -> MetadataResponse.MetadataResponseTo
     return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
 
 
-def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponse.MetadataResponseTopic:
+def _topic(
+    ctx: Context, request: MetadataRequest, topic: Topic
+) -> MetadataResponse.MetadataResponseTopic:
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -127,5 +153,9 @@ def _topic(ctx: Context, topic: Topic, operations: int) -> MetadataResponse.Meta
             )
             for partition in topic.partitions
         ],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=(
+            ctx.operations(ResourceType.TOPIC, topic.name)
+            if request.include_topic_authorized_operations
+            else NOT_ASKED
+        ),
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from kohort.testing._topics import Topic
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.groups import OffsetToCommit
+from kohort.testing.security import AclOperation, ResourceType
 
 _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 _Answer = OffsetCommitResponse.OffsetCommitResponsePartition
@@ -27,9 +29,8 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
     for asked in request.topics:
         topic = topics.find(asked.name, bytes(asked.topic_id))
         result = _Topic(name=asked.name, topic_id=asked.topic_id)
-        if topic is None:
-            by_id = ctx.version >= 10
-            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = _problem(ctx, asked.name, topic)
+        if topic is None or error is not ErrorCode.NONE:
             result.partitions = [_answer(entry, error) for entry in asked.partitions]
             unknown.append(result)
             continue
@@ -59,6 +60,15 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
         for answer, error in zip(answers, errors, strict=True):
             answer.error_code = error
     return OffsetCommitResponse(topics=unknown + known)
+
+
+def _problem(ctx: Context, name: str, topic: Topic | None) -> ErrorCode:
+    """Return the error for a whole topic. Rights are looked at first where it goes by name."""
+    if topic is None and ctx.version >= 10:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name if topic else name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _answer(entry: OffsetCommitRequest.OffsetCommitRequestPartition, error: ErrorCode) -> _Answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
@@ -21,9 +22,13 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
     named: dict[str, list[_Partition]] = {}
     for asked in request.topics:
         topic = topics.get(asked.name)
+        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, asked.name)
         for entry in asked.partitions:
             answer = _Partition(partition_index=entry.partition_index)
-            if topic is not None and 0 <= entry.partition_index < len(topic.partitions):
+            if not readable:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                missing.setdefault(asked.name, []).append(answer)
+            elif topic is not None and 0 <= entry.partition_index < len(topic.partitions):
                 named.setdefault(asked.name, []).append(answer)
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,11 +13,16 @@ from dataclasses import replace
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import is_visible
 from kohort.testing.groups import CommittedOffset
+from kohort.testing.security import AclOperation, ResourceType
 
 _NOTHING = CommittedOffset(
     offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1, topic_id=b""
 )
+
+# Offsets of a topic that the principal may not describe.
+_REFUSED = replace(_NOTHING)
 
 # Where a transaction may still change what is committed; with, and without, something before it.
 _UNSTABLE, _PENDING = replace(_NOTHING), replace(_NOTHING)
@@ -37,7 +42,7 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
         return OffsetFetchResponse(error_code=error)
     asked: _Topics
     if request.topics is None:
-        asked = _everything(offsets)
+        asked = _everything(ctx, offsets)
     else:
         asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
     return OffsetFetchResponse(
@@ -52,7 +57,7 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
                         metadata=found.metadata,
                         error_code=_error_of(found) if error is ErrorCode.NONE else error,
                     )
-                    for index, found in _each(offsets, name, indexes)
+                    for index, found in _each(ctx, offsets, name, indexes)
                 ],
             )
             for name, indexes in asked
@@ -71,18 +76,18 @@ def _group(
         return response
     topics = ctx.broker.cluster.topics
     if asked.topics is None:
-        for name, indexes in _everything(offsets):
+        for name, indexes in _everything(ctx, offsets):
             topic = topics.get(name)
             if ctx.version < 10:
-                response.topics.append(_topic(offsets, name, b"", indexes))
+                response.topics.append(_topic(ctx, offsets, name, b"", indexes))
             elif topic is not None:
-                response.topics.append(_topic(offsets, name, topic.id, indexes))
+                response.topics.append(_topic(ctx, offsets, name, topic.id, indexes))
         return response
     for wanted in asked.topics:
         topic_id, indexes = bytes(wanted.topic_id), list(wanted.partition_indexes)
         topic = topics.find(wanted.name, topic_id)
         name = wanted.name if topic is None else topic.name
-        answer = _topic(offsets, name, topic_id, indexes)
+        answer = _topic(ctx, offsets, name, topic_id, indexes)
         if ctx.version >= 10 and topic is None:
             for partition in answer.partitions:
                 partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -92,6 +97,8 @@ def _group(
 
 def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Offsets]:
     coordinator = ctx.broker.coordinator
+    if not ctx.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED, {}
     error = coordinator.check(group_id)
     group = coordinator.groups.get(group_id)
     committed = {} if group is None else group.offsets
@@ -105,25 +112,33 @@ def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Off
 
 
 def _error_of(found: CommittedOffset) -> ErrorCode:
+    if found is _REFUSED:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     unstable = found is _UNSTABLE or found is _PENDING
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE
 
 
-def _everything(offsets: _Offsets) -> _Topics:
+def _everything(ctx: Context, offsets: _Offsets) -> _Topics:
     topics: dict[str, list[int]] = {}
     for (name, index), found in offsets.items():
         if found is _PENDING:
             continue  # as in Kafka, which goes by what is committed
+        if not is_visible(ctx, name):
+            continue
         topics.setdefault(name, []).append(index)
     return list(topics.items())
 
 
-def _each(offsets: _Offsets, name: str, indexes: list[int]) -> list[tuple[int, CommittedOffset]]:
+def _each(
+    ctx: Context, offsets: _Offsets, name: str, indexes: list[int]
+) -> list[tuple[int, CommittedOffset]]:
+    if not is_visible(ctx, name):
+        return [(index, _REFUSED) for index in indexes]
     return [(index, offsets.get((name, index), _NOTHING)) for index in indexes]
 
 
 def _topic(
-    offsets: _Offsets, name: str, topic_id: bytes, indexes: list[int]
+    ctx: Context, offsets: _Offsets, name: str, topic_id: bytes, indexes: list[int]
 ) -> OffsetFetchResponse.OffsetFetchResponseTopics:
     return OffsetFetchResponse.OffsetFetchResponseTopics(
         name=name,
@@ -136,6 +151,6 @@ def _topic(
                 metadata=found.metadata,
                 error_code=_error_of(found),
             )
-            for index, found in _each(offsets, name, indexes)
+            for index, found in _each(ctx, offsets, name, indexes)
         ],
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis.metadata import is_visible
+from kohort.testing.security import AclOperation, ResourceType
 
 _Asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 _Answer = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -26,6 +28,10 @@ async def offset_for_leader_epoch(
 
 
 def _partition(ctx: Context, name: str, asked: _Asked) -> _Answer:
+    is_broker = ctx.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    if not (is_broker or is_visible(ctx, name)):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return _Answer(partition=asked.partition, error_code=error)
     topic = ctx.broker.cluster.topics.get(name)
     found = ctx.broker.led_partition(topic, asked.partition, asked.current_leader_epoch)
     if isinstance(found, ErrorCode):

@@ -16,6 +16,7 @@ from kohort.records import Compression, RecordBatch
 from kohort.testing._topics import Partition, Topic
 from kohort.testing.apis._registry import CloseConnection, Context, serves
 from kohort.testing.log import AppendError, one_batch
+from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import ProducerEpoch
 
 _Answer = ProduceResponse.PartitionProduceResponse
@@ -31,10 +32,18 @@ _NOT_JOINED = {
 async def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse()
     leaders: set[int] = set()
+    may_transact = _may_transact(ctx, request)
     for data in request.topic_data:
         topic = ctx.broker.cluster.topics.find(data.name, bytes(data.topic_id))
+        refused = None
+        if not may_transact:
+            refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif not _may_write(ctx, data.name, topic):
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answers = [
             _partition(ctx, request, topic, entry.index, entry.records)
+            if refused is None
+            else _error(entry.index, refused)
             for entry in data.partition_data
         ]
         leaders.update(answer.current_leader.leader_id for answer in answers)
@@ -56,6 +65,33 @@ async def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | No
             if node.id in leaders
         ]
     return response
+
+
+def _may_transact(ctx: Context, request: ProduceRequest) -> bool:
+    """Return False if records are of a transaction that the principal may not write."""
+    if ctx.broker.cluster.authorizer is None:
+        return True
+    if not any(
+        _is_transactional(entry.records)
+        for data in request.topic_data
+        for entry in data.partition_data
+    ):
+        return True
+    name = request.transactional_id
+    return name is not None and ctx.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def _is_transactional(records: Buffer | None) -> bool:
+    try:
+        return one_batch(records).header.is_transactional
+    except AppendError:
+        return False
+
+
+def _may_write(ctx: Context, name: str, topic: Topic | None) -> bool:
+    if topic is None and ctx.version >= 13:
+        return True
+    return ctx.allows(AclOperation.WRITE, ResourceType.TOPIC, name if topic is None else topic.name)
 
 
 def _partition(

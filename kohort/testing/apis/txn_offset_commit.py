@@ -12,6 +12,7 @@ from kohort.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResp
 from kohort.testing._topics import CONSUMER_OFFSETS, Partition
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.groups import OffsetToCommit
+from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import ProducerEpoch
 
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -30,9 +31,13 @@ async def txn_offset_commit(
         result = _Topic(name=asked.name)
         response.topics.append(result)
         topic = topics.get(asked.name)
+        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, asked.name)
         for entry in asked.partitions:
             answer = _Answer(partition_index=entry.partition_index)
             result.partitions.append(answer)
+            if not readable:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if topic is None or not 0 <= entry.partition_index < len(topic.partitions):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue

@@ -10,8 +10,9 @@ from kohort.testing.security._acls import (
     AclPermission,
     PatternType,
     ResourceType,
+    member_of,
 )
-from kohort.testing.security._authorizer import Authorizer
+from kohort.testing.security._authorizer import Authorizer, all_operations
 from kohort.testing.security._certificates import KINDS, CertificateFiles, ClientCertificate
 from kohort.testing.security._credentials import (
     MAX_ITERATIONS,
@@ -58,5 +59,7 @@ __all__ = [
     "TlsFault",
     "TokenCheck",
     "TokenKey",
+    "all_operations",
+    "member_of",
     "unsecured_token",
 ]

@@ -65,6 +65,12 @@ _OPERATIONS: Mapping[ResourceType, tuple[AclOperation, ...]] = MappingProxyType(
 )
 """Operations that responses report for a resource, as bits by their numbers."""
 
+
+def all_operations(kind: ResourceType) -> int:
+    """Return all operations on a resource of this type as bits."""
+    return sum(1 << operation for operation in _OPERATIONS[kind])
+
+
 _PROBE_NAME = "hardcode"
 _REMEMBERED_DECISIONS = 10_000
 

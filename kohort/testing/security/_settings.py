@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from kohort.errors import InvalidOptionError
+from kohort.testing.security._acls import Acl
+from kohort.testing.security._authorizer import Authorizer
 from kohort.testing.security._certificates import CertificateFiles
 from kohort.testing.security._credentials import CredentialStore
 from kohort.testing.security._listeners import (
@@ -31,6 +33,10 @@ class Security:
 
     ``session_lifetime_ms``: Kafka's ``connections.max.reauth.ms``. 0 sets no limit.
     ``failed_authentication_delay_ms`` delays the answer to a failed login; Kafka's own is 100.
+
+    ``acls``: rights at the start, an empty list for none. None lets every client do everything.
+    ``super_users``: principals such as ``"User:admin"`` that may do everything all the same.
+    ``allow_everyone_if_no_acl_found`` allows operations on resources that no ACL is about.
     """
 
     listeners: Sequence[Listener | str] = PROTOCOLS
@@ -40,6 +46,9 @@ class Security:
     certificates: CertificateFiles | None = None
     session_lifetime_ms: int = 0
     failed_authentication_delay_ms: int = 0
+    acls: Sequence[Acl] | None = None
+    super_users: Sequence[str] = ()
+    allow_everyone_if_no_acl_found: bool = False
     credentials: CredentialStore = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, users: Mapping[str, str] | None) -> None:
@@ -51,8 +60,23 @@ class Security:
         check_mechanisms(self.mechanisms)
         if self.session_lifetime_ms < 0 or self.failed_authentication_delay_ms < 0:
             raise InvalidOptionError("session_lifetime_ms and the delay must be 0 or more")
+        for user in self.super_users:
+            if ":" not in user:
+                raise InvalidOptionError(
+                    f"super_users: {user!r} is no principal: use 'User:{user}'"
+                )
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "credentials", CredentialStore(users))
+
+    def make_authorizer(self) -> Authorizer | None:
+        """Return a new authorizer; None if every client may do everything."""
+        if self.acls is None:
+            return None
+        return Authorizer(
+            self.acls,
+            self.super_users,
+            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
+        )
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:

@@ -1,0 +1,158 @@
+"""Rights that a test gives and takes while its clients run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from kohort.errors import IllegalStateError, InvalidOptionError
+from kohort.testing._fault_control import Fault
+from kohort.testing.security import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    Authorizer,
+    PatternType,
+    member_of,
+)
+
+if TYPE_CHECKING:
+    from kohort.testing._core import ClusterCore
+
+T = TypeVar("T")
+
+
+class AclControl(ABC):
+    """Methods of a cluster that change its ACLs.
+
+    The cluster needs an authorizer: start it with ``security=Security(acls=[...])``. A change
+    counts from the next request on. IllegalStateError for a cluster without one.
+
+    ``principal`` is for example ``"User:bob"``, or ``"User:ANONYMOUS"`` for clients that do not log
+    in. ``operations`` are Kafka's names such as ``"READ"``. The resource is a ``topic``, a
+    ``group`` or a ``transactional_id``, "*" for all of them, or else the cluster.
+    ``is_prefix``: all resources whose names begin so.
+    """
+
+    @abstractmethod
+    def _call(self, function: Callable[[ClusterCore], T]) -> T:
+        """Run a function on the cluster where the cluster runs."""
+
+    @property
+    def acls(self) -> list[Acl]:
+        """All ACLs, in the order of their creation."""
+        return self._call(lambda core: _authorizer(core).acls)
+
+    def grant(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        is_prefix: bool = False,
+        host: str = "*",
+    ) -> Fault:
+        """Allow operations on a resource; to stop it is to take the new rights back."""
+        made = _acls(
+            principal, operations, (topic, group, transactional_id), is_prefix, host, "ALLOW"
+        )
+        return self._add_acls(made)
+
+    def deny(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        is_prefix: bool = False,
+        host: str = "*",
+    ) -> Fault:
+        """Deny operations on a resource, whatever is allowed; to stop it is to deny no more."""
+        made = _acls(
+            principal, operations, (topic, group, transactional_id), is_prefix, host, "DENY"
+        )
+        return self._add_acls(made)
+
+    def revoke(
+        self,
+        principal: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> Fault:
+        """Remove the permissions of a principal; to stop it is to give them back.
+
+        Without operations all of them are removed, and without a resource those on every resource.
+        Literal and prefixed ACLs are removed whose own names are the given ones.
+        """
+        names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": transactional_id}
+        kinds = {kind: name for kind, name in names.items() if name is not None}
+        wanted = {member_of(AclOperation, operation) for operation in operations}
+
+        def remove(core: ClusterCore) -> list[Acl]:
+            authorizer = _authorizer(core)
+            selected = AclFilter(
+                principal=principal, pattern=PatternType.ANY, permission=AclPermission.ALLOW
+            )
+            found = [
+                acl
+                for acl in authorizer.find(selected)
+                if (not wanted or acl.operation in wanted)
+                and (not kinds or kinds.get(acl.resource_type.name) == acl.resource_name)
+            ]
+            authorizer.remove(found)
+            return found
+
+        removed = self._call(remove)
+
+        def give_back() -> None:
+            self._call(lambda core: _authorizer(core).add(removed))
+
+        return Fault(give_back, lambda: 0)
+
+    def _add_acls(self, acls: list[Acl]) -> Fault:
+        added = self._call(lambda core: _authorizer(core).add(acls))
+        return Fault(lambda: self._call(lambda core: _authorizer(core).remove(added)), lambda: 0)
+
+
+def _acls(
+    principal: str,
+    operations: tuple[str, ...],
+    names: tuple[str | None, str | None, str | None],
+    is_prefix: bool,
+    host: str,
+    permission: str,
+) -> list[Acl]:
+    kinds = "TOPIC", "GROUP", "TRANSACTIONAL_ID"
+    given = [(kind, name) for kind, name in zip(kinds, names, strict=True) if name is not None]
+    if not operations:
+        raise InvalidOptionError("give at least one operation, such as 'READ'")
+    if len(given) > 1:
+        raise InvalidOptionError("give one of topic, group and transactional_id")
+    kind, name = given[0] if given else ("CLUSTER", "kafka-cluster")
+    pattern = "PREFIXED" if is_prefix else "LITERAL"
+    return [
+        Acl(
+            principal,
+            operation,
+            kind,
+            name,
+            pattern=pattern,
+            permission=permission,
+            host=host,
+        )
+        for operation in operations
+    ]
+
+
+def _authorizer(core: ClusterCore) -> Authorizer:
+    if core.authorizer is None:
+        raise IllegalStateError(
+            "the cluster has no authorizer: start it with security=Security(acls=[...])"
+        )
+    return core.authorizer

@@ -1,0 +1,42 @@
+"""ACLs and filters as they are in requests and responses."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kohort.errors import ErrorCode
+from kohort.testing.security import (
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+
+DISABLED = ErrorCode.SECURITY_DISABLED
+DISABLED_MESSAGE = "No Authorizer is configured."
+
+
+class Filter(Protocol):
+    """Fields of a filter in DescribeAcls and DeleteAcls."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+
+
+def filter_of(asked: Filter) -> AclFilter:
+    """Return the filter; ValueError for codes that do not exist."""
+    return AclFilter(
+        ResourceType(asked.resource_type_filter),
+        asked.resource_name_filter,
+        PatternType(asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        AclOperation(asked.operation),
+        AclPermission(asked.permission_type),
+    )
