@@ -127,6 +127,10 @@ class ConsumerConfig(FaceOptions):
             )
 
     def _check_together(self) -> None:
+        if self.security.security_protocol == "SASL_PLAINTEXT":
+            from kohort.config import _security_checks  # for consumers with security options
+
+            _security_checks.warn_of_clear_text(self.security, self.client.bootstrap_servers)
         # One answer may hold fetch_max_bytes and, beyond that, one whole batch of a partition.
         largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes
         if self.client.receive_message_max_bytes < largest:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kohort.config._oauth import JWT_BEARER
 from kohort.config._option import options_of
 from kohort.config._sasl import MECHANISMS, SCRAM
+from kohort.config._url import is_loopback
 from kohort.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from kohort.config._security import SecurityConfig
     from kohort.config._tls import StoreConfig, TlsConfig
 
+logger = logging.getLogger("kohort.config")
+
+_warned: set[str] = set()
+"""Hosts that a warning about clear text was logged for."""
 _HARMLESS_WITHOUT_TLS = {"ssl_check_hostname", "ssl_min_version", "ssl_reload"}
 _PASSWORD = ("sasl_plain_username", "sasl_plain_password", "sasl_credentials")
 _KERBEROS = (
@@ -47,6 +53,21 @@ def check(config: SecurityConfig) -> dict[str, Any]:
     if config.uses_sasl:
         _check_mechanism(config, given)
     return changes
+
+
+def warn_of_clear_text(config: SecurityConfig, servers: tuple[tuple[str, int], ...]) -> None:
+    """Log a warning if a login shows a password or token to the network; once for each host."""
+    if config.sasl.sasl_mechanism not in ("PLAIN", "OAUTHBEARER"):
+        return
+    for host, _ in servers:
+        if not is_loopback(host) and host not in _warned:
+            _warned.add(host)
+            logger.warning(
+                "security_protocol=SASL_PLAINTEXT sends the password or token of %s to %s without "
+                "encryption: use SASL_SSL",
+                config.sasl.sasl_mechanism,
+                host,
+            )
 
 
 def _refuse(sentence: str) -> NoReturn:

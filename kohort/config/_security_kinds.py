@@ -292,6 +292,9 @@ class Ciphers(Kind):
 
         return openssl_names(names)
 
+    def parse(self, text: str) -> str | None:
+        return text or None
+
 
 class Pairs(Kind):
     """Names and texts: a mapping, or ``name=value,name=value`` as text."""

@@ -150,7 +150,6 @@ PROPERTIES: tuple[Unsupported, ...] = (
         "sasl.client.callback.handler.class",
         "sasl.login.class",
         "ssl.engine.factory.class",
-        "sasl.oauthbearer.jwt.validator.class",
         "security.providers",
         why=_CLASS,
         harmless=("",),
@@ -188,11 +187,21 @@ PROPERTIES: tuple[Unsupported, ...] = (
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
         why=_BROKERS,
+        harmless=("",),
     ),
     *_dotted("sasl.oauthbearer.jwks.endpoint.refresh.ms", why=_BROKERS, harmless=(3_600_000,)),
     *_dotted("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", why=_BROKERS, harmless=(100,)),
     *_dotted(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", why=_BROKERS, harmless=(10_000,)
+    ),
+    *_dotted(
+        "sasl.oauthbearer.jwt.validator.class",
+        why=_BROKERS,
+        harmless=(
+            "",
+            "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+            "org.apache.kafka.common.security.oauthbearer.ClientJwtValidator",
+        ),
     ),
     *_dotted("sasl.oauthbearer.clock.skew.seconds", why=_BROKERS, harmless=(30,)),
     *_dotted("sasl.oauthbearer.scope.claim.name", why=_BROKERS, harmless=("scope",)),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.config._kinds import Fault, Kind
 from kohort.config._secret import Concealed, Secret, conceal
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 _PORTS: Final = {"https": 443, "http": 80}
 _LENGTH_MAX = 2_048
@@ -32,14 +34,7 @@ class Url:
     @property
     def is_loopback(self) -> bool:
         """True if the host is this machine by its name or address."""
-        if self.host == "localhost":
-            return True
-        import ipaddress  # for token endpoints only
-
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Url) and self._key() == other._key()
@@ -57,6 +52,18 @@ class Url:
 
     def _key(self) -> tuple[Any, ...]:
         return (self.scheme, self.host, self.port, self.target)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if the host is this machine by its name or address."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    import ipaddress  # for security options only
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Endpoint(Kind):
@@ -114,6 +121,8 @@ def read_url(secret: Secret) -> Url | str:
     text = secret.reveal().strip()
     if len(text) > _LENGTH_MAX or any(not "!" <= char <= "~" for char in text):
         return "longer than 2048 characters, or with spaces, control or non-ASCII characters"
+    from urllib.parse import urlsplit  # for token endpoints only
+
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -368,6 +368,31 @@ def test_verification_of_certificates_cannot_be_turned_off() -> None:
         ConsumerConfig.from_properties({"enable.ssl.certificate.verification": "false"})
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "host", "warns"),
+    [
+        ("PLAIN", "kafka-1.example", True),
+        ("PLAIN", "localhost", False),
+        ("PLAIN", "127.1.2.3", False),
+        ("PLAIN", "[::1]", False),
+        ("SCRAM-SHA-256", "kafka-2.example", False),
+    ],
+)
+def test_a_password_in_clear_text_is_warned_of_once(
+    mechanism: str, host: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        security(
+            bootstrap_servers=f"{host}:9092",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            **PASSWORD,
+        )
+    logged = [each.getMessage() for each in caplog.records]
+    assert len(logged) == warns
+    assert all("use SASL_SSL" in text and host in text for text in logged)
+
+
 # -- forms of values ------------------------------------------------------------------------
 
 

@@ -1,0 +1,31 @@
+"""Secrets are taken out of their wrapping in few modules, which are named here."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.house._source import modules
+
+REVEALING = {
+    "kohort.config._jaas": "parses the text",
+    "kohort.config._names": "looks for references that nothing resolves",
+    "kohort.config._secret": "defines it",
+    "kohort.config._security_checks": "looks for a character that PLAIN cannot send",
+    "kohort.config._security_kinds": "checks the form of keys and passwords",
+    "kohort.config._translated": "reads options of login modules",
+    "kohort.config._url": "checks the form of URLs",
+    "kohort.security._context": "loads keys",
+    "kohort.security._pem": "loads keys",
+    "kohort.security._pkcs12": "loads keys",
+    "kohort.security._secrets": "gives credentials to logins",
+}
+
+
+def test_secrets_are_revealed_in_few_modules_only() -> None:
+    revealing = {
+        module.name
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("reveal", "reveal_bytes")
+    }
+    assert revealing <= REVEALING.keys()
