@@ -9,18 +9,22 @@ from kohort.types import late_names
 __all__ = [
     "NAME_MISMATCHES",
     "Certificate",
+    "LoginExchange",
+    "Mechanism",
     "TlsAttempt",
     "TlsContexts",
     "create_ssl_context",
     "describe",
     "explain_refusal",
     "explain_tls",
+    "mechanism_of",
     "read_der",
 ]
 
 if TYPE_CHECKING:
     from kohort.security._certificate import Certificate, read_der
     from kohort.security._context import TlsContexts, create_ssl_context
+    from kohort.security._mechanisms import LoginExchange, Mechanism, mechanism_of
     from kohort.security._tls_errors import (
         NAME_MISMATCHES,
         TlsAttempt,
@@ -37,6 +41,9 @@ else:
             "read_der": "kohort.security._certificate",
             "TlsContexts": "kohort.security._context",
             "create_ssl_context": "kohort.security._context",
+            "LoginExchange": "kohort.security._mechanisms",
+            "Mechanism": "kohort.security._mechanisms",
+            "mechanism_of": "kohort.security._mechanisms",
             "NAME_MISMATCHES": "kohort.security._tls_errors",
             "TlsAttempt": "kohort.security._tls_errors",
             "describe": "kohort.security._tls_errors",

@@ -55,7 +55,7 @@ class ClusterClient:
     ) -> None:
         """``security``: default PLAINTEXT. A ``connect`` hook makes whole connections, TLS too.
 
-        Raises InvalidOptionError for TLS files that do not load.
+        Raises InvalidOptionError for TLS files that do not load, and options without a login.
         """
         rng = rng or random.Random()
         security = security or SecurityConfig()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
@@ -23,23 +24,34 @@ from kohort.errors import (
     KafkaTimeoutError,
     MessageDecodeError,
     ProtocolError,
+    SaslAuthenticationFailedError,
 )
 from kohort.protocol import Buffer, Message, Request, Response, encode_request
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._decoding import decoded, respond
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError
 from kohort.transport._handshake import MAX_BYTES as HANDSHAKE_MAX_BYTES
-from kohort.transport._handshake import secure, shake_hands
+from kohort.transport._handshake import (
+    connected,
+    explained_error,
+    first_login,
+    secure,
+    shake_hands,
+)
 from kohort.transport._leased import Leased
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
 from kohort.transport._tasks import start_soon
 from kohort.transport._tcp import TcpConnection, behind
-from kohort.transport._text import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds, reason
+from kohort.transport._text import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
 from kohort.transport._weak import weak_callback
+
+if TYPE_CHECKING:
+    from kohort.security import Mechanism
+    from kohort.transport._session import Logins
 
 DEFAULTS = ClientConfig()
 """For callers without a configuration."""
@@ -55,17 +67,6 @@ HEAD_SECONDS = 1.0
 
 def _nothing() -> None:
     pass
-
-
-def _checked(link: ByteConnection) -> ByteConnection:
-    """The connect hook is the user's: TypeError for what cannot be used as a connection."""
-    for method in ("recv_into", "send", "aclose"):
-        if not hasattr(link, method):
-            raise TypeError(
-                f"the connect hook returned {link!r}, which has no {method}(): a stream of anyio's "
-                "has to be wrapped in kohort.transport.StreamConnection"
-            )
-    return link
 
 
 def _in_callbacks(link: ByteConnection) -> bool:
@@ -101,6 +102,10 @@ class BrokerConnection:
         self.closed_by_us = False
         self.lost = 0
         """Requests that failed because it closed."""
+        self.logins: Logins | None = None
+        """Renews the SASL session; None without SASL."""
+        self.farewell: KafkaError | None = None
+        """Why the broker is about to close it, if that is known."""
         self.on_close: Callable[[], None] = _nothing
         """Called the moment it is closed, before anybody hears of it."""
         self._link = link
@@ -137,44 +142,56 @@ class BrokerConnection:
         pool: BufferPool | None = None,
         max_frame: int = DEFAULTS.receive_message_max_bytes,
         max_in_flight: int = DEFAULTS.max_in_flight_requests_per_connection,
+        mechanism: Mechanism | None = None,
+        rng: random.Random | None = None,
     ) -> BrokerConnection:
-        """Connect, do the TLS handshake and ask for versions, each within ``timeout`` seconds.
+        """Connect, do the TLS handshake, ask for versions and log in.
 
+        Each takes at most ``timeout`` seconds. A ``mechanism`` whose credentials the broker refuses
+        may have others by now: these are tried at once. ``rng`` spreads the later logins.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
         peer = address(host, port)
-        link: ByteConnection | None = None
-        with anyio.move_on_after(timeout):
+        logins = first_login(mechanism, host, peer, timeout, rng)
+        while True:
+            link = await connected(connect, host, port, timeout)
+            connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
             try:
-                link = _checked(await connect(host, port))
-            except KafkaError:
-                raise
-            except Exception as error:
-                raise KafkaConnectionError(f"cannot connect to {peer}: {reason(error)}") from error
-        if link is None:
-            raise KafkaTimeoutError(f"no connection to {peer} within {in_seconds(timeout)}")
-        connection = cls(link, peer, client_id, pool or BufferPool(), max_in_flight)
-        shaken = False
+                await connection._prepare(logins, timeout, max_frame)
+                return connection
+            except SaslAuthenticationFailedError:
+                if logins is None or not await logins.has_other_credentials():
+                    raise
+
+    async def _prepare(self, logins: Logins | None, timeout: float, max_frame: int) -> None:
+        """Exchange what comes before the first request. Closes the connection if that fails."""
+        source = self._source
+        is_ready = False
         try:
-            await secure(link, timeout)
-            with anyio.move_on_after(timeout):
-                source = connection._source
-                connection.versions = await shake_hands(link, source, peer, client_id)
-                source.max_size = max_frame
-                source.wants_head_of = weak_callback(connection._large_answer)
-                source.awaited_id = connection._pipeline.awaited_id
-                shaken = True
+            await secure(self._link, timeout)
+            with anyio.move_on_after(timeout) as scope:
+                self.versions = await shake_hands(self._link, source, self.peer, self._client_id)
+                is_ready = logins is None
+            if scope.cancelled_caught:
+                raise KafkaTimeoutError(
+                    f"{self.peer} accepted, but did not answer within {in_seconds(timeout)}"
+                )
+            if logins is not None:
+                ask = logins.direct(self._link, source, self._client_id, self._take_id)
+                self._pipeline = await logins.log_in(ask, self.versions, self._pipeline)
+                self.logins, is_ready = logins, True
         except Exception as error:
-            raise connection._explained(error) from error
+            explained = explained_error(self.peer, error)
+            if explained is error:
+                raise
+            raise explained from error
         finally:
-            if not shaken:
-                await connection._close_link()
-        if not shaken:
-            raise KafkaTimeoutError(
-                f"{peer} accepted, but did not answer within {in_seconds(timeout)}"
-            )
-        return connection
+            if not is_ready:
+                await self._close_link()
+        source.max_size = max_frame
+        source.wants_head_of = weak_callback(self._large_answer)
+        source.awaited_id = self._pipeline.awaited_id
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -246,7 +263,7 @@ class BrokerConnection:
             ) from self.failure
         chosen = self.version_for(type(message), min_version, max_version)
         kind = cast(type[R], type(message).response)
-        pending = self._post(message, chosen, timeout, large=large)
+        pending = self.post(message, chosen, timeout, large=large)
         if on_response is not None:
             pending.on_frame = partial(respond, kind, chosen, on_response)
         try:
@@ -274,7 +291,7 @@ class BrokerConnection:
         self._woken.set()
         return pending.correlation_id
 
-    def _post(
+    def post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
     ) -> Pending:
         """Send a request, or queue it; its time begins now."""
@@ -285,7 +302,7 @@ class BrokerConnection:
         pending = Pending(name, correlation_id, buffers, timeout, now, OneShot(self._loop))
         pending.large = large
         self._pipeline.waiting.append(pending)
-        self._begin_sending()
+        self.begin_sending()
         if pending.deadline < self._look_at:
             self._look_at = self._timer.deadline = pending.deadline
         return pending
@@ -322,6 +339,8 @@ class BrokerConnection:
                 self._tasks = tasks.cancel_scope
                 if self.failure is None:
                     start_soon(tasks, self._run_half, self._send)
+                    if self.logins is not None:
+                        start_soon(tasks, self._run_half, partial(self.logins.run, self))
                     if not self._read_in_callbacks(reader):
                         start_soon(tasks, self._run_half, lambda: reader)
                     await self._watch()
@@ -386,7 +405,7 @@ class BrokerConnection:
         while self.failure is None:
             frame = await self._source.read()
             if frame is None:
-                raise KafkaConnectionError("closed by the broker")
+                raise self.farewell or KafkaConnectionError("closed by the broker")
             self._deliver(frame)
 
     def _deliver(self, frame: Frame) -> None:
@@ -398,7 +417,7 @@ class BrokerConnection:
         if self._pipeline.waiting:
             self._sendable.set()
 
-    def _begin_sending(self) -> None:
+    def begin_sending(self) -> None:
         """Send at once what goes, which is nearly always all; another task sees to the rest."""
         if self._send_now is not None and not self._sending and not self._unsent:
             buffers = self._pipeline.take_sendable()
@@ -424,24 +443,9 @@ class BrokerConnection:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _explained(self, error: Exception) -> KafkaError:
-        """Any failure as a typed error that names the peer."""
-        text = reason(error)
-        if not text.startswith(self.peer):
-            text = f"{self.peer}: {text}"
-        if isinstance(error, OversizedFrameError):
-            return error.with_text(text)
-        if isinstance(error, KafkaTimeoutError | ProtocolError):
-            return type(error)(text)
-        if isinstance(error, KafkaError) and not isinstance(error, KafkaConnectionError):
-            return error
-        if not isinstance(error, NETWORK_ERRORS):
-            logger.error("the connection to %s failed", self.peer, exc_info=error)
-        return KafkaConnectionError(text)
-
     def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
         """Close for a reason; everything in flight fails with it. Returns it as a typed error."""
-        explained = self._explained(error)
+        explained = explained_error(self.peer, error)
         oversized = isinstance(explained, OversizedFrameError)
         if isinstance(explained, ProtocolError) and not oversized:
             large = isinstance(explained, FrameTooLargeError) and LOOKS_LIKE not in str(explained)
@@ -473,6 +477,11 @@ class BrokerConnection:
         if self.failure is None:
             self.closed_by_us = True
             self._fail(KafkaConnectionError("the connection was closed by this client"))
+
+    def retire(self, error: KafkaError) -> None:
+        """Close it for another to take its place, without a back-off."""
+        self.closed_by_us = True
+        self._fail(error)
 
     async def _close_link(self) -> None:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):

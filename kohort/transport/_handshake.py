@@ -1,27 +1,41 @@
-"""The first exchange on a connection: which APIs the broker serves (ApiVersions, KIP-511)."""
+"""The first steps of a connection: the connect hook, TLS, and ApiVersions (KIP-511)."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import random
 import re
 import struct
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import TYPE_CHECKING
+
+import anyio
 
 from kohort.config import VERSION
 from kohort.errors import (
     ErrorCode,
     FrameTooLargeError,
     KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProtocolError,
     WrongListenerError,
     broker_error,
     error_name,
 )
 from kohort.protocol import Buffer, decode_response, encode_request, messages
-from kohort.transport._bytes import ByteConnection
-from kohort.transport._frames import Frame, FrameSource, check_correlation_id
-from kohort.transport._text import LOOKS_LIKE_TLS
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
+from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
+from kohort.transport._text import LOOKS_LIKE_TLS, address, in_seconds, reason
 from kohort.transport._versions import BrokerVersions
+
+if TYPE_CHECKING:
+    from kohort.security import Mechanism
+    from kohort.transport._session import Logins
+
+logger = logging.getLogger("kohort.transport")
 
 MAX_BYTES = 1 << 20
 """The answer to ApiVersions is a few KB; what announces more is not a broker."""
@@ -114,3 +128,61 @@ def _fallback(tried: int, response: messages.ApiVersionsResponse) -> int | None:
 def _client_version() -> str:
     """The version of this package, in the characters that KIP-511 allows."""
     return re.sub(r"[^0-9A-Za-z.-]+", "-", VERSION).strip("-.") or "0"
+
+
+async def connected(connect: Connect, host: str, port: int, timeout: float) -> ByteConnection:
+    """Return a new connection.
+
+    Raises KafkaConnectionError, KafkaTimeoutError, and a KafkaError of the hook as it is.
+    """
+    peer = address(host, port)
+    with anyio.move_on_after(timeout):
+        try:
+            return _checked(await connect(host, port))
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise KafkaConnectionError(f"cannot connect to {peer}: {reason(error)}") from error
+    raise KafkaTimeoutError(f"no connection to {peer} within {in_seconds(timeout)}")
+
+
+def explained_error(peer: str, error: Exception) -> KafkaError:
+    """Any failure as a typed error that names the peer."""
+    text = reason(error)
+    if not text.startswith(peer):
+        text = f"{peer}: {text}"
+    if isinstance(error, OversizedFrameError):
+        return error.with_text(text)
+    if isinstance(error, KafkaTimeoutError | ProtocolError):
+        return type(error)(text)
+    if isinstance(error, KafkaError) and not isinstance(error, KafkaConnectionError):
+        return error
+    if not isinstance(error, NETWORK_ERRORS):
+        logger.error("the connection to %s failed", peer, exc_info=error)
+    return KafkaConnectionError(text)
+
+
+def _checked(link: ByteConnection) -> ByteConnection:
+    """The connect hook is the user's: TypeError for what cannot be used as a connection."""
+    for method in ("recv_into", "send", "aclose"):
+        if not hasattr(link, method):
+            raise TypeError(
+                f"the connect hook returned {link!r}, which has no {method}(): a stream of anyio's "
+                "has to be wrapped in kohort.transport.StreamConnection"
+            )
+    return link
+
+
+def first_login(
+    mechanism: Mechanism | None,
+    host: str,
+    peer: str,
+    timeout: float,
+    rng: random.Random | None,
+) -> Logins | None:
+    """Return the logins of a new connection; None without a mechanism."""
+    if mechanism is None:
+        return None
+    from kohort.transport._session import Logins  # only listeners with SASL need it
+
+    return Logins(mechanism, host, peer, timeout, rng or random.Random())

@@ -34,6 +34,8 @@ from kohort.transport._wake import Wake
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from kohort.security import Mechanism
+
 logger = logging.getLogger("kohort.transport")
 
 REFUSED_BACKOFF = Backoff(1.0, 30.0)
@@ -125,6 +127,12 @@ class Nodes:
         self._config = config
         self._security = security
         self._connect = connect
+        self.mechanism: Mechanism | None = None
+        """How connections log in; None without SASL."""
+        if security.uses_sasl:
+            from kohort.security import mechanism_of  # only listeners with SASL need it
+
+            self.mechanism = mechanism_of(security)
         self._rng = rng
         self._backoff = Backoff.from_ms(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
@@ -302,6 +310,8 @@ class Nodes:
                 pool=self._pool,
                 max_frame=config.receive_message_max_bytes,
                 max_in_flight=config.max_in_flight_requests_per_connection,
+                mechanism=self.mechanism,
+                rng=self._rng,
             )
         except KafkaError as error:
             link.error = self._explained(node, error)

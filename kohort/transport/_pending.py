@@ -80,7 +80,7 @@ class Pipeline:
     def __init__(self, max_in_flight: int) -> None:
         self.waiting: deque[Pending] = deque()
         self.sent: deque[Pending] = deque()
-        self._max_in_flight = max_in_flight
+        self.max_in_flight = max_in_flight
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.sent)
@@ -88,7 +88,7 @@ class Pipeline:
     def take_sendable(self) -> list[Buffer]:
         """The bytes of all that may be sent now; they count as sent."""
         buffers: list[Buffer] = []
-        while self.waiting and len(self.sent) < self._max_in_flight:
+        while self.waiting and len(self.sent) < self.max_in_flight:
             pending = self.waiting.popleft()
             self.sent.append(pending)
             buffers += pending.buffers

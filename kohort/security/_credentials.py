@@ -1,0 +1,81 @@
+"""User names and passwords: from two options, or from a callable at each login."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kohort.config import SaslConfig, Secret
+from kohort.errors import KafkaTimeoutError, SecurityError
+from kohort.security._calls import CALL_SECONDS, call
+
+
+class Credentials:
+    """A user name and its password."""
+
+    __slots__ = ("password", "username")
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self.username = username
+        self.password = password
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Credentials):
+            return NotImplemented
+        return self.username == other.username and self.password == other.password
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class CredentialsSource:
+    """Gives the credentials of a login. ``provider`` is asked at each login, if there is one."""
+
+    def __init__(self, fixed: Credentials | None, provider: Callable[[], Any] | None) -> None:
+        self._fixed = fixed
+        self._provider = provider
+
+    @classmethod
+    def of(cls, config: SaslConfig) -> CredentialsSource:
+        """Return the source that the options describe."""
+        name, password = config.sasl_plain_username, config.sasl_plain_password
+        fixed = None if name is None or password is None else Credentials(name, password)
+        return cls(fixed, config.sasl_credentials)
+
+    async def get(self) -> Credentials:
+        """Return the credentials to log in with. Raises SecurityError, KafkaTimeoutError."""
+        if self._provider is None:
+            if self._fixed is None:
+                raise SecurityError("no credentials: set sasl_plain_username and _password")
+            return self._fixed
+        try:
+            return _read(await call(self._provider))
+        except SecurityError:
+            raise
+        except TimeoutError as error:
+            raise KafkaTimeoutError(
+                f"sasl_credentials did not return within {CALL_SECONDS:g} s"
+            ) from error
+        except Exception as error:
+            raise SecurityError(f"sasl_credentials raised {type(error).__name__}") from error
+
+    async def get_other(self, refused: Credentials) -> Credentials | None:
+        """Return credentials that differ from the refused ones; None if there are none."""
+        if self._provider is None:
+            return None
+        current = await self.get()
+        return None if current == refused else current
+
+
+def _read(result: Any) -> Credentials:
+    """Return what the callable returned as credentials. No value stays in a local variable."""
+    match result:
+        case (str(), str() | bytes() | Secret()):
+            result = _of_pair(*result)
+            return result  # type: ignore[no-any-return]
+    kind = type(result).__name__
+    del result
+    raise SecurityError(f"sasl_credentials returned {kind}: expected (user name, password)")
+
+
+def _of_pair(username: str, password: str | bytes | Secret) -> Credentials:
+    return Credentials(username, password if isinstance(password, Secret) else Secret(password))

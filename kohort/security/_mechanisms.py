@@ -1,0 +1,86 @@
+"""SASL mechanisms as the transport sees them, and the choice of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kohort.config import SecurityConfig
+
+
+class LoginExchange(Protocol):
+    """The client's side of one login. It has its credentials or its token already."""
+
+    @property
+    def principal(self) -> str:
+        """The name that logs in, escaped."""
+        ...
+
+    def first(self) -> bytes:
+        """Return the first message to the broker."""
+        ...
+
+    async def next(self, challenge: bytes) -> bytes | None:
+        """Return the answer to a challenge; None if the login is complete.
+
+        Raises SaslServerError if the broker breaks the rules of the mechanism. None says that the
+        broker proved what the mechanism asks it to prove.
+        """
+        ...
+
+    def session_seconds(self, lifetime_ms: int | None) -> float | None:
+        """Return how long the session lasts; None without an end.
+
+        ``lifetime_ms`` is the broker's word, 0 without an end; None if it cannot say. Raises
+        OAuthTokenError if the session is over before it can be used.
+        """
+        ...
+
+    def refusal(self, message: str) -> str:
+        """Return the broker's message about a refused login, escaped, with what to check."""
+        ...
+
+
+class Mechanism(Protocol):
+    """A SASL mechanism with its source of credentials, for all connections of a client."""
+
+    @property
+    def name(self) -> str:
+        """The name that the broker knows, such as ``SCRAM-SHA-256``."""
+        ...
+
+    async def login(self, host: str) -> LoginExchange:
+        """Get credentials or a token for a login at ``host``, the address used to connect.
+
+        Raises SecurityError if there are none.
+        """
+        ...
+
+    async def login_again(self, refused: LoginExchange, host: str) -> LoginExchange | None:
+        """Return a login with other credentials than the refused ones; None if there are none."""
+        ...
+
+
+def mechanism_of(config: SecurityConfig) -> Mechanism | None:
+    """Return the mechanism that the options ask for; None where ``security_protocol`` has none.
+
+    Raises InvalidOptionError for options that do not make a login, and for a missing extra.
+    """
+    if not config.uses_sasl:
+        return None
+    name = config.sasl.sasl_mechanism
+    if name == "PLAIN":
+        from kohort.security._plain import plain_mechanism
+
+        return plain_mechanism(config.sasl)
+    if name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        from kohort.security._scram import scram_mechanism
+
+        return scram_mechanism(config.sasl)
+    if name == "GSSAPI":
+        from kohort.security._gssapi import gssapi_mechanism
+
+        return gssapi_mechanism(config.sasl)
+    from kohort.security._oauthbearer import oauthbearer_mechanism
+
+    return oauthbearer_mechanism(config)

@@ -1,0 +1,65 @@
+"""SASL PLAIN (RFC 4616)."""
+
+from __future__ import annotations
+
+from kohort.config import SaslConfig
+from kohort.errors import SaslServerError, SecurityError
+from kohort.security._credentials import Credentials, CredentialsSource
+from kohort.security._secrets import mask, text_of, utf8_of
+from kohort.security._text import printable
+
+
+class PlainExchange:
+    """A login of one message: user name and password."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.credentials = credentials
+        self.principal = printable(credentials.username)
+        if "\0" in credentials.username or "\0" in text_of(credentials.password):
+            raise SecurityError("PLAIN allows no NUL character in the user name or the password")
+
+    def first(self) -> bytes:
+        """Return both, after an empty authorization id."""
+        return (
+            b"\0" + self.credentials.username.encode() + b"\0" + utf8_of(self.credentials.password)
+        )
+
+    async def next(self, challenge: bytes) -> bytes | None:
+        """Return None: there is nothing to add."""
+        if challenge:
+            raise SaslServerError(f"a PLAIN login was answered with {len(challenge)} bytes")
+        return None
+
+    def session_seconds(self, lifetime_ms: int | None) -> float | None:
+        """Return the broker's limit."""
+        return lifetime_ms / 1000 if lifetime_ms else None
+
+    def refusal(self, message: str) -> str:
+        """Return the message, and the options to check."""
+        text = printable(mask(message, self.credentials.password))
+        return f"{text}. Check the user name and the password"
+
+
+class PlainMechanism:
+    """PLAIN for all connections of a client."""
+
+    name = "PLAIN"
+
+    def __init__(self, source: CredentialsSource) -> None:
+        self._source = source
+
+    async def login(self, host: str) -> PlainExchange:
+        """Return a login with the current credentials."""
+        return PlainExchange(await self._source.get())
+
+    async def login_again(self, refused: object, host: str) -> PlainExchange | None:
+        """Return a login with other credentials; None if the source has none."""
+        if not isinstance(refused, PlainExchange):
+            return None
+        other = await self._source.get_other(refused.credentials)
+        return None if other is None else PlainExchange(other)
+
+
+def plain_mechanism(config: SaslConfig) -> PlainMechanism:
+    """Return PLAIN with the credentials of the options."""
+    return PlainMechanism(CredentialsSource.of(config))

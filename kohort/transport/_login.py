@@ -1,0 +1,222 @@
+"""A SASL login: SaslHandshake, then SaslAuthenticate until both sides are satisfied.
+
+The first login of a connection is alone on it. Later logins are pipelined with other requests
+(:mod:`kohort.transport._session`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+import anyio
+
+from kohort.errors import (
+    ErrorCode,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    OAuthTokenError,
+    SaslAuthenticationFailedError,
+    SaslServerError,
+    UnsupportedSaslMechanismError,
+    WrongListenerError,
+    broker_error,
+    error_name,
+)
+from kohort.protocol import Request, Response, decode_response, encode_request
+from kohort.protocol.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection
+from kohort.transport._frames import FrameSource, check_correlation_id
+from kohort.transport._text import escaped, in_seconds, reason
+from kohort.transport._versions import BrokerVersions
+
+if TYPE_CHECKING:
+    from kohort.security import LoginExchange, Mechanism
+
+R = TypeVar("R", bound=Response)
+
+MAX_STEPS = 16
+"""SaslAuthenticate requests of one login. GSSAPI has the most, about 4."""
+MAX_LISTED = 20
+MAX_MESSAGE = 500
+
+
+class Ask(Protocol):
+    """Sends a request in a version and returns the response."""
+
+    @property
+    def sent_at(self) -> float:
+        """Time of the event loop's clock when the broker can have begun with the last request."""
+        ...
+
+    async def __call__(self, message: Request[R], version: int, /) -> R: ...
+
+
+class Login:
+    """One login: the exchange of a mechanism with a broker. ``step`` says what it waits for."""
+
+    def __init__(self, mechanism: Mechanism, host: str, peer: str) -> None:
+        self.mechanism = mechanism
+        self.step = ""
+        self.exchange: LoginExchange | None = None
+        self._host = host
+        self._peer = peer
+
+    async def prepare(self) -> None:
+        """Get the credentials or the token. Raises SecurityError."""
+        if self.exchange is None:
+            self.step = "getting the credentials"
+            self.exchange = await self.mechanism.login(self._host)
+
+    async def renew(self) -> bool:
+        """Get other credentials than the refused ones. False if there are none."""
+        refused, self.exchange = self.exchange, None
+        if refused is not None:
+            self.exchange = await self.mechanism.login_again(refused, self._host)
+        return self.exchange is not None
+
+    async def shake_hands(self, ask: Ask, versions: BrokerVersions) -> None:
+        """Choose the mechanism."""
+        self.step = "SaslHandshake"
+        version = versions.choose(SaslHandshakeRequest, min_version=1)
+        self.check_handshake(await ask(SaslHandshakeRequest(mechanism=self.name), version))
+
+    def check_handshake(self, response: SaslHandshakeResponse) -> None:
+        """Raise the error of a refused handshake."""
+        code = response.error_code
+        if not code:
+            return
+        offered = response.mechanisms[:MAX_LISTED]
+        if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            listed = ", ".join(sorted(escaped(str(each))[:MAX_MESSAGE] for each in offered))
+            raise UnsupportedSaslMechanismError(
+                f"{self._peer} does not offer the SASL mechanism {self.name}. "
+                f"Set sasl_mechanism to one that it offers: {listed or 'it names none'}"
+            )
+        if code == ErrorCode.ILLEGAL_SASL_STATE and not offered:
+            raise WrongListenerError(
+                f"{self._peer} is a listener without SASL. Set security_protocol to PLAINTEXT or "
+                "SSL, or use the port of a listener with SASL"
+            )
+        raise broker_error(code, f"{self._peer} answered SaslHandshake with {error_name(code)}")
+
+    async def authenticate(self, ask: Ask, versions: BrokerVersions) -> SaslSession:
+        """Log in after the handshake. Returns the session that begins."""
+        version = versions.choose(SaslAuthenticateRequest)
+        exchange = self.exchange
+        assert exchange is not None
+        # A list, because frames that raise show their local variables.
+        steps = [SaslAuthenticateRequest(auth_bytes=exchange.first())]
+        for number in range(1, MAX_STEPS + 1):
+            self.step = f"SaslAuthenticate, step {number}"
+            response = await ask(steps.pop(), version)
+            self._check(response, exchange)
+            answer = await exchange.next(bytes(response.auth_bytes))
+            if answer is None:
+                lifetime = response.session_lifetime_ms if version >= 1 else None
+                if lifetime is not None and lifetime < 0:
+                    lifetime = 0
+                return SaslSession(
+                    exchange.principal, ask.sent_at, exchange.session_seconds(lifetime)
+                )
+            steps.append(SaslAuthenticateRequest(auth_bytes=answer))
+            del answer
+        raise SaslServerError(f"{self._peer} does not end the {self.name} login")
+
+    def _check(self, response: SaslAuthenticateResponse, exchange: LoginExchange) -> None:
+        code = response.error_code
+        if not code:
+            return
+        said = (response.error_message or "")[:MAX_MESSAGE]
+        if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
+            who = f" of {exchange.principal!r}" if exchange.principal else ""
+            raise SaslAuthenticationFailedError(
+                f"{self._peer} refused the {self.name} login{who}: {exchange.refusal(said)}"
+            )
+        text = f"{self._peer} answered SaslAuthenticate with {error_name(code)}"
+        raise broker_error(code, f"{text}: {escaped(said)}" if said else text)
+
+    @property
+    def name(self) -> str:
+        """The name of the mechanism."""
+        return self.mechanism.name
+
+
+class SaslSession:
+    """A login that succeeded. ``began_at`` and ``ends_at`` are times of the event loop's clock."""
+
+    __slots__ = ("began_at", "ends_at", "principal")
+
+    def __init__(self, principal: str, began_at: float, seconds: float | None) -> None:
+        self.principal = principal
+        self.began_at = began_at
+        self.ends_at = None if seconds is None else began_at + seconds
+
+
+class DirectAsk:
+    """Sends requests on a connection that nothing else uses."""
+
+    def __init__(
+        self,
+        link: ByteConnection,
+        source: FrameSource,
+        client_id: str,
+        take_id: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self.sent_at = 0.0
+        self._clock = clock
+        self._link = link
+        self._source = source
+        self._client_id = client_id
+        self._take_id = take_id
+
+    async def __call__(self, message: Request[R], version: int, /) -> R:
+        """Send a request and return the response. KafkaConnectionError if the broker closes."""
+        correlation_id = self._take_id()
+        self._source.awaited_id = lambda: correlation_id
+        name = type(message).__name__.removesuffix("Request")
+        self.sent_at = self._clock()
+        try:
+            await self._link.send(encode_request(message, version, correlation_id, self._client_id))
+            frame = await self._source.read()
+        except NETWORK_ERRORS as error:
+            # The frames below have the credentials in their local variables.
+            raise KafkaConnectionError(f"{name}: {reason(error)}") from error.with_traceback(None)
+        if frame is None:
+            raise KafkaConnectionError(f"closed by the broker instead of an answer to {name}")
+        check_correlation_id(frame.data, correlation_id)
+        kind = cast(type[R], type(message).response)
+        return decode_response(kind, version, frame.data)[1]
+
+
+async def log_in(
+    login: Login, ask: DirectAsk, versions: BrokerVersions, peer: str, timeout: float
+) -> SaslSession:
+    """Log in on a new connection. The broker's part has to take at most ``timeout`` seconds.
+
+    Raises SecurityError, KafkaTimeoutError that names the step, KafkaConnectionError.
+    """
+    session: SaslSession | None = None
+    try:
+        await login.prepare()
+        with anyio.move_on_after(timeout):
+            await login.shake_hands(ask, versions)
+            session = await login.authenticate(ask, versions)
+    except (SaslServerError, OAuthTokenError) as error:
+        if str(error).startswith(peer):
+            raise
+        # The frames below have parts of the exchange in their local variables.
+        named = type(error)(f"{peer}: {error.with_traceback(None)}")
+        raise named from error.__cause__
+    if session is None:
+        raise KafkaTimeoutError(
+            f"{peer} did not complete the {login.name} login within {in_seconds(timeout)}: "
+            f"no answer to {login.step}"
+        )
+    return session

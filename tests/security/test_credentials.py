@@ -1,0 +1,112 @@
+"""Credentials: PLAIN's message, and callables that give user and password at each login."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from kohort.config import Secret
+from kohort.errors import KafkaTimeoutError, SaslServerError, SecurityError
+from kohort.security import _calls
+from kohort.security._credentials import Credentials, CredentialsSource
+from kohort.security._plain import PlainExchange
+
+pytestmark = pytest.mark.anyio
+
+
+def plain(username: str = "alice", password: str = "secret") -> PlainExchange:
+    return PlainExchange(Credentials(username, Secret(password)))
+
+
+def test_plain_sends_utf8() -> None:
+    assert plain("jürgen", "päss").first() == "\0jürgen\0päss".encode()
+
+
+@pytest.mark.parametrize(("username", "password"), [("a\0b", "c"), ("a", "b\0c")])
+def test_plain_refuses_nul(username: str, password: str) -> None:
+    with pytest.raises(SecurityError, match="no NUL character") as raised:
+        plain(username, password)
+    assert "b\0c" not in str(raised.value)
+
+
+async def test_plain_refuses_an_answer_with_content() -> None:
+    with pytest.raises(SaslServerError):
+        await plain().next(b"more")
+
+
+def test_plain_masks_a_password_that_the_broker_repeats() -> None:
+    assert "planted" not in plain(password="planted").refusal("wrong password planted")
+
+
+async def test_provider_runs_in_a_worker_thread() -> None:
+    threads = []
+
+    def provide() -> tuple[str, str]:
+        threads.append(threading.current_thread())
+        return "alice", "secret"
+
+    found = await CredentialsSource(None, provide).get()
+    assert (found.username, found.password) == ("alice", Secret("secret"))
+    assert threads != [threading.current_thread()]
+
+
+async def test_async_provider_runs_on_the_loop() -> None:
+    async def provide() -> tuple[str, Secret]:
+        await anyio.lowlevel.checkpoint()
+        return "alice", Secret("secret")
+
+    found = await CredentialsSource(None, provide).get()
+    assert found == Credentials("alice", Secret("secret"))
+
+
+async def test_provider_may_return_an_awaitable() -> None:
+    async def find() -> tuple[str, bytes]:
+        return "alice", b"secret"
+
+    found = await CredentialsSource(None, lambda: find()).get()
+    assert found == Credentials("alice", Secret("secret"))
+
+
+@pytest.mark.parametrize("result", ["alice", ("alice",), ("alice", 1), None, (b"a", "planted")])
+async def test_provider_is_refused_when_it_returns_no_pair(result: Any) -> None:
+    with pytest.raises(SecurityError, match=r"sasl_credentials returned .*expected") as raised:
+        await CredentialsSource(None, lambda: result).get()
+    assert "planted" not in str(raised.value)
+
+
+async def test_provider_error_is_the_cause() -> None:
+    def provide() -> Any:
+        raise OSError("planted")
+
+    with pytest.raises(SecurityError, match="sasl_credentials raised OSError") as raised:
+        await CredentialsSource(None, provide).get()
+    assert "planted" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+async def test_provider_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_calls.call, "__defaults__", (0.05,))
+    release = threading.Event()
+    with pytest.raises(KafkaTimeoutError, match="did not return within"):
+        await CredentialsSource(None, lambda: release.wait(10)).get()
+    release.set()
+
+
+async def test_source_without_credentials_says_so() -> None:
+    with pytest.raises(SecurityError, match="set sasl_plain_username"):
+        await CredentialsSource(None, None).get()
+
+
+async def test_fixed_credentials_are_not_tried_again() -> None:
+    fixed = Credentials("alice", Secret("secret"))
+    assert await CredentialsSource(fixed, None).get_other(fixed) is None
+
+
+def test_credentials_have_no_hash() -> None:
+    with pytest.raises(TypeError):
+        hash(Credentials("a", Secret("b")))
+    assert Credentials("a", Secret("b")) != ("a", "b")
