@@ -52,7 +52,7 @@ class SocketWaits:
     def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
         """Have the event loop call ``on_readable``. False if it cannot watch sockets."""
         try:
-            loop.add_reader(self._socket, on_readable)
+            loop.add_reader(self._socket, self._became_readable)
         except NotImplementedError:
             return False
         self._loop, self._on_readable = loop, on_readable
@@ -81,13 +81,12 @@ class SocketWaits:
         """Wait in the reader for something to receive."""
         if self._loop is not None:
             await suspended()
-        else:
-            self._reader_waits = True
-            try:
-                await anyio.wait_readable(self._socket)
-            finally:
-                self._reader_waits = False
-        if self._readable is not None:
+            return
+        self._reader_waits = True
+        try:
+            await anyio.wait_readable(self._socket)
+        finally:
+            self._reader_waits = False
             self._set_readable()
 
     async def reader_until_writable(self) -> None:
@@ -130,6 +129,12 @@ class SocketWaits:
             loop.add_writer(self._socket, self._became_writable)
         return self._writable
 
+    def _became_readable(self) -> None:
+        if self._on_readable is not None:
+            self._on_readable()
+        if self._readable is not None:
+            self._set_readable()
+
     def _became_writable(self) -> None:
         loop, on_readable = self._loop, self._on_readable
         if loop is None or on_readable is None:
@@ -138,7 +143,7 @@ class SocketWaits:
         self._set_writable()
         if self._blocked:
             self._blocked = False
-            loop.add_reader(self._socket, on_readable)
+            loop.add_reader(self._socket, self._became_readable)
             on_readable()
 
     def _set_writable(self) -> None:
