@@ -25,13 +25,14 @@ PROTOCOLS = {
     "SASL_SSL": "SASL_SSL",
     "OAUTH": "SASL_SSL",
     "REAUTH": "SASL_PLAINTEXT",
+    "EXPIRED": "SSL",
 }
 """Security protocol of each listener.
 
 MTLS requires a client certificate, whose CN is the user. SASL_PLAINTEXT, SASL_SSL and REAUTH take
 all mechanisms; their OAUTHBEARER takes unsecured tokens. OAUTH takes tokens of ``signing_key``.
-Sessions of REAUTH end after ``reauth_ms``. ANONYMOUS, the user of PLAINTEXT and SSL, is a super
-user. alice and bob have the rights that ACLs give them.
+Sessions of REAUTH end after ``reauth_ms``. The certificate of EXPIRED expired in 2020. ANONYMOUS,
+the user of PLAINTEXT and SSL, is a super user. alice and bob have the rights that ACLs give them.
 """
 REAUTH_MS = 4_000
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
@@ -128,6 +129,9 @@ class SecureKafka(KafkaServer):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.certificates.ca,
             "listener.name.mtls.ssl.client.auth": "required",
+            "listener.name.expired.ssl.keystore.location": str(
+                self.certificates.path("expired.p12")
+            ),
             "listener.name.mtls.ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             **self._oauth(),

@@ -1,0 +1,215 @@
+"""Each wrong setting on a secured cluster: a typed error at once, on both clusters."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kohort import KafkaConsumer
+from kohort.errors import (
+    SecurityError,
+    TlsClientCertificateError,
+    TlsVerificationError,
+    WrongListenerError,
+)
+from kohort.testing import Cluster, Listener, Security
+from tests.support.certificates import Certificates
+from tests.support.counting_proxy import CountingProxy
+from tests.support.secure_kafka import SecureKafka
+
+FIRST_CONTACT = 2.0
+"""Seconds from the first poll() to the error."""
+MAX_CONNECTS = 5
+MAX_RSS = 80 << 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@dataclass
+class Target:
+    """A secured cluster: its CA, its addresses, and how to let a listener show ``expired``."""
+
+    cafile: str
+    address_of: Callable[[str], str]
+    expired: Callable[[], AbstractContextManager[str]]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Cluster]:
+    listeners = (
+        "PLAINTEXT",
+        "SSL",
+        Listener("SSL", "MTLS", client_auth="required"),
+        "SASL_PLAINTEXT",
+        "SASL_SSL",
+    )
+    security = Security(listeners, {"alice": "alice-secret"}, failed_authentication_delay_ms=300)
+    with Cluster(topics={"orders": 1}, security=security) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["inprocess", pytest.param("kafka", marks=pytest.mark.real_kafka)])
+def target(request: pytest.FixtureRequest) -> Target:
+    if request.param == "kafka":
+        kafka: SecureKafka = request.getfixturevalue("secure_kafka")
+        return Target(
+            kafka.certificates.ca,
+            kafka.bootstrap_servers_of,
+            lambda: contextlib.nullcontext(kafka.bootstrap_servers_of("EXPIRED")),
+        )
+    cluster: Cluster = request.getfixturevalue("secured")
+
+    @contextlib.contextmanager
+    def expired() -> Iterator[str]:
+        with cluster.serve_certificate("expired"):
+            yield cluster.bootstrap_servers_of("SSL")
+
+    return Target(cluster.ssl_cafile, cluster.bootstrap_servers_of, expired)
+
+
+@dataclass
+class Row:
+    """A wrong setting: the listener, the options, and the error."""
+
+    listener: str
+    protocol: str
+    kind: type[SecurityError]
+    says: str
+    options: dict[str, str] | None = None
+    host: str = "localhost"
+    cafile: str | None = None
+
+
+ROWS = {
+    "wrong CA": Row(
+        "SSL",
+        "SSL",
+        TlsVerificationError,
+        "which is not in ssl_cafile",
+        cafile="otherroot.pem",
+    ),
+    # An address without dots is no IP address to TLS, but to the system.
+    "wrong host": Row(
+        "SSL", "SSL", TlsVerificationError, "not for 127.1. Use one of these", host="127.1"
+    ),
+    "expired": Row("expired", "SSL", TlsVerificationError, "certificate expired on 20"),
+    "plain to TLS port": Row("SSL", "PLAINTEXT", WrongListenerError, "is a TLS listener: set"),
+    "TLS to plain port": Row(
+        "PLAINTEXT", "SSL", WrongListenerError, "is a listener without TLS: set"
+    ),
+    "TLS to SASL_PLAINTEXT": Row(
+        "SASL_PLAINTEXT", "SSL", WrongListenerError, "is a listener without TLS: set"
+    ),
+    "client certificate missing": Row(
+        "MTLS", "SSL", TlsClientCertificateError, "requires a client certificate, and none is set"
+    ),
+    "client certificate foreign": Row(
+        "MTLS",
+        "SSL",
+        TlsClientCertificateError,
+        "refused the client certificate of ssl_certfile",
+        {"ssl_certfile": "otherclient.both"},
+    ),
+    "plain to SASL listener": Row(
+        "SASL_PLAINTEXT",
+        "PLAINTEXT",
+        WrongListenerError,
+        "wants a login: set security_protocol to SASL_PLAINTEXT and sasl_mechanism to one that",
+    ),
+    "SSL to SASL_SSL": Row(
+        "SASL_SSL",
+        "SSL",
+        WrongListenerError,
+        "wants a login: set security_protocol to SASL_SSL and sasl_mechanism to one that it offers",
+    ),
+}
+
+
+@contextlib.contextmanager
+def wrong(
+    row: Row, target: Target, certificates: Certificates
+) -> Iterator[tuple[CountingProxy, dict[str, Any]]]:
+    """A proxy before the listener of the row, and the options of the client."""
+    with contextlib.ExitStack() as stack:
+        if row.listener == "expired":
+            address = stack.enter_context(target.expired())
+        else:
+            address = target.address_of(row.listener)
+        proxy = stack.enter_context(CountingProxy(address))
+        options: dict[str, Any] = {
+            "bootstrap_servers": f"{row.host}:{proxy.port}",
+            "security_protocol": row.protocol,
+        }
+        if "SSL" in row.protocol:
+            other = row.cafile and str(certificates.path(row.cafile))
+            options["ssl_cafile"] = other or target.cafile
+        for name, value in (row.options or {}).items():
+            is_file = name.endswith("file")
+            options[name] = str(certificates.path(value)) if is_file else value
+        yield proxy, options
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_wrong_setting_raises_at_first_contact(
+    name: str, target: Target, certificates: Certificates
+) -> None:
+    row = ROWS[name]
+    with (
+        wrong(row, target, certificates) as (proxy, options),
+        KafkaConsumer("orders", **options) as consumer,
+    ):
+        begun = time.monotonic()
+        with pytest.raises(SecurityError) as raised:
+            while time.monotonic() - begun < 2 * FIRST_CONTACT:
+                consumer.poll(timeout_ms=100)
+        assert time.monotonic() - begun < FIRST_CONTACT
+        assert type(raised.value) is row.kind
+        assert row.says in str(raised.value)
+        assert str(raised.value).startswith(options["bootstrap_servers"])
+        assert proxy.connects <= MAX_CONNECTS
+
+
+READ_ALL = """
+import json, resource, sys
+from kohort import KafkaConsumer
+from kohort.errors import SecurityError
+found = []
+for options in json.load(sys.stdin):
+    with KafkaConsumer("orders", **options) as consumer:
+        try:
+            for _ in range(40):
+                consumer.poll(timeout_ms=100)
+        except SecurityError as error:
+            found.append(type(error).__name__)
+print(json.dumps([found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+"""
+
+
+def test_wrong_settings_take_little_memory(target: Target, certificates: Certificates) -> None:
+    """A TLS alert that is read as the length of a frame would take 350 MB."""
+    with contextlib.ExitStack() as stack:
+        rows = [row for row in ROWS.values() if row.listener != "expired"]
+        given = [stack.enter_context(wrong(row, target, certificates))[1] for row in rows]
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ALL],
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+    found, most = json.loads(done.stdout)
+    assert found == [row.kind.__name__ for row in rows]
+    assert most < MAX_RSS
