@@ -21,6 +21,7 @@ cdef extern from "<sys/epoll.h>" nogil:
         epoll_data_t data
 
     int epoll_wait(int, epoll_event *, int, int)
+    uint32_t EPOLLIN, EPOLLOUT
 
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -197,7 +198,7 @@ cdef class Poller:
     def poll(self, double timeout):
         """Return (fd, events) of what is ready within ``timeout`` seconds; below 0: no limit.
 
-        A socket whose frame is being received counts as ready when there is no more to wait for.
+        A socket whose frame is being received counts as readable when there is no more to wait for.
         """
         cdef epoll_event events[MOST_EVENTS]
         cdef Frame *frames[MOST_EVENTS]
@@ -238,7 +239,9 @@ cdef int wait(
             if frame != NULL:
                 advance(frame)
                 if frame.state == WAITING:
-                    continue
+                    if not events[index].events & EPOLLOUT:
+                        continue
+                    events[index].events &= ~EPOLLIN  # a request waits to be sent
             events[kept] = events[index]
             kept += 1
         if kept:

@@ -252,6 +252,40 @@ def test_a_request_goes_out_while_frames_are_received(
     loop.run_until_complete(reading.connection.aclose())
 
 
+def test_large_request_goes_out_while_frame_is_awaited(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    theirs.sendall(framed(bytes(LARGE)))
+    reading.start()
+    while not reading.bodies:
+        run_once(loop)
+    request = random.Random(6).randbytes(16 << 20)
+    received = bytearray()
+
+    def serve() -> None:
+        while len(received) < len(request):
+            received.extend(theirs.recv(1 << 20))
+        theirs.sendall(framed(b"response"))
+        theirs.close()
+
+    async def send() -> None:
+        async with asyncio.timeout(10):
+            await reading.connection.send([request])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    loop.run_until_complete(send())
+    thread.join(10)
+    assert received == request
+    while len(reading.bodies) < 2:
+        run_once(loop)
+    assert reading.bodies[1] == b"response"
+    reading.close()
+    loop.run_until_complete(reading.connection.aclose())
+
+
 def test_sending_to_a_peer_that_reads_nothing_waits(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
