@@ -146,6 +146,8 @@ class FrameSource:
         size = int.from_bytes(prefix, "big", signed=True)
         if len(prefix) == PREFIX_SIZE and filled == size > STAGING_SIZE:
             self._last_size = size
+            if self.pool.is_wasteful(lease, size):
+                lease = self._moved(lease, self.pool.reuse(size) or self.pool.make(size))
             return Frame(lease.view[:size], lease)
         data = bytes(lease.view[:filled])
         lease.release()
@@ -226,7 +228,7 @@ class FrameSource:
         self._start = self._end = 0
         while filled < size:
             if filled == len(lease.view):
-                lease = self._grow(lease, min(size, filled * GROWTH))
+                lease = self._moved(lease, self.pool.make(min(size, filled * GROWTH)))
             self._expect(size - filled)
             received = await self._connection.recv_into(lease.view[filled:size])
             if not received:
@@ -236,11 +238,13 @@ class FrameSource:
         self._receive_frame, self._last_size = self._frame_receiver(), size
         return Frame(lease.view[:size], lease)
 
-    def _grow(self, lease: Lease, size: int) -> Lease:
-        larger = self.pool.make(size)
-        larger.view[: len(lease.view)] = lease.view
+    @staticmethod
+    def _moved(lease: Lease, other: Lease) -> Lease:
+        """Copy what fits there to another buffer, and release the first one."""
+        size = min(len(lease.view), len(other.view))
+        other.view[:size] = lease.view[:size]
         lease.release()
-        return larger
+        return other
 
     @staticmethod
     def _cut(received: int, size: int) -> KafkaConnectionError:

@@ -53,6 +53,10 @@ class BufferPool:
         """A new buffer of ``size`` bytes or more."""
         return Lease(self, bytearray(_rounded(size)))
 
+    def is_wasteful(self, lease: Lease, size: int) -> bool:
+        """True if the lease's buffer is larger than one that reuse() gives for ``size`` bytes."""
+        return len(lease.view) > _rounded(size) * MOST_WASTE
+
     def give_back(self, buffer: bytearray) -> None:
         """Take a buffer for the next one who needs it, in place of those that nobody needed."""
         size = len(buffer)

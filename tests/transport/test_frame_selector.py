@@ -67,6 +67,8 @@ class Reading:
         self.bodies: list[bytes] = []
         self.turns: list[int] = []
         """Calls of the callback until each frame was there."""
+        self.buffer_sizes: list[int] = []
+        """Bytes of the buffer of each large frame."""
         self._calls = 0
         self._ended = loop.create_future()
         self._source = FrameSource(self.connection, self.pool, MAX)
@@ -76,6 +78,8 @@ class Reading:
         while (frame := await self._source.read()) is not None:
             self.bodies.append(bytes(frame.data))
             self.turns.append(self._calls)
+            if isinstance(frame.data, memoryview):
+                self.buffer_sizes.append(memoryview(frame.data.obj).nbytes)
             frame.release()
 
     def _on_readable(self) -> None:
@@ -170,6 +174,15 @@ def test_a_frame_like_the_one_before_takes_one_turn_of_the_event_loop(
 def test_an_end_between_two_frames_is_the_end(loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
     body = bytes(LARGE)
     assert run_of(loop, ends, [framed(body, body)]).bodies == [body, body]
+
+
+def test_buffer_fits_frame_when_the_one_before_was_larger(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    bodies = [bytes(8 << 20), random.Random(2).randbytes(40_000), bytes(40_000)]
+    reading = run_of(loop, ends, [framed(*bodies)])
+    assert reading.bodies == bodies
+    assert reading.buffer_sizes == [8 << 20, 1 << 16, 1 << 16]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, LARGE])
