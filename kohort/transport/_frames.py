@@ -153,7 +153,9 @@ class FrameSource:
         lease.release()
         if not prefix:
             return None
-        if len(prefix) < PREFIX_SIZE or size > filled > 0:
+        if len(prefix) < PREFIX_SIZE:
+            raise KafkaConnectionError("it was closed inside a frame")
+        if size > filled > 0:
             raise self._cut(filled, size)
         self._receive_frame = None
         size = await self._size(prefix)

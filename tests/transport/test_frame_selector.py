@@ -185,6 +185,15 @@ def test_buffer_fits_frame_when_the_one_before_was_larger(
     assert reading.buffer_sizes == [8 << 20, 1 << 16, 1 << 16]
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_no_size_is_reported_when_prefix_is_cut(
+    loop: asyncio.AbstractEventLoop, ends: Ends, cut: int
+) -> None:
+    body = bytes(LARGE)
+    with pytest.raises(KafkaConnectionError, match=r"closed inside a frame$"):
+        run_of(loop, ends, [framed(body), framed(body)[:cut]])
+
+
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, LARGE])
 def test_an_end_inside_a_frame_is_an_error(
     loop: asyncio.AbstractEventLoop, ends: Ends, cut: int
