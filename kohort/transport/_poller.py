@@ -20,7 +20,7 @@ from kohort.records import compiled_module
 SOURCES = ("_poller_c.pyx",)
 """The files that the compiled module is built from."""
 SMALL = 64 << 10
-"""Bytes of a request that is sent in one piece."""
+"""Bytes that buffers are joined up to, to be sent in one piece."""
 
 
 class FrameReceiver:
@@ -57,10 +57,14 @@ class FrameReceiver:
 
     def send(self, buffers: Sequence[Buffer]) -> int:
         """Send what goes without waiting; return how many bytes. OSError."""
-        size = sum(memoryview(buffer).nbytes for buffer in buffers)
-        if len(buffers) == 1 or size > SMALL:
-            return int(self._receiver.send(buffers[0]))
-        return int(self._receiver.send(b"".join(buffers)))
+        size = count = 0
+        for buffer in buffers:
+            size += memoryview(buffer).nbytes
+            if count and size > SMALL:
+                break
+            count += 1
+        piece = buffers[0] if count == 1 else b"".join(buffers[:count])
+        return int(self._receiver.send(piece))
 
     def close(self) -> None:
         """Have the selector forget the socket."""

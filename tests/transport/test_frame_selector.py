@@ -20,6 +20,7 @@ from kohort.protocol import Buffer
 from kohort.transport import BufferPool, TcpConnection, frame_selector
 from kohort.transport._frames import FrameSource
 from kohort.transport._poller import FrameSelector
+from kohort.transport._tcp import behind
 from tests.support.decoders import decoder_named
 
 Ends: TypeAlias = tuple[socket.socket, socket.socket]
@@ -270,6 +271,24 @@ def test_a_request_goes_out_while_frames_are_received(
     loop.run_until_complete(send())
     thread.join(10)
     assert received == data
+    reading.close()
+    loop.run_until_complete(reading.connection.aclose())
+
+
+def test_many_small_buffers_are_sent_in_few_pieces(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    reading = Reading(loop, ours)
+    reading.start()
+    buffers: list[Buffer] = [b"abcdefgh" for _ in range(20_000)]
+    left, pieces, received = buffers, 0, 0
+    while left:
+        sent = reading.connection.send_now(left)
+        left, pieces = behind(left, sent), pieces + 1
+        while received < 8 * 20_000 - sum(map(len, left)):
+            received += len(theirs.recv(1 << 20))
+        assert pieces < 10
     reading.close()
     loop.run_until_complete(reading.connection.aclose())
 
