@@ -14,6 +14,7 @@ from kohort.config._config import (
     ConsumerConfig,
     conceal_properties,
     conceal_secrets,
+    in_dotted_names,
 )
 from kohort.config._deserializers import Deserialize
 from kohort.config._document import describe_options, replace_tables
@@ -23,7 +24,7 @@ from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import Option
 from kohort.config._reset import reset_duration_ms
 from kohort.config._sasl import SaslConfig
-from kohort.config._secret import Secret
+from kohort.config._secret import Secret, without_frames
 from kohort.config._security import SecurityConfig
 from kohort.config._tls import StoreConfig, TlsConfig
 from kohort.config._url import Url
@@ -52,6 +53,8 @@ __all__ = [
     "conceal_properties",
     "conceal_secrets",
     "describe_options",
+    "in_dotted_names",
     "replace_tables",
     "reset_duration_ms",
+    "without_frames",
 ]

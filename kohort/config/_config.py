@@ -176,6 +176,17 @@ def conceal_secrets(options: dict[str, Any]) -> None:
             options[name] = known.kind.conceal(value)
 
 
+def in_dotted_names(error: InvalidOptionError, given: Mapping[str, Any]) -> InvalidOptionError:
+    """Return an error about keywords as one about the given properties that stand for them."""
+    known = {dotted: each.name for each in OPTIONS.values() for dotted in each.properties}
+    given_as = {known[name]: name for name in given if name in known}
+    return _names.with_dotted_names(error, given_as, OPTIONS.values())
+
+
 def conceal_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of properties that no traceback shows a secret of; see conceal_secrets()."""
-    return _names.conceal_properties(properties, OPTIONS.values())
+    """Return a copy of properties that no traceback shows a secret of; see conceal_secrets().
+
+    Only from_properties() may read it: it raises TypeError if it was no mapping.
+    """
+    concealed: Any = _names.conceal_properties(properties, OPTIONS.values())
+    return concealed  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.config._option import Option
-from kohort.config._secret import Secret, conceal
+from kohort.config._secret import Concealed, Secret, conceal
 from kohort.config._unsupported import KEYWORDS, PROPERTIES
 from kohort.errors import (
     ConfigurationError,
@@ -32,12 +32,14 @@ _REFERENCE = re.compile(r"\$\{[A-Za-z][\w.-]*:[^}]*\}")
 
 
 def read_properties(
-    properties: Mapping[str, Any], options: Iterable[Option]
+    properties: Mapping[str, Any] | Concealed, options: Iterable[Option]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values by keyword, and the dotted name of each keyword.
 
-    A value of None counts as not given.
+    A value of None counts as not given. Raises TypeError for no mapping.
     """
+    if isinstance(properties, Concealed):
+        raise TypeError(f"properties must be a mapping of dotted names, not {properties.type_name}")
     known = {dotted: each for each in options for dotted in each.properties}
     values: dict[str, Any] = {}
     given_as: dict[str, str] = {}
@@ -119,12 +121,12 @@ def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option])
     """Return the properties with what may be a secret in a form that no traceback shows.
 
     These are the values of options that hold secrets, and those of unknown and unsupported names.
-    Raises TypeError for no mapping.
+    Of anything but a mapping the name of its type is left.
     """
+    if isinstance(properties, Concealed):
+        return properties
     if not isinstance(properties, Mapping):
-        given = type(properties).__name__
-        del properties
-        raise TypeError(f"properties must be a mapping of dotted names, not {given}")
+        return Concealed(properties)
     known = {dotted: each for each in options for dotted in each.properties}
     return {name: _concealed(name, value, known) for name, value in properties.items()}
 

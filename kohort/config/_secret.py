@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar, final
+
+E = TypeVar("E", bound=BaseException)
 
 SHOWN: Final = "***"
 """Text that stands for every secret."""
@@ -70,6 +72,7 @@ class Secret:
         raise TypeError(_NOT_PICKLED)
 
 
+@final
 class Concealed:
     """A value of a wrong type that may be a secret: only the name of its type is kept."""
 
@@ -89,3 +92,19 @@ def conceal(value: Any) -> Any:
     if isinstance(value, (str, bytes, bytearray)):
         return Secret(bytes(value) if isinstance(value, bytearray) else value)
     return Concealed(value)
+
+
+def without_frames(error: E) -> E:
+    """Return the error without its tracebacks, and those of its causes and contexts.
+
+    Tools that report errors show the local variables of frames, which may be secrets.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            waiting += [each.__cause__, each.__context__]
+    return error

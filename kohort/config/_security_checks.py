@@ -35,7 +35,7 @@ _OAUTH_PREFIX = "sasl_oauthbearer_"
 _JAVA_DEFAULTS = {"PLAIN", "GSSAPI"}
 """Mechanisms that other clients have as their default, also where nobody logs in."""
 _KEYTOOL: Final = (
-    "keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12"
+    "keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12"
 )
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
@@ -172,10 +172,7 @@ def _store_kind(store: str, location: str, given: str | None) -> str:
     except OSError:
         head = b""  # whoever loads it says what is wrong
     if head.startswith(_JKS_MAGIC) or (given == "JKS" and not head):
-        _refuse(
-            f"{store}_location is a Java keystore (JKS), which OpenSSL cannot read: convert it "
-            f"with '{_KEYTOOL}'"
-        )
+        _refuse(f"{store}_location is a Java key store (JKS). Convert it: {_KEYTOOL}")
     if given in (None, "JKS"):
         return "PEM" if b"-----BEGIN" in head else "PKCS12"
     return given

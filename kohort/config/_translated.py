@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from kohort.config._jaas import JaasEntry, parse_jaas
 from kohort.config._oauth import CLIENT_CREDENTIALS, JWT_BEARER
-from kohort.config._secret import Concealed, Secret, conceal
+from kohort.config._secret import Concealed, Secret, conceal, without_frames
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
 
 logger = logging.getLogger("kohort.config")
@@ -99,8 +99,7 @@ def translate(
     try:
         return _translate(properties, given)
     except ConfigurationError as error:
-        error.__context__ = None
-        return error.with_traceback(None)
+        return without_frames(error)
 
 
 def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given:

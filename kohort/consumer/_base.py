@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kohort.config import ConsumerConfig, conceal_properties
+from kohort.config import ConsumerConfig, conceal_properties, in_dotted_names
 from kohort.consumer import _arguments
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
@@ -23,6 +23,7 @@ from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,
     IllegalStateError,
+    InvalidOptionError,
     NotAssignedError,
     UnsupportedOptionError,
 )
@@ -80,8 +81,13 @@ class ConsumerBase:
             properties, key_deserializer=key_deserializer, value_deserializer=value_deserializer
         )
         consumer = cls.__new__(cls)
-        consumer._set_up(config, topics)
-        return consumer
+        try:
+            consumer._set_up(config, topics)
+        except InvalidOptionError as error:
+            wrong, cause = in_dotted_names(error, properties), error.__cause__
+        else:
+            return consumer
+        raise wrong from cause
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         raise NotImplementedError  # each face

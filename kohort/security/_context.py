@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from kohort.config import without_frames
 from kohort.errors import InvalidOptionError, KafkaError
 from kohort.security._certificate import Certificate, read_pem
 from kohort.security._pem import (
@@ -136,6 +137,14 @@ class TlsContexts:
     # -- making one ---------------------------------------------------------------------------
 
     def _build(self) -> ssl.SSLContext:
+        """Raises InvalidOptionError. Its traceback holds no frame with a key or a password."""
+        try:
+            return self._load()
+        except InvalidOptionError as error:
+            fault = without_frames(error)
+        raise fault
+
+    def _load(self) -> ssl.SSLContext:
         tls = self._config.tls
         context = _client_context(system_store=tls.ssl_cafile == SYSTEM)
         context.minimum_version = _VERSIONS[tls.ssl_min_version]
