@@ -25,7 +25,6 @@ from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
     NotAssignedError,
-    UnsupportedOptionError,
 )
 from kohort.listeners import check_listener
 from kohort.records import RecordRun
@@ -93,11 +92,6 @@ class ConsumerBase:
         raise NotImplementedError  # each face
 
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
-        if config.security.uses_sasl:
-            raise UnsupportedOptionError(
-                f"security_protocol={config.security.security_protocol!r} is not supported: "
-                "there are no logins so far"
-            )
         self._config = config
         self._engine = engine
         consumer = weakref.proxy(self)

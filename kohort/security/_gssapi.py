@@ -55,10 +55,9 @@ class GssapiExchange:
         layers = self._context.unwrap(challenge).message
         if len(layers) != _LAYER_SIZE or not layers[0] & QOP_AUTH:
             raise SaslServerError("the broker requires a GSSAPI security layer: Kafka has none")
-        name = self.principal.encode()
         self._is_layered = True
-        answer = bytes([QOP_AUTH]) + layers[1:] + name
-        return bytes(self._context.wrap(answer, False).message)
+        # No authorization id after the size: the broker takes the name of the ticket.
+        return bytes(self._context.wrap(bytes([QOP_AUTH]) + layers[1:], False).message)
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return the broker's limit."""
@@ -104,9 +103,10 @@ class GssapiMechanism:
             target = gssapi.Name(self._target(host), gssapi.NameType.hostbased_service)
         elif isinstance(target, str):
             target = gssapi.Name(target, gssapi.NameType.kerberos_principal)
+        credentials = self._credentials()
         context = gssapi.SecurityContext(
             name=target,
-            creds=self._credentials(),
+            creds=credentials,
             mech=gssapi.MechType.kerberos,
             flags=gssapi.RequirementFlag.mutual_authentication
             | gssapi.RequirementFlag.out_of_sequence_detection
@@ -114,10 +114,10 @@ class GssapiMechanism:
             usage="initiate",
         )
         first = context.step()
-        return GssapiExchange(context, gssapi, first or b"", str(context.initiator_name))
+        return GssapiExchange(context, gssapi, first or b"", printable(str(credentials.name)))
 
     def _credentials(self) -> Any:
-        """Return the credentials of the options; None for the default cache."""
+        """Return the credentials of the options, or those of the default cache."""
         config, gssapi = self._config, self._library
         store = {}
         if config.sasl_kerberos_keytab is not None:
@@ -129,8 +129,6 @@ class GssapiMechanism:
         name = None
         if config.sasl_kerberos_principal is not None:
             name = gssapi.Name(config.sasl_kerberos_principal, gssapi.NameType.kerberos_principal)
-        if not store and name is None:
-            return None
         return gssapi.Credentials(name=name, usage="initiate", store=store or None)
 
 

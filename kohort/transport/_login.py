@@ -198,16 +198,19 @@ class DirectAsk:
 async def log_in(
     login: Login, ask: DirectAsk, versions: BrokerVersions, peer: str, timeout: float
 ) -> SaslSession:
-    """Log in on a new connection. The broker's part has to take at most ``timeout`` seconds.
+    """Log in on a new connection. Each part of the broker's may take ``timeout`` seconds.
 
     Raises SecurityError, KafkaTimeoutError that names the step, KafkaConnectionError.
     """
     session: SaslSession | None = None
     try:
-        await login.prepare()
-        with anyio.move_on_after(timeout):
+        with anyio.move_on_after(timeout) as scope:
             await login.shake_hands(ask, versions)
-            session = await login.authenticate(ask, versions)
+        if not scope.cancelled_caught:
+            # Not before: a listener without the mechanism is told apart without a token.
+            await login.prepare()
+            with anyio.move_on_after(timeout):
+                session = await login.authenticate(ask, versions)
     except (SaslServerError, OAuthTokenError) as error:
         if str(error).startswith(peer):
             raise

@@ -1,0 +1,267 @@
+"""Consumers that log in: every mechanism and protocol, in a group, on both APIs and clusters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.errors import (
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    WrongListenerError,
+)
+from kohort.testing import Cluster, Security
+from tests.consumer.kit import aread, read
+from tests.support.secure_kafka import SecureKafka
+from tests.support.tokens import unsecured
+from tests.support.topics import create_topic
+
+USER, PASSWORD = "admin", "admin-secret"
+SESSION_MS = 4_000
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Secured(NamedTuple):
+    """A cluster with logins, the addresses of its listeners, and how to fill it."""
+
+    bootstrap_servers_of: Callable[[str], str]
+    cafile: str
+    fill: Callable[[str, int], None]
+
+
+@pytest.fixture(scope="module")
+def in_process() -> Iterator[Secured]:
+    security = Security(users={USER: PASSWORD}, session_lifetime_ms=SESSION_MS)
+    with Cluster(brokers=2, security=security) as cluster:
+
+        def fill(topic: str, count: int) -> None:
+            if topic not in created:
+                created.add(topic)
+                cluster.create_topic(topic, 2)
+            for number in range(count):
+                cluster.produce(topic, [b"%d" % number], partition=number % 2)
+
+        created: set[str] = set()
+        yield Secured(cluster.bootstrap_servers_of, cluster.ssl_cafile, fill)
+
+
+@pytest.fixture(params=["in-process", pytest.param("kafka", marks=pytest.mark.real_kafka)])
+def secured(request: pytest.FixtureRequest) -> Secured:
+    """Both clusters. Sessions end after 4 s on the one in the process."""
+    if request.param == "in-process":
+        found: Secured = request.getfixturevalue("in_process")
+        return found
+    kafka: SecureKafka = request.getfixturevalue("secure_kafka")
+
+    def fill(topic: str, count: int) -> None:
+        from confluent_kafka import Producer
+
+        if topic not in created:
+            created.add(topic)
+            create_topic(kafka.bootstrap_servers, topic, 2)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        for number in range(count):
+            producer.produce(topic, b"%d" % number, partition=number % 2)
+        assert producer.flush(20) == 0
+
+    created: set[str] = set()
+    return Secured(kafka.bootstrap_servers_of, str(kafka.certificates.ca), fill)
+
+
+def options(secured: Secured, protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
+    """The options of a consumer that logs in."""
+    found: dict[str, Any] = {
+        "bootstrap_servers": secured.bootstrap_servers_of(protocol),
+        "security_protocol": protocol,
+        "sasl_mechanism": mechanism,
+        "auto_offset_reset": "earliest",
+    }
+    if protocol == "SASL_SSL":
+        found["ssl_cafile"] = secured.cafile
+    if mechanism == "OAUTHBEARER":
+        found["sasl_oauthbearer_unsecured"] = True
+        found["sasl_oauthbearer_unsecured_claims"] = {"sub": USER}
+    else:
+        found |= {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
+    return found | more
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_sync_consumer_logs_in(
+    secured: Secured, unique: Callable[[str], str], protocol: str, mechanism: str
+) -> None:
+    topic = unique("logins")
+    secured.fill(topic, 10)
+    with KafkaConsumer(
+        topic, group_id=unique("g"), **options(secured, protocol, mechanism)
+    ) as consumer:
+        assert len(read(consumer, 10)) == 10
+        consumer.commit()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_async_consumer_logs_in(
+    secured: Secured, unique: Callable[[str], str], protocol: str, mechanism: str
+) -> None:
+    topic = unique("logins")
+    await anyio.to_thread.run_sync(secured.fill, topic, 10)
+    async with AsyncKafkaConsumer(
+        topic, group_id=unique("g"), **options(secured, protocol, mechanism)
+    ) as consumer:
+        assert len(await aread(consumer, 10)) == 10
+        await consumer.commit()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_consumer_keeps_reading_past_its_session(
+    in_process: Secured, unique: Callable[[str], str], mechanism: str
+) -> None:
+    topic = unique("sessions")
+    in_process.fill(topic, 1)
+    with KafkaConsumer(
+        topic, group_id=unique("g"), **options(in_process, "SASL_PLAINTEXT", mechanism)
+    ) as consumer:
+        _read_past_sessions(consumer, lambda: in_process.fill(topic, 1))
+
+
+@pytest.mark.real_kafka
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_consumer_keeps_reading_past_its_session_on_kafka(
+    secure_kafka: SecureKafka, unique: Callable[[str], str], mechanism: str
+) -> None:
+    from confluent_kafka import Producer
+
+    topic = create_topic(secure_kafka.bootstrap_servers, unique("sessions"), 2)
+    producer = Producer({"bootstrap.servers": secure_kafka.bootstrap_servers})
+
+    def fill() -> None:
+        producer.produce(topic, b"x")
+        producer.flush(10)
+
+    fill()
+    found = options(
+        Secured(secure_kafka.bootstrap_servers_of, "", lambda *_: None),
+        "SASL_PLAINTEXT",
+        mechanism,
+        bootstrap_servers=secure_kafka.bootstrap_servers_of("REAUTH"),
+    )
+    with KafkaConsumer(topic, group_id=unique("g"), **found) as consumer:
+        _read_past_sessions(consumer, fill)
+
+
+def _read_past_sessions(consumer: KafkaConsumer, produce: Callable[[], None]) -> None:
+    """Read for two sessions: no record is lost or comes twice, no poll waits half a second."""
+    count, sent = len(read(consumer, 1)), 1
+    end = time.monotonic() + 2.2 * SESSION_MS / 1000
+    longest = 0.0
+    while time.monotonic() < end:
+        produce()
+        sent += 1
+        began = time.monotonic()
+        while count < sent:
+            for part in consumer.poll(timeout_ms=100).values():
+                count += len(part)
+            assert time.monotonic() < began + 5
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.02)  # the pace of a producer
+    assert count == sent
+    assert longest < 0.5
+
+
+def poll_once(given: dict[str, Any]) -> None:
+    """Subscribe and poll: the first contact."""
+    with KafkaConsumer("t", **given) as consumer:
+        consumer.poll(timeout_ms=10_000)
+
+
+def test_consumer_raises_when_the_password_is_wrong(secured: Secured) -> None:
+    given = options(secured, "SASL_PLAINTEXT", "SCRAM-SHA-256", sasl_plain_password="planted")
+    began = time.monotonic()
+    with pytest.raises(SaslAuthenticationFailedError, match="login of 'admin'") as raised:
+        poll_once(given)
+    assert time.monotonic() - began < 2
+    assert "planted" not in str(raised.value)
+
+
+def test_consumer_raises_when_the_mechanism_is_not_enabled(secured: Secured) -> None:
+    pytest.importorskip("gssapi")
+    given = options(secured, "SASL_PLAINTEXT", "GSSAPI")
+    del given["sasl_plain_username"], given["sasl_plain_password"]
+    with pytest.raises(UnsupportedSaslMechanismError, match=r"offers: OAUTHBEARER, PLAIN, SCRAM"):
+        poll_once(given)
+
+
+def test_consumer_raises_when_the_listener_has_no_sasl(secured: Secured) -> None:
+    given = options(secured, "SASL_PLAINTEXT", "PLAIN")
+    given["bootstrap_servers"] = secured.bootstrap_servers_of("PLAINTEXT")
+    with pytest.raises(WrongListenerError, match="listener without SASL"):
+        poll_once(given)
+
+
+def test_consumer_takes_a_rotated_password(unique: Callable[[str], str]) -> None:
+    security = Security(("SASL_PLAINTEXT",), {USER: PASSWORD}, session_lifetime_ms=SESSION_MS)
+    passwords = [PASSWORD]
+    with Cluster(security=security, topics={"t": 1}) as cluster:
+        with KafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_credentials=lambda: (USER, passwords[-1]),
+            group_id=unique("g"),
+            auto_offset_reset="earliest",
+        ) as consumer:
+            cluster.produce("t", [b"1"])
+            assert len(read(consumer, 1)) == 1
+            passwords.append("another-secret")
+            cluster.set_password(USER, passwords[-1])
+            _read_past_sessions_of(cluster, consumer)
+
+
+def _read_past_sessions_of(cluster: Cluster, consumer: KafkaConsumer) -> None:
+    for _ in range(30):
+        cluster.produce("t", [b"x"])
+        assert len(read(consumer, 1)) == 1
+        time.sleep(0.2)  # six seconds: more than a session
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_token_provider_is_asked_for_short_tokens(
+    unique: Callable[[str], str], is_async: bool
+) -> None:
+    made: list[float] = []
+
+    class Provider:
+        def token(self) -> Any:
+            made.append(time.time())
+            token = unsecured(USER, 5.0)
+
+            async def later() -> str:
+                return token
+
+            return later() if is_async else token
+
+    security = Security(("SASL_PLAINTEXT",))
+    with Cluster(security=security, topics={"t": 1}) as cluster:
+        with KafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+            group_id=unique("g"),
+            auto_offset_reset="earliest",
+        ) as consumer:
+            cluster.produce("t", [b"1"])
+            assert len(read(consumer, 1)) == 1
+            _read_past_sessions_of(cluster, consumer)
+    assert 2 <= len(made) <= 6
