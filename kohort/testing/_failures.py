@@ -149,10 +149,12 @@ def _find_coordinator(
 ) -> Response:
     cls = m.FindCoordinatorResponse
     if ctx.version < 4:
-        return cls(error_code=error, node_id=-1, port=-1)
+        return cls(error_code=error, error_message=error.name, node_id=-1, port=-1)
     return cls(
         coordinators=[
-            cls.Coordinator(key=key, node_id=-1, port=-1, error_code=error)
+            cls.Coordinator(
+                key=key, node_id=-1, port=-1, error_code=error, error_message=error.name
+            )
             for key in request.coordinator_keys
         ]
     )

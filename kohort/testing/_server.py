@@ -15,7 +15,7 @@ from kohort.testing._dispatch import answer
 from kohort.testing._pace import send_paced
 from kohort.testing._socket import ByteConnection, FrameSource
 from kohort.testing.apis import CloseConnection
-from kohort.testing.security import ANONYMOUS, Listener, Phase
+from kohort.testing.security import ANONYMOUS, Listener, LoginBrokenError, Phase
 
 logger = logging.getLogger("kohort.testing")
 
@@ -81,7 +81,10 @@ async def _serve_token(
     """Take a token that has no header, as after SaslHandshake version 0."""
     if not broker.alive:
         raise CloseConnection("the broker is dead")
-    result = channel.login.authenticate(bytes(frame))
+    try:
+        result = channel.login.authenticate(bytes(frame))
+    except LoginBrokenError as error:
+        raise CloseConnection(str(error)) from error
     if result.error is not ErrorCode.NONE:
         await _delay_failure(broker)
         raise CloseConnection("the login failed")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 
-from kohort.testing import Cluster
+from kohort.testing import CertificateFiles, Cluster, Listener, Security
+from kohort.testing.security import check_claims
 from tests.support.kafka_server import PROPERTIES
+from tests.support.secure_kafka import PROTOCOLS as PROTOCOL_OF
+from tests.support.secure_kafka import REAUTH_MS, USERS, SecureKafka, password_of
+from tests.support.tokens import AUDIENCE, ISSUER, SigningKey
 
 MAX_GROUP_SIZE = 5
 INITIAL_DELAY_MS = 100
@@ -36,6 +41,8 @@ OF_A_PROCESS = {
 }
 """Configs of a broker in a separate process: its listeners, and those that Kafka hides."""
 
+SECURED_CONFIGS = {"auto.create.topics.enable": False}
+
 MODULES = (
     "versions",
     "metadata",
@@ -63,6 +70,10 @@ MODULES = (
     "transactional_producers",
     "transactional_data",
     "transactional_offsets",
+    "logins",
+    "mechanisms",
+    "tls",
+    "users",
 )
 
 
@@ -70,6 +81,38 @@ def start_cluster() -> Cluster:
     """The in-process cluster with the settings of the Apache Kafka beside it; not started yet."""
     configs = {**PROPERTIES, **KAFKA_PROPERTIES}
     return Cluster(configs={name: configs[name] for name in configs.keys() - OF_A_PROCESS})
+
+
+def start_secured_cluster(kafka: SecureKafka) -> Cluster:
+    """The in-process cluster with the listeners, users and certificates of a secured Kafka."""
+    key, files = kafka.signing_key, kafka.certificates
+    rules = "RULE:^CN=([^,]*).*$/$1/,DEFAULT"
+
+    def listener(name: str) -> Listener:
+        return Listener(
+            PROTOCOL_OF[name],
+            name,
+            client_auth="required" if name == "MTLS" else "none",
+            principal_rules=rules if name == "MTLS" else "DEFAULT",
+            mechanisms=["OAUTHBEARER"] if name == "OAUTH" else None,
+            tokens=partial(check_signed, key) if name == "OAUTH" else None,
+            session_lifetime_ms=REAUTH_MS if name == "REAUTH" else None,
+        )
+
+    security = Security(
+        [listener(name) for name in PROTOCOL_OF],
+        {user: password_of(user) for user in USERS},
+        certificates=CertificateFiles(
+            files.ca, str(files.path("server.pem")), str(files.path("server.key"))
+        ),
+        failed_authentication_delay_ms=100,
+    )
+    return Cluster(security=security, configs=dict(SECURED_CONFIGS))
+
+
+def check_signed(key: SigningKey, token: str, now: float) -> tuple[str, float]:
+    """Check a token of ``tests.support.tokens`` as Kafka does with its JWKS."""
+    return check_claims(key.verified(token), now, AUDIENCE, ISSUER)
 
 
 def load_probes() -> None:

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conformance.aged import after_the_restart, before_the_restart
-from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster
+from tests.conformance.clusters import KAFKA_PROPERTIES, start_cluster, start_secured_cluster
 from tests.conformance.probe import PROBES, Probe
 from tests.conformance.runner import Runner
-from tests.conformance.session import Session, Target
+from tests.conformance.session import Secured, Session, Target
 from tests.support.kafka_server import KafkaServer
+from tests.support.secure_kafka import PROTOCOLS, SecureKafka
 
 THREADS = 80
 
@@ -48,11 +49,44 @@ def targets(start_kafka: Callable[..., KafkaServer]) -> Iterator[tuple[Target, T
 
 
 @pytest.fixture(scope="session")
+def secured_targets(_shared_secure_kafka: SecureKafka) -> Iterator[tuple[Target, Target]]:
+    """A secured Apache Kafka and a secured in-process cluster."""
+    kafka = _shared_secure_kafka
+    token = uuid.uuid4().hex[:6]
+    with start_secured_cluster(kafka) as cluster:
+        yield (
+            _secured("Apache Kafka", kafka, kafka.bootstrap_servers_of, token),
+            _secured("kohort.testing", kafka, cluster.bootstrap_servers_of, token),
+        )
+
+
+def _secured(name: str, kafka: SecureKafka, servers: Callable[[str], str], token: str) -> Target:
+    ports = {listener: port_of(servers(listener)) for listener in PROTOCOLS}
+    secured = Secured(ports, kafka.certificates, kafka.signing_key)
+    return Target(name, "127.0.0.1", ports["PLAINTEXT"], token, secured=secured)
+
+
+@pytest.fixture(scope="session")
+def secured_runner(
+    secured_targets: tuple[Target, Target], request: pytest.FixtureRequest
+) -> Iterator[Runner]:
+    """The probes of TLS, logins and rights."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        runner = Runner(*secured_targets, pool)
+        for probe in _selected(request.session.items):
+            if probe.secured:  # they wait more than they work
+                runner.start(probe)
+        yield runner
+
+
+@pytest.fixture(scope="session")
 def runner(targets: tuple[Target, Target], request: pytest.FixtureRequest) -> Iterator[Runner]:
     """The probes of this test run; those that spend their time waiting wait together, first."""
     with ThreadPoolExecutor(THREADS) as pool:
         runner = Runner(*targets, pool)
-        slow = [probe for probe in _selected(request.session.items) if probe.slow]
+        slow = [
+            probe for probe in _selected(request.session.items) if probe.slow and not probe.secured
+        ]
         for probe in slow:
             runner.start(probe)
         for probe in slow:

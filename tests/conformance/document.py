@@ -85,7 +85,8 @@ def _lines() -> Iterator[str]:
         probes = ", ".join(f"`{name}`" for name in known.places)
         yield f"{number}. **{known.title}.** {known.why} Seen by {probes}."
     yield ""
-    yield from _section("6", last=True)
+    yield from _section("6")
+    yield from _section("7", last=True)
 
 
 def _section(number: str, *, last: bool = False) -> Iterator[str]:

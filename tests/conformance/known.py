@@ -66,12 +66,6 @@ KNOWN = (
         {"features": (r"version [34]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(
-        "SaslHandshake",
-        "Kafka advertises it and then refuses it on a listener without SASL; the cluster has no "
-        "listener with SASL and ends the connection, as for any API that it does not have.",
-        {"sasl_handshake_without_sasl": (r"version [01]",)},
-    ),
-    Known(
         "Strings that are no UTF-8",
         "Kafka puts a replacement character for what it cannot read and looks for a topic of "
         "that name; the cluster ends the connection.",

@@ -58,8 +58,8 @@ _WORDING = {"error_message", "batch_index_error_message"}
 class Masks:
     """The names given out in one run of one probe."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, *ports: int) -> None:
+        self._ports = ports
         self._names: dict[object, str] = {}
 
     def _name(self, kind: str, value: object) -> str:
@@ -100,7 +100,7 @@ class Masks:
 
     def _rank(self, item: Struct | int) -> tuple[str, list[str]]:
         """A place in an order that does not depend on ids, but where nothing else is different."""
-        text = repr(Masks(self._port).plain(item))
+        text = repr(Masks(*self._ports).plain(item))
         ids = [self._names.get(uuid, "") for uuid in _UUID.findall(repr(item))]
         return re.sub(r"<uuid \d+>", "", text), ids
 
@@ -109,8 +109,9 @@ class Masks:
             return self._name("producer_id", ("producer_id", value))
         if field == "session_id" and value > 0:
             return self._name(field, (field, value))
-        if field == "port" and value == self._port:
-            return "<port>"
+        if field == "port" and value in self._ports:
+            number = self._ports.index(value)
+            return f"<port {number}>" if number else "<port>"
         if abs(value - time.time() * 1000) < _DAY_MS:
             return "<now>"
         return value

@@ -24,6 +24,8 @@ class Probe:
     rows: tuple[str, ...]
     slow: bool
     function: Function
+    secured: bool = False
+    """True if it runs on the secured clusters."""
 
     def run(self, target: Target, attempt: int = 0) -> dict[str, Any]:
         """What is seen there, by label; an error of the probe itself is seen, too."""
@@ -46,20 +48,28 @@ PROBES: dict[str, Probe] = {}
 
 
 def add_probe(
-    name: str, about: str, function: Function, *rows: str, slow: bool = False, module: str
+    name: str,
+    about: str,
+    function: Function,
+    *rows: str,
+    slow: bool = False,
+    secured: bool = False,
+    module: str,
 ) -> None:
     """Register a probe of a family that is made in a loop."""
     assert name not in PROBES, f"two probes are called {name}"
-    PROBES[name] = Probe(name, module.rpartition(".")[2], about, rows, slow, function)
+    PROBES[name] = Probe(name, module.rpartition(".")[2], about, rows, slow, function, secured)
 
 
-def probe(*rows: str, slow: bool = False) -> Callable[[Function], Function]:
+def probe(*rows: str, slow: bool = False, secured: bool = False) -> Callable[[Function], Function]:
     """Register a function: a generator of (label, observation) with one line on what it asks."""
 
     def register(function: Function) -> Function:
         about = (function.__doc__ or "").splitlines()[0]
         module = function.__module__
-        add_probe(function.__name__, about, function, *rows, slow=slow, module=module)
+        add_probe(
+            function.__name__, about, function, *rows, slow=slow, secured=secured, module=module
+        )
         return function
 
     return register

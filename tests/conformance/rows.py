@@ -8,6 +8,7 @@ SECTIONS = {
     "2": "Rules of the wire",
     "3": "Every API in every version",
     "6": "What a faithful broker does",
+    "7": "TLS, logins and users",
 }
 
 NOT_HERE = "The cluster leaves this out on purpose: "
@@ -223,4 +224,19 @@ ROWS = (
         "replication, throttling, quotas, SSL, tiers, telemetry",
         NOT_HERE + "there is one log to a partition, and nothing is held back.",
     ),
+    Row("7.1a", "each order of steps before a login, and what each one answers"),
+    Row("7.1b", "SaslHandshake: versions, unknown mechanisms 33, repeated 34, without SASL 34"),
+    Row("7.1c", "SaslAuthenticate in each version, and tokens without headers"),
+    Row("7.1d", "frames over sasl.server.max.receive.size end the connection before the login"),
+    Row("7.1e", "a failed login is answered after the delay, and the connection ends"),
+    Row("7.1f", "each order of steps of a re-login; other principals and mechanisms; too early"),
+    Row("7.1g", "a session that is over: the next request ends the connection, a login does not"),
+    Row("7.2a", "PLAIN: good and bad messages, with Kafka's texts"),
+    Row("7.2b", "SCRAM: each field of both messages, good and bad"),
+    Row("7.2c", "OAUTHBEARER: framing, unsecured and signed tokens, the challenge, lifetimes"),
+    Row("7.2d", "delegation tokens: created, described, renewed, expired, and used for logins"),
+    Row("7.3a", "the TLS listener: plain bytes, hellos on plain listeners, versions of TLS"),
+    Row("7.3b", "client certificates: missing, foreign, and the principal of a good one"),
+    Row("7.3c", "Metadata and FindCoordinator name the listener that was asked"),
+    Row("7.4", "SCRAM users: set, deleted, described, refused"),
 )

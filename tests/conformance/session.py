@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from kohort.protocol.messages import (
 from kohort.records import Compression, NewRecord, encode_batch
 from tests.conformance.masks import Masks
 from tests.conformance.wire import Connection
+from tests.support.certificates import Certificates
+from tests.support.tokens import SigningKey
 
 R = TypeVar("R", bound=Response)
 
@@ -29,6 +32,15 @@ NOT_READY = (14, 15, 16)
 """What coordinators answer that load, or are not there yet."""
 T0 = 1_700_000_000_000
 """The timestamp that records have where it does not matter: a constant, so that it is compared."""
+
+
+@dataclass(frozen=True)
+class Secured:
+    """Listeners of a secured cluster by name, and what logs in there."""
+
+    ports: Mapping[str, int]
+    certificates: Certificates
+    signing_key: SigningKey
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class Target:
     port: int
     token: str
     compact: Callable[[str], None] | None = None
+    secured: Secured | None = None
 
 
 class Session:
@@ -53,7 +66,8 @@ class Session:
         self._prefix = f"{probe}.{target.token}"
         self._connections: list[Connection] = []
         self._main: Connection | None = None
-        self._masks = Masks(target.port)
+        ports = target.secured.ports.values() if target.secured else ()
+        self._masks = Masks(target.port, *ports)
 
     def close(self) -> None:
         for connection in self._connections:
@@ -68,6 +82,30 @@ class Session:
     def connect(self, client_id: str = "probe") -> Connection:
         connection = Connection(self.target.host, self.target.port, client_id)
         self._connections.append(connection)
+        return connection
+
+    @property
+    def secured(self) -> Secured:
+        """What the cluster has of TLS and SASL; only the secured ones do."""
+        assert self.target.secured is not None
+        return self.target.secured
+
+    def connect_to(
+        self, listener: str, certificate: str | None = None, version: ssl.TLSVersion | None = None
+    ) -> Connection:
+        """Connect to a listener. ``certificate``: that of the client, if it uses TLS."""
+        port = self.secured.ports[listener]
+        connection = Connection(self.target.host, port, "probe")
+        self._connections.append(connection)
+        if listener in ("SSL", "MTLS", "SASL_SSL", "OAUTH"):
+            files = self.secured.certificates
+            context = ssl.create_default_context(cafile=files.ca)
+            if version is not None:
+                context.minimum_version = context.maximum_version = version
+            if certificate is not None:
+                pem, key = (files.path(f"{certificate}.{kind}") for kind in ("pem", "key"))
+                context.load_cert_chain(pem, key)
+            connection.start_tls(context)
         return connection
 
     @property

@@ -17,9 +17,23 @@ ATTEMPTS = 3
 """Some probes go by the clock, which a busy machine may hold up: they are asked again."""
 
 
+PLAIN = [name for name, probe in PROBES.items() if not probe.secured]
+SECURED = [name for name, probe in PROBES.items() if probe.secured]
+
+
 @pytest.mark.real_kafka
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", PLAIN)
 def test_the_answers_are_the_same(name: str, runner: Runner) -> None:
+    _compare(name, runner)
+
+
+@pytest.mark.real_kafka
+@pytest.mark.parametrize("name", SECURED)
+def test_secured_answers_are_the_same(name: str, secured_runner: Runner) -> None:
+    _compare(name, secured_runner)
+
+
+def _compare(name: str, runner: Runner) -> None:
     problem = ""
     for attempt in range(ATTEMPTS):
         problem = _problem(name, runner, attempt)
@@ -43,11 +57,11 @@ def _problem(name: str, runner: Runner, attempt: int) -> str:
 
 
 @pytest.mark.real_kafka
-def test_every_version_of_every_api_is_asked_for(runner: Runner) -> None:
+def test_every_version_of_every_api_is_asked_for(runner: Runner, secured_runner: Runner) -> None:
     for probe in PROBES.values():
-        runner.start(probe)
+        (secured_runner if probe.secured else runner).start(probe)
     for probe in PROBES.values():
-        runner.results(probe)
+        (secured_runner if probe.secured else runner).results(probe)
     missing = {
         f"{served.key.name} {version}"
         for key, served in SERVED.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from typing import TypeVar
 
@@ -33,6 +34,10 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         self._waiting: list[tuple[int, type[Response], int]] = []
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """Do a TLS handshake."""
+        self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
 
     def send(self, request: Request[R], version: int) -> None:
         """Send and do not wait."""
@@ -116,12 +121,19 @@ class Connection:
         while len(data) < size:
             try:
                 got = self._socket.recv(size - len(data))
-            except ConnectionResetError:
+            except (ConnectionResetError, ssl.SSLEOFError):
                 got = b""
             if not got:
                 raise ConnectionClosed
             data += got
         return bytes(data)
+
+    def receive_some(self) -> bytes:
+        """Return the next bytes, empty at the end."""
+        try:
+            return self._socket.recv(1000)
+        except ConnectionResetError:
+            return b""
 
     def close(self) -> None:
         self._socket.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from kohort.testing import Cluster
 from tests.interop.brokers import Broker
+from tests.interop.franz import build
 from tests.interop.members import Members
 from tests.support.kafka_server import KafkaServer
 
@@ -48,6 +50,14 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     name = "_cluster_broker" if request.param == "cluster" else "apache"
     found: Broker = request.getfixturevalue(name)
     return found
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The program of franz-go, built of what go.sum pins."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    return build(tmp_path_factory.mktemp("go"))
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ def build(folder: Path) -> str:
 class FranzMember:
     """A member of a group in a process of its own."""
 
-    def __init__(self, command: list[str]) -> None:
-        self.tool = RunningTool(*command)
+    def __init__(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+        env = {**os.environ, **environment} if environment else None
+        self.tool = RunningTool(*command, env=env)
 
     @property
     def events(self) -> list[dict[str, Any]]:

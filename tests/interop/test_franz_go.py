@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,19 +10,11 @@ from typing import Any
 import pytest
 
 from kohort.testing import Cluster
-from tests.interop.franz import FranzMember, build
+from tests.interop.franz import FranzMember
 from tests.interop.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # the first build takes a minute or two
 TOPIC, PARTITIONS = "orders", 6
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program, built of what go.sum pins."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed")
-    return build(tmp_path_factory.mktemp("go"))
 
 
 @pytest.fixture

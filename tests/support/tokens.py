@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -18,6 +19,10 @@ KEY_ID = "k1"
 
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _part(content: dict[str, Any]) -> str:
@@ -59,3 +64,18 @@ class SigningKey:
         text = f"{_part(head)}.{_part(claims(subject, life, **more))}"
         signature = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
         return f"{text}.{_encoded(signature)}"
+
+    def verified(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token of this key; ValueError for any other."""
+        text, _, signature = token.rpartition(".")
+        head, _, content = text.partition(".")
+        try:
+            self._key.public_key().verify(
+                _decoded(signature), text.encode(), padding.PKCS1v15(), hashes.SHA256()
+            )
+            kept, found = json.loads(_decoded(head)), json.loads(_decoded(content))
+        except InvalidSignature as error:
+            raise ValueError("another signature") from error
+        if kept.get("alg") != "RS256" or kept.get("kid") != KEY_ID or not isinstance(found, dict):
+            raise ValueError("another key")
+        return found

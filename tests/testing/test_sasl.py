@@ -186,8 +186,7 @@ REFUSED_PLAIN = {
     ),
     "one part": (
         b"alice",
-        "Authentication failed during authentication due to invalid credentials with SASL "
-        "mechanism PLAIN",
+        "Invalid SASL/PLAIN response: expected 3 tokens, got 1",
     ),
 }
 

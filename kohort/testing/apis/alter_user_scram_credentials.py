@@ -1,8 +1,6 @@
-"""AlterUserScramCredentials (51), version 0: all changes of a user, or none."""
+"""AlterUserScramCredentials (51), version 0: one change of each user, as in Kafka."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import (
@@ -30,16 +28,15 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     scram = ctx.broker.cluster.security.credentials.scram
     changes: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
-    times = Counter((change.name, change.mechanism) for change in changes)
     problems: dict[str, _Problem | None] = {}
     for change in changes:
-        problem = _problem(scram, change)
-        if problem is None and times[change.name, change.mechanism] > 1:
-            problem = (
+        if change.name not in problems:
+            problems[change.name] = _problem(scram, change)
+        elif problems[change.name] is None:
+            problems[change.name] = (
                 ErrorCode.DUPLICATE_RESOURCE,
                 "A user credential cannot be altered twice in the same request",
             )
-        problems[change.name] = problems.get(change.name) or problem
     for change in changes:
         if problems[change.name] is None:
             _apply(scram, change)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kohort.testing.apis._delegation import not_allowed, split
@@ -39,7 +37,7 @@ async def create_delegation_token(
         return response
     security = ctx.broker.cluster.security
     token = security.delegation.create(
-        str(uuid.UUID(int=security.rng.getrandbits(128), version=4)),
+        security.new_token_id(),
         owner,
         ctx.principal,
         renewers,

@@ -23,7 +23,7 @@ async def describe_user_scram_credentials(
     asked = Counter(user.name for user in request.users or ())
     users = asked if asked else Counter(sorted(known))
     results = [_describe(ctx, user, count) for user, count in users.items()]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _describe(ctx: Context, user: str, count: int) -> _Result:

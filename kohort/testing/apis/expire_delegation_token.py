@@ -14,7 +14,9 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     token = find(ctx, bytes(request.hmac))
     if isinstance(token, ErrorCode):
-        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=-1)
+        allowed = token is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        expiry_ms = 0 if allowed else -1
+        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
     now_ms = ctx.broker.cluster.now_ms()
     if request.expiry_time_period_ms < 0:
         ctx.broker.cluster.security.delegation.remove(token)

@@ -15,7 +15,9 @@ async def renew_delegation_token(
 ) -> RenewDelegationTokenResponse:
     token = find(ctx, bytes(request.hmac))
     if isinstance(token, ErrorCode):
-        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=-1)
+        allowed = token is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        expiry_ms = 0 if allowed else -1
+        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
     period_ms = TOKEN_EXPIRY_MS if request.renew_period_ms < 0 else request.renew_period_ms
     now_ms = ctx.broker.cluster.now_ms()
     token.expires_at_ms = min(token.max_at_ms, now_ms + period_ms)

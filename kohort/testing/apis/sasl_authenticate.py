@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import CloseConnection, Context, serves
+from kohort.testing.security import LoginBrokenError
 
 
 @serves(SaslAuthenticateRequest, (0, 2))
@@ -16,7 +17,10 @@ async def sasl_authenticate(
 ) -> SaslAuthenticateResponse:
     if ctx.login is None:
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    result = ctx.login.authenticate(bytes(request.auth_bytes))
+    try:
+        result = ctx.login.authenticate(bytes(request.auth_bytes))
+    except LoginBrokenError as error:
+        raise CloseConnection(str(error)) from error
     return SaslAuthenticateResponse(
         error_code=result.error,
         error_message=result.message,

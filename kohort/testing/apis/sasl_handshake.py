@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import CloseConnection, Context, serves
+from kohort.testing.security import LoginBrokenError
 
 
 @serves(SaslHandshakeRequest, (0, 1))
 async def sasl_handshake(ctx: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     if ctx.login is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-    result = ctx.login.handshake(request.mechanism, ctx.version)
+    try:
+        result = ctx.login.handshake(request.mechanism, ctx.version)
+    except LoginBrokenError as error:
+        raise CloseConnection(str(error)) from error
     return SaslHandshakeResponse(error_code=result.error, mechanisms=result.mechanisms)

@@ -24,10 +24,11 @@ from kohort.testing.security._credentials import (
 from kohort.testing.security._delegation import EXPIRY_MS as TOKEN_EXPIRY_MS
 from kohort.testing.security._delegation import DelegationToken
 from kohort.testing.security._listeners import Listener, TokenCheck
+from kohort.testing.security._mechanism import LoginBrokenError
 from kohort.testing.security._sasl import ANONYMOUS, ClientLogin, Phase, Step
 from kohort.testing.security._settings import PLAINTEXT_ONLY, Security
 from kohort.testing.security._state import SecurityState, TlsFault
-from kohort.testing.security._tokens import TokenKey, unsecured_token
+from kohort.testing.security._tokens import TokenKey, check_claims, unsecured_token
 
 __all__ = [
     "ANONYMOUS",
@@ -49,6 +50,7 @@ __all__ = [
     "ClientLogin",
     "DelegationToken",
     "Listener",
+    "LoginBrokenError",
     "PatternType",
     "Phase",
     "ResourceType",
@@ -60,6 +62,7 @@ __all__ = [
     "TokenCheck",
     "TokenKey",
     "all_operations",
+    "check_claims",
     "member_of",
     "unsecured_token",
 ]

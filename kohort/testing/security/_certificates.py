@@ -19,6 +19,7 @@ KINDS = ("valid", "expired", "not_yet_valid", "wrong_host", "revoked", "unknown_
 """Certificates that a broker may show."""
 _DAY = datetime.timedelta(days=1)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_CLIENT_HOST = "client.kohort.invalid"
 _WRONG_HOST = "other.kohort.invalid"
 
 
@@ -75,10 +76,13 @@ class Certificates:
     def client(self, name: str) -> ClientCertificate:
         """Return a new certificate for a client, with the name as its CN."""
         made = self._authority().issue_cert(
-            common_name=name, organization_name="kohort", organization_unit_name="tests"
+            _CLIENT_HOST,  # Java does not read a certificate without any host
+            common_name=name,
+            organization_name="kohort",
+            organization_unit_name="tests",
         )
         chain = b"".join(pem.bytes() for pem in made.cert_chain_pems)
-        files = [(f"{name}.pem", chain), (f"{name}.key", made.private_key_pem.bytes())]
+        files = [(f"{name}.pem", chain), (f"{name}.key", _pkcs8(made.private_key_pem.bytes()))]
         certfile, keyfile = (self._written(file, data, again=True) for file, data in files)
         return ClientCertificate(certfile, keyfile, f"User:CN={name},OU=tests,O=kohort")
 
@@ -157,6 +161,17 @@ def _new_ca() -> trustme.CA:
             "kohort[testing], or give files by Security(certificates=CertificateFiles(...))"
         ) from error
     return trustme.CA()
+
+
+def _pkcs8(pem: bytes) -> bytes:
+    """The key in the format that Java reads, too."""
+    from cryptography.hazmat.primitives import serialization
+
+    return serialization.load_pem_private_key(pem, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def _crl(ca: trustme.CA, revoked: trustme.LeafCert) -> bytes:

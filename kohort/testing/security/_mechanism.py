@@ -14,6 +14,10 @@ class LoginRefusedError(Exception):
     """Login that failed with a message for the client."""
 
 
+class LoginBrokenError(Exception):
+    """Login that ends without an answer, where an exception leaves Apache Kafka's own code."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """User who logged in.
@@ -34,7 +38,7 @@ class ServerMechanism(Protocol):
     """None until the login is complete."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Return the answer to a token of the client. CredentialError and LoginRefusedError."""
+        """Return the answer to a token of the client. Raises one of the errors above."""
         ...
 
 

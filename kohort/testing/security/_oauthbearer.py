@@ -6,7 +6,12 @@ import re
 from collections.abc import Callable
 
 from kohort.testing.security._listeners import TokenCheck
-from kohort.testing.security._mechanism import CredentialError, Identity, LoginRefusedError
+from kohort.testing.security._mechanism import (
+    CredentialError,
+    Identity,
+    LoginBrokenError,
+    LoginRefusedError,
+)
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
 """The challenge after a token that was refused, and later the error message."""
@@ -15,6 +20,7 @@ _FIRST = re.compile(
     rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
 )
 _BEARER = re.compile(r"bearer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
+_SCHEME = re.compile(r"\w+ +[-_~+/.a-zA-Z0-9]+=*", re.ASCII)
 
 
 class OAuthBearerServer:
@@ -37,6 +43,8 @@ class OAuthBearerServer:
         pairs = dict(each.split("=", 1) for each in match["pairs"].split("\x01")[:-1])
         bearer = _BEARER.fullmatch(pairs.get("auth", ""))
         if bearer is None:
+            if _SCHEME.fullmatch(pairs.get("auth", "")):
+                raise LoginBrokenError("another scheme than Bearer")
             raise CredentialError("no bearer token")
         try:
             user, expiry = self._check(bearer["token"], self._now())

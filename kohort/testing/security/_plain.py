@@ -5,7 +5,6 @@ from __future__ import annotations
 from kohort.testing.security._credentials import CredentialStore
 from kohort.testing.security._mechanism import (
     OTHER_AUTHORIZATION_ID,
-    CredentialError,
     Identity,
     LoginRefusedError,
 )
@@ -21,9 +20,13 @@ class PlainServer:
     def evaluate(self, token: bytes) -> bytes:
         """Check the password. The answer is empty."""
         parts = token.decode(errors="replace").split("\0")
-        if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise CredentialError("not an authorization id, a user and a password")
+        if len(parts) != 3:
+            count = min(len(parts), 4)
+            raise LoginRefusedError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}")
         authorization_id, user, password = parts
+        for name, value in (("username", user), ("password", password)):
+            if not value:
+                raise LoginRefusedError(f"Authentication failed: {name} not specified")
         credential = self._store.plain.get(user)
         if credential is None or not credential.belongs_to(password):
             raise LoginRefusedError("Authentication failed: Invalid username or password")

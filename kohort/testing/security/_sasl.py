@@ -12,7 +12,12 @@ from typing import NamedTuple
 from kohort.errors import ErrorCode
 from kohort.protocol import ApiKey
 from kohort.testing.security._listeners import Listener
-from kohort.testing.security._mechanism import CredentialError, LoginRefusedError, ServerMechanism
+from kohort.testing.security._mechanism import (
+    CredentialError,
+    LoginBrokenError,
+    LoginRefusedError,
+    ServerMechanism,
+)
 from kohort.testing.security._state import SecurityState
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -147,7 +152,7 @@ class ClientLogin:
         self.phase = Phase.FAILED
 
     def handshake(self, mechanism: str, version: int) -> HandshakeResult:
-        """Choose a mechanism."""
+        """Choose a mechanism. LoginBrokenError if the connection ends without an answer."""
         if self.phase is Phase.OPEN:
             if not self._may_login_again():
                 return _NO_SASL
@@ -155,6 +160,8 @@ class ClientLogin:
         enabled = self._state.mechanisms(self.listener)
         if mechanism not in enabled:
             self.fail()
+            if self._logged_in:
+                raise LoginBrokenError(f"a re-login by {mechanism!r}, which is not enabled")
             return HandshakeResult(ErrorCode.UNSUPPORTED_SASL_MECHANISM, enabled)
         if self._logged_in and mechanism != self._mechanism:
             self.phase = Phase.OTHER_MECHANISM
@@ -166,7 +173,7 @@ class ClientLogin:
         return HandshakeResult(ErrorCode.NONE, enabled)
 
     def authenticate(self, token: bytes) -> TokenResult:
-        """Take the next token of the client."""
+        """Take the next token of the client. LoginBrokenError as in :meth:`handshake`."""
         if self.phase is Phase.OPEN:
             return TokenResult(ErrorCode.ILLEGAL_SASL_STATE, _AFTER_LOGIN)
         assert self._exchange is not None
@@ -175,6 +182,9 @@ class ClientLogin:
         try:
             answer = self._exchange.evaluate(token)
             lifetime_ms = self._complete() if self._exchange.identity is not None else 0
+        except LoginBrokenError:
+            self.fail()
+            raise
         except LoginRefusedError as error:
             self.fail()
             return TokenResult(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))

@@ -15,6 +15,7 @@ from kohort.testing.security._mechanism import (
     OTHER_AUTHORIZATION_ID,
     CredentialError,
     Identity,
+    LoginBrokenError,
     LoginRefusedError,
 )
 
@@ -107,7 +108,7 @@ class ScramServer:
         except binascii.Error as error:
             raise CredentialError("the proof is not base64") from error
         if len(proof) != len(signature):
-            raise CredentialError("a proof of another length")
+            raise LoginBrokenError("a proof of another length")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):

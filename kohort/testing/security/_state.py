@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import secrets
 import ssl
@@ -85,6 +86,11 @@ class SecurityState:
             number, digit = divmod(number, 36)
             digits = _BASE36[digit] + digits
         return digits or "0"
+
+    def new_token_id(self) -> str:
+        """Return an id for a delegation token: 22 characters, as Kafka writes its ids."""
+        raw = self.rng.getrandbits(128).to_bytes(16, "big")
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
     def certificate_principal(self, listener: Listener, subject: Sequence[object]) -> str | None:
         """Return the principal of a client certificate, None if no mapping rule matches."""

@@ -46,10 +46,14 @@ func say(event map[string]any) {
 }
 
 func client(more ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{
+	secured, err := security()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(append([]kgo.Opt{
 		kgo.SeedBrokers(strings.Split(*bootstrap, ",")...),
 		kgo.ClientID(*clientID),
-	}, more...)...)
+	}, secured...), more...)...)
 }
 
 // produce writes count numbered records, key and value alike.
