@@ -207,8 +207,12 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
 
 
 def _login(security: Facts) -> str:
-    mechanism = security["mechanism"]
-    return f"security: {security['protocol']}" + ("" if mechanism is None else f", {mechanism}")
+    mechanism, principal = security["mechanism"], security["principal"]
+    return (
+        f"security: {security['protocol']}"
+        + ("" if mechanism is None else f", {mechanism}")
+        + ("" if principal is None else f" as {escaped(principal)}")
+    )
 
 
 def _retention(commits: Facts) -> str:

@@ -62,6 +62,7 @@ def _security(engine: Engine) -> Facts:
     return {
         "protocol": security.security_protocol,
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
+        "principal": engine.cluster.principal,
         "refusals": engine.cluster.refusals,
         "certificate_of": None if contexts is None else contexts.identity,
         "certificate_expires_at": expires_at,

@@ -156,6 +156,11 @@ class ClusterClient:
         self._nodes.refusals.on_over = over
 
     @property
+    def principal(self) -> str | None:
+        """The user that this client logged in as; None without a login."""
+        return self._nodes.principal
+
+    @property
     def refusals(self) -> list[str]:
         """What brokers refuse now, a text for each cause."""
         return self._nodes.refusals.texts()

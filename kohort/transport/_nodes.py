@@ -124,6 +124,8 @@ class Nodes:
         self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
         """Called with (node, error, whether requests were lost)."""
         self.refusals = Refusals()
+        self.principal: str | None = None
+        """The user of the latest SASL login."""
         self._config = config
         self._security = security
         self._connect = connect
@@ -322,6 +324,8 @@ class Nodes:
         link.connection = connection
         link.opened.set()
         node.error, node.reached = None, True
+        if connection.logins is not None:
+            self.principal = connection.logins.session.principal or None
         if node.wants_login is None:
             self.refusals.remove(node.broker.id)
         logger.debug("connected to %s", connection.peer)

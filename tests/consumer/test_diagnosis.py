@@ -16,9 +16,11 @@ import pytest
 
 from kohort import KafkaConsumer
 from kohort.errors import (
+    SaslAuthenticationFailedError,
     SecurityError,
     TlsClientCertificateError,
     TlsVerificationError,
+    UnsupportedSaslMechanismError,
     WrongListenerError,
 )
 from kohort.testing import Cluster, Listener, Security
@@ -54,6 +56,7 @@ def secured() -> Iterator[Cluster]:
         Listener("SSL", "MTLS", client_auth="required"),
         "SASL_PLAINTEXT",
         "SASL_SSL",
+        Listener("SASL_SSL", "OAUTH", mechanisms=["OAUTHBEARER"]),
     )
     security = Security(listeners, {"alice": "alice-secret"}, failed_authentication_delay_ms=300)
     with Cluster(topics={"orders": 1}, security=security) as cluster:
@@ -92,6 +95,7 @@ class Row:
     cafile: str | None = None
 
 
+LOGIN = {"sasl_plain_username": "alice", "sasl_plain_password": "wrong"}
 ROWS = {
     "wrong CA": Row(
         "SSL",
@@ -127,6 +131,55 @@ ROWS = {
         "PLAINTEXT",
         WrongListenerError,
         "wants a login: set security_protocol to SASL_PLAINTEXT and sasl_mechanism to one that",
+    ),
+    "mechanism not enabled": Row(
+        "OAUTH",
+        "SASL_SSL",
+        UnsupportedSaslMechanismError,
+        "does not offer the SASL mechanism PLAIN. Set sasl_mechanism to one that it offers: OAUTHB",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
+    ),
+    "wrong password": Row(
+        "SASL_SSL",
+        "SASL_SSL",
+        SaslAuthenticationFailedError,
+        "refused the PLAIN login of 'alice'",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
+    ),
+    "wrong password, SCRAM": Row(
+        "SASL_PLAINTEXT",
+        "SASL_PLAINTEXT",
+        SaslAuthenticationFailedError,
+        "refused the SCRAM-SHA-512 login of 'alice'",
+        LOGIN | {"sasl_mechanism": "SCRAM-SHA-512"},
+    ),
+    "SASL to plain listener": Row(
+        "PLAINTEXT",
+        "SASL_PLAINTEXT",
+        WrongListenerError,
+        "is a listener without SASL. Set security_protocol to PLAINTEXT",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
+    ),
+    "SASL_SSL to SSL": Row(
+        "SSL",
+        "SASL_SSL",
+        WrongListenerError,
+        "is a listener without SASL. Set security_protocol to PLAINTEXT or SSL",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
+    ),
+    "SASL_PLAINTEXT to SASL_SSL": Row(
+        "SASL_SSL",
+        "SASL_PLAINTEXT",
+        WrongListenerError,
+        "is a TLS listener: set security_protocol to SSL or SASL_SSL",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
+    ),
+    "SASL_SSL to SASL_PLAINTEXT": Row(
+        "SASL_PLAINTEXT",
+        "SASL_SSL",
+        WrongListenerError,
+        "is a listener without TLS: set security_protocol to PLAINTEXT or SASL_PLAINTEXT",
+        LOGIN | {"sasl_mechanism": "PLAIN"},
     ),
     "SSL to SASL_SSL": Row(
         "SASL_SSL",
@@ -179,6 +232,21 @@ def test_wrong_setting_raises_at_first_contact(
         assert row.says in str(raised.value)
         assert str(raised.value).startswith(options["bootstrap_servers"])
         assert proxy.connects <= MAX_CONNECTS
+
+
+def test_explain_names_the_login(secured: Cluster) -> None:
+    with KafkaConsumer(
+        "orders",
+        bootstrap_servers=secured.bootstrap_servers_of("SASL_SSL"),
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username="alice",
+        sasl_plain_password="alice-secret",
+        ssl_cafile=secured.ssl_cafile,
+    ) as consumer:
+        consumer.bootstrap(timeout_ms=5000)
+        assert "security: SASL_SSL, SCRAM-SHA-256 as alice" in str(consumer.explain())
+        assert "alice-secret" not in str(consumer.explain().as_dict())
 
 
 READ_ALL = """

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from kohort.config import (
     OPTIONS,
-    AssertionConfig,
-    OAuthConfig,
-    SaslConfig,
-    UnsecuredConfig,
 )
 from tests.house._source import modules
 
@@ -27,17 +22,6 @@ READ_BY_CONFIG = {
     "sasl_oauthbearer_allow_http",
     "sasl_oauthbearer_allowed_urls",
 }
-# Accepted by the configuration only. Consumers refuse logins.
-NOT_BUILT = {
-    each.name
-    for section in (
-        SaslConfig,
-        OAuthConfig,
-        UnsecuredConfig,
-        AssertionConfig,
-    )
-    for each in dataclasses.fields(section)
-}
 
 
 def test_every_option_is_read_by_some_part_of_the_client() -> None:
@@ -48,7 +32,7 @@ def test_every_option_is_read_by_some_part_of_the_client() -> None:
     )
     unread = [
         name
-        for name in OPTIONS.keys() - READ_BY_CONFIG - NOT_BUILT
+        for name in OPTIONS.keys() - READ_BY_CONFIG
         if not re.search(rf"\.{READ_AS.get(name, name)}\b", client)
     ]
     assert not unread, f"accepted and ignored: {', '.join(unread)}"
