@@ -32,11 +32,15 @@ class ByteConnection(Protocol):
         ...
 
 
-ReceiveFrame: TypeAlias = Callable[[memoryview], Awaitable[tuple[bytes, int]]]
+ReceiveFrame: TypeAlias = Callable[
+    [memoryview, Callable[[], int | None]], Awaitable[tuple[bytes, int]]
+]
 """Receives the next frame of the protocol, and nothing behind it.
 
-It takes a view for the frame without its length prefix. It returns the bytes of the prefix, fewer
-than 4 if the peer ended, and the number of bytes in the view: 0 if the frame does not fit there.
+It takes a view for the frame without its length prefix, and a function that returns the correlation
+id of the next response, if that is known. It returns the bytes of the prefix, fewer than 4 if the
+peer ended, and the number of bytes in the view: 0 if the frame does not fit there. It returns a
+part of a frame that begins with another id.
 """
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[ByteConnection]]

@@ -139,7 +139,7 @@ class FrameSource:
         """Receive a frame in one piece, into a buffer like that of the frame before."""
         lease = self.pool.reuse(self._last_size) or self.pool.make(self._last_size)
         try:
-            prefix, filled = await receive_frame(lease.view[: self.max_size])
+            prefix, filled = await receive_frame(lease.view[: self.max_size], self.awaited_id)
         except BaseException:
             lease.release()
             raise
@@ -156,6 +156,7 @@ class FrameSource:
         if len(prefix) < PREFIX_SIZE:
             raise KafkaConnectionError("it was closed inside a frame")
         if size > filled > 0:
+            self._check_start(data)
             raise self._cut(filled, size)
         self._receive_frame = None
         size = await self._size(prefix)
@@ -175,11 +176,14 @@ class FrameSource:
 
     async def _check_id(self, size: int) -> None:
         """Check the correlation id of a frame that has not come as a whole, and may never."""
-        if size < _CORRELATION_ID.size or not await self._stage(_CORRELATION_ID.size):
-            return
+        if size >= _CORRELATION_ID.size and await self._stage(_CORRELATION_ID.size):
+            self._check_start(self._staging[self._start : self._end])
+
+    def _check_start(self, data: Buffer) -> None:
+        """Check the correlation id in the first bytes of a frame, if it is there."""
         expected = self.awaited_id()
-        if expected is not None:
-            check_correlation_id(self._staging[self._start : self._end], expected)
+        if expected is not None and len(data) >= _CORRELATION_ID.size:
+            check_correlation_id(data, expected)
 
     async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
         """The error with the first bytes of the frame, if it is the response that is wanted.

@@ -11,7 +11,7 @@ import os
 import select
 import selectors
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kohort.protocol import Buffer
@@ -33,12 +33,15 @@ class FrameReceiver:
 
     @property
     def done(self) -> bool:
-        """True if the frame is there, does not fit, or never comes."""
+        """True if the frame is there, does not fit, is another one, or never comes."""
         return bool(self._receiver.done)
 
-    def start(self, view: memoryview) -> None:
-        """Receive the next frame into ``view``, without its prefix, if it fits."""
-        self._receiver.start(view)
+    def start(self, view: memoryview, awaited_id: Callable[[], int | None]) -> None:
+        """Receive the next frame into ``view``, without its prefix, if it fits.
+
+        It ends early if it does not begin with ``awaited_id()``, unless that is None.
+        """
+        self._receiver.start(view, awaited_id)
 
     def advance(self) -> None:
         """Receive what is there, if the selector did not."""

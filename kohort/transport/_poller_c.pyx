@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -39,6 +40,7 @@ cdef extern from "<time.h>" nogil:
 
 cdef enum:
     PREFIX = 4
+    ID = 4  # bytes of the correlation id, which a response begins with
     MOST_EVENTS = 64
     WAITING = 0
     HERE = 1
@@ -50,6 +52,7 @@ cdef struct Frame:
     int have  # bytes of the prefix
     int state  # WAITING, HERE, ENDED, or a negative errno
     int64_t size, filled, room
+    int64_t awaited_id  # of the response; -1: unknown
     uint8_t prefix[PREFIX]
     uint8_t *data
 
@@ -57,6 +60,18 @@ cdef struct Frame:
 def built_from():
     """Return the state of the source that this was compiled from."""
     return KOHORT_SOURCE_STATE
+
+
+cdef int number(const uint8_t *data) noexcept nogil:
+    return <int> (
+        <uint32_t> data[0] << 24 | <uint32_t> data[1] << 16
+        | <uint32_t> data[2] << 8 | <uint32_t> data[3])
+
+
+cdef bint is_another(Frame *frame) noexcept nogil:
+    """True if what came begins with another correlation id than the awaited one."""
+    return (
+        frame.awaited_id >= 0 and frame.filled >= ID and number(frame.data) != frame.awaited_id)
 
 
 cdef void advance(Frame *frame) noexcept nogil:
@@ -78,15 +93,15 @@ cdef void advance(Frame *frame) noexcept nogil:
         elif frame.have < PREFIX:
             frame.have += <int> got
             if frame.have == PREFIX:
-                frame.size = <int> (
-                    <uint32_t> frame.prefix[0] << 24 | <uint32_t> frame.prefix[1] << 16
-                    | <uint32_t> frame.prefix[2] << 8 | <uint32_t> frame.prefix[3])
+                frame.size = number(frame.prefix)
                 if not 0 < frame.size <= frame.room:
                     frame.state = HERE
         else:
             frame.filled += got
             if frame.filled == frame.size:
                 frame.state = HERE
+            elif is_another(frame):
+                frame.state = HERE  # the rest may never come
             else:  # more is hardly there yet
                 return
 
@@ -97,12 +112,14 @@ cdef double now() noexcept nogil:
     return time.tv_sec + time.tv_nsec * 1e-9
 
 
+@cython.no_gc_clear  # it would clear the view without a release
 cdef class Receiver:
     """Receives one frame at a time from a non-blocking socket, while a Poller waits."""
 
     cdef Frame frame
     cdef Py_buffer buffer
     cdef bint started
+    cdef object awaited
 
     def __cinit__(self, int fd):
         self.frame.fd = fd
@@ -111,11 +128,15 @@ cdef class Receiver:
     def __dealloc__(self):
         self.stop()
 
-    def start(self, view):
-        """Receive the next frame into ``view``, without its prefix, if it fits."""
+    def start(self, view, awaited_id):
+        """Receive the next frame into ``view``, without its prefix, if it fits.
+
+        It ends early if it does not begin with ``awaited_id()``, unless that is None.
+        """
         self.stop()
         PyObject_GetBuffer(view, &self.buffer, PyBUF_WRITABLE)
         self.started = True
+        self.awaited = awaited_id
         self.frame.data = <uint8_t *> self.buffer.buf
         self.frame.room = self.buffer.len
         self.frame.have = 0
@@ -128,10 +149,18 @@ cdef class Receiver:
             self.frame.state = HERE
         if self.started:
             self.started = False
+            self.awaited = None
             PyBuffer_Release(&self.buffer)
+
+    cdef int look_up_id(self) except -1:
+        """Note which response comes next: requests may have been sent since the last time."""
+        awaited_id = self.awaited()
+        self.frame.awaited_id = -1 if awaited_id is None else awaited_id
+        return 0
 
     def advance(self):
         """Receive what is there. Return True if there is nothing to wait for."""
+        self.look_up_id()
         with nogil:
             advance(&self.frame)
         return self.frame.state != WAITING
@@ -207,6 +236,7 @@ cdef class Poller:
         for each in self.receivers:
             receiver = <Receiver> each
             if receiver.frame.state == WAITING and waiting < MOST_EVENTS:
+                receiver.look_up_id()
                 frames[waiting] = &receiver.frame
                 waiting += 1
         # What is ready at once is seen without giving the lock away.

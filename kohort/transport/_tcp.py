@@ -93,12 +93,14 @@ class TcpConnection:
         """Return a function that receives a whole frame; None without the compiled selector."""
         return None if self._frames is None else self._receive_frame
 
-    async def _receive_frame(self, view: memoryview, /) -> tuple[bytes, int]:
+    async def _receive_frame(
+        self, view: memoryview, awaited_id: Callable[[], int | None], /
+    ) -> tuple[bytes, int]:
         """Receive the next frame without the interpreter's lock; see ReceiveFrame. OSError."""
         self._check_open()
         frames = self._frames
         assert frames is not None
-        frames.start(view)
+        frames.start(view, awaited_id)
         try:
             while not frames.done:
                 await suspended()

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pytest
 
 from kohort.consumer._core_loop import new_event_loop
-from kohort.errors import FrameTooLargeError, KafkaConnectionError
+from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import Buffer
 from kohort.transport import BufferPool, TcpConnection, frame_selector
 from kohort.transport._frames import FrameSource
@@ -71,12 +71,12 @@ class Reading:
         self.buffer_sizes: list[int] = []
         """Bytes of the buffer of each large frame."""
         self._calls = 0
-        self._ended = loop.create_future()
-        self._source = FrameSource(self.connection, self.pool, MAX)
+        self.ended = loop.create_future()
+        self.source = FrameSource(self.connection, self.pool, MAX)
         self._reader = self._read()
 
     async def _read(self) -> None:
-        while (frame := await self._source.read()) is not None:
+        while (frame := await self.source.read()) is not None:
             self.bodies.append(bytes(frame.data))
             self.turns.append(self._calls)
             if isinstance(frame.data, memoryview):
@@ -89,10 +89,10 @@ class Reading:
             self._reader.send(None)
         except StopIteration:
             self.connection.stop_reading()
-            self._ended.set_result(None)
+            self.ended.set_result(None)
         except Exception as error:
             self.connection.stop_reading()
-            self._ended.set_exception(error)
+            self.ended.set_exception(error)
 
     def start(self) -> None:
         assert self.connection.read_with(self.loop, self._on_readable)
@@ -100,7 +100,7 @@ class Reading:
     def run(self) -> list[bytes]:
         """Return the frames when the peer has ended."""
         self.start()
-        self.loop.run_until_complete(asyncio.wait_for(self._ended, 10))
+        self.loop.run_until_complete(asyncio.wait_for(self.ended, 10))
         return self.bodies
 
     def close(self) -> None:
@@ -217,6 +217,42 @@ def test_a_reset_inside_a_frame_is_an_error(loop: asyncio.AbstractEventLoop, end
     thread = sending(theirs, pieces())
     with pytest.raises((ConnectionResetError, KafkaConnectionError)):
         reading.run()
+    reading.close()
+    thread.join(10)
+
+
+def test_wrong_correlation_id_raises_before_frame_is_whole(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    ours, theirs = ends
+    awaited: int | None = None
+    reading = Reading(loop, ours)
+    reading.source.awaited_id = lambda: awaited
+    reading.start()
+    theirs.sendall(framed(struct.pack(">i", 5) + bytes(LARGE)))
+    while not reading.bodies:
+        run_once(loop)
+
+    partial = framed(struct.pack(">i", 7) + bytes(LARGE))[:20]
+    theirs.sendall(partial[:6])
+    run_once(loop)
+    awaited = 6
+    theirs.sendall(partial[6:])
+    with pytest.raises(CorrelationIdError, match="id 7, the request had 6"):
+        loop.run_until_complete(asyncio.wait_for(reading.ended, 2))
+    reading.close()
+
+
+def test_frame_with_awaited_correlation_id_is_received(
+    loop: asyncio.AbstractEventLoop, ends: Ends
+) -> None:
+    bodies = [struct.pack(">i", -(1 << 31) + 9 + number) + bytes(LARGE) for number in range(3)]
+    bodies += [struct.pack(">i", number) + bytes(LARGE) for number in range(3)]
+    reading = Reading(loop, ends[0])
+    awaited = [None, None, None, 0, 1, 2, None]
+    reading.source.awaited_id = lambda: awaited[len(reading.bodies)]
+    thread = sending(ends[1], pieces_of(framed(*bodies), random.Random(4), 50_000))
+    assert reading.run() == bodies
     reading.close()
     thread.join(10)
 
