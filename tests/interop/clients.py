@@ -31,7 +31,9 @@ FEATURES = (
     "seek by time",
     "transactions, read_committed",
     "admin",
+    "TLS and logins",
 )
+WAYS = ("TLS", "mTLS", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def _python(name: str, cooperative: list[str] | str) -> Client:
@@ -60,6 +62,9 @@ def _python(name: str, cooperative: list[str] | str) -> Client:
                 for version in ("version-2", "version-0")
             ],
             "admin": [f"admin_on_cluster::an_admin_client_makes_shows_and_deletes[{name}]"],
+            "TLS and logins": [
+                f"secure_clients::client_logs_in_and_shares_a_group[{name}-{way}]" for way in WAYS
+            ],
         },
     )
 
@@ -86,6 +91,16 @@ CLIENTS = (
             "seek by time": ["java_tools::a_java_consumer_goes_to_a_time"],
             "transactions, read_committed": ["java_tools::the_transactional_copier"],
             "admin": ["java_tools::kafka_topics", "java_tools::kafka_consumer_groups"],
+            "TLS and logins": [
+                *(
+                    f"secure_clients::java_logs_in_and_shares_a_group[{way}]"
+                    for way in ("mTLS", "SCRAM-SHA-512", "OAUTHBEARER")
+                ),
+                *(
+                    f"secure_clients::java_logs_in_by_the_other_ways[{way}]"
+                    for way in ("TLS", "PLAIN", "SCRAM-SHA-256")
+                ),
+            ],
         },
     ),
     Client(
@@ -106,6 +121,9 @@ CLIENTS = (
                 "franz_go::what_it_wrote_in_transactions_is_read_when_committed"
             ],
             "admin": ["franz_go::an_admin_client"],
+            "TLS and logins": [
+                f"secure_clients::franz_go_logs_in_and_shares_a_group[{way}]" for way in WAYS
+            ],
         },
     ),
     Client(
@@ -125,6 +143,7 @@ CLIENTS = (
             ],
             "transactions, read_committed": ["kcat::kcat_writes_and_reads_transactions"],
             "admin": "kcat lists topics and changes nothing",
+            "TLS and logins": "it is librdkafka, as confluent-kafka is",
         },
     ),
     Client(
@@ -141,6 +160,7 @@ CLIENTS = (
             "seek by time": ["spark_source::spark_reads_writes_and_goes_on"],
             "transactions, read_committed": ["spark_source::spark_reads_writes_and_goes_on"],
             "admin": "there is none in it; its driver asks for topics and offsets with Java's",
+            "TLS and logins": "its connections are those of kafka-clients",
         },
     ),
 )

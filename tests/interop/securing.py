@@ -82,8 +82,12 @@ class Entry:
             options |= {"sasl.username": USER, "sasl.password": PASSWORD}
         return options
 
+    def kohort(self) -> dict[str, Any]:
+        """Options of kohort: those of kafka-python."""
+        return self.kafka_python()
+
     def kafka_python(self) -> dict[str, Any]:
-        """Options of kafka-python, and of kohort."""
+        """Options of kafka-python."""
         options: dict[str, Any] = {
             "security_protocol": self.way.protocol,
             "ssl_cafile": self.cafile,

@@ -25,9 +25,10 @@ def secured() -> Iterator[Cluster]:
         yield running
 
 
-def _kohort(secured: Cluster, group: str) -> Settings:
-    servers = secured.bootstrap_servers_of("PLAINTEXT")
-    return Settings(servers, TOPIC, group, "kohort", "range")
+def _kohort(secured: Cluster, group: str, entry: Entry) -> Settings:
+    """kohort takes the same way as the other client."""
+    servers = secured.bootstrap_servers_of(entry.way.listener)
+    return Settings(servers, TOPIC, group, "kohort", "range", more=entry.kohort())
 
 
 def _written(secured: Cluster) -> dict[tuple[int, int], bytes]:
@@ -51,7 +52,7 @@ def _share(secured: Cluster, members: Members, make: Make, entry: Entry, more: o
         other = members.join(make, settings)
         members.wait_until(shares([other], [PARTITIONS]), look_again_soon)
         assert seen == {principal(way, entry.certificate)}
-    kohort = members.join(Kohort, _kohort(secured, group))
+    kohort = members.join(Kohort, _kohort(secured, group, entry))
     members.wait_until(shares([other, kohort], [3, 3]), look_again_soon)
     before = len(_written(secured))
     members.wait_until(lambda: members.count() >= before)
@@ -109,7 +110,7 @@ def test_franz_go_logs_in_and_shares_a_group(
     words = [f"-{name}={value}" for name, value in flags.items()]
     franz = FranzMember([program, *words, "consume"], environment)
     wait_until(lambda: len(franz.owned) == PARTITIONS)
-    kohort = members.join(Kohort, _kohort(secured, group))
+    kohort = members.join(Kohort, _kohort(secured, group, entry))
     members.wait_until(lambda: len(franz.owned) == 3 and len(kohort.owned) == 3, look_again_soon)
     wait_until(partial(_all_read, franz, secured))
     franz.leave()
