@@ -179,7 +179,12 @@ class SecureKafka(KafkaServer):
         ]
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         done = self.tool(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config), *users
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(self._config),
+            *users,
         )
         if done.returncode != 0:
             raise KafkaStartError(f"formatting failed:\n{done.stdout}{done.stderr}")
