@@ -144,43 +144,44 @@ class TlsConnection:
             self._dry = not self._socket.pending()
 
     async def recv_into(self, view: memoryview, /) -> int:
+        self._check_open()
         if self._dry:
-            self._check_open()
             await self._wait_readable()
-        size, filled = len(view), 0
-        while True:
-            self._check_open()
+        read, size, filled = self._read, len(view), 0
+        while filled < size:
             try:
-                count = self._read(size - filled, view[filled:] if filled else view)
+                count = read(size - filled, view[filled:] if filled else view)
             except ssl.SSLWantReadError:
                 if filled:
                     self._dry = True
-                    return filled
+                    break
                 await self._wait_readable()
             except ssl.SSLWantWriteError:
                 if filled:
-                    return filled
+                    break
                 await self._waits.reader_until_writable()
+                self._check_open()
             except OSError as error:
                 self._stop(error)
-                if filled:
-                    return filled
-                return self._end()
+                if not filled:
+                    return self._end()
+                break
             else:
-                if not count:
-                    self._ended = True
-                    return filled
-                self._answered = True
                 filled += count
-                self._turn += count
-                if filled == size:
-                    return filled
-                if count < RECORD and self._more <= filled and not self._socket.pending():
-                    self._dry = True
-                    return filled
-                if self._turn >= TURN_BYTES and not self._socket.pending():
-                    self._dry = True
-                    return filled
+                if count < RECORD:
+                    if not count:
+                        self._ended = True
+                        break
+                    if self._more <= filled and not self._socket.pending():
+                        self._dry = True
+                        break
+                elif filled >= TURN_BYTES and not self._socket.pending():
+                    break
+        self._answered = True
+        self._turn += filled
+        if self._turn >= TURN_BYTES and not self._socket.pending():
+            self._dry = True
+        return filled
 
     async def _wait_readable(self) -> None:
         if self._ended or self._failure is not None:
@@ -188,6 +189,7 @@ class TlsConnection:
             return
         await self._waits.reader_until_readable()
         self._dry, self._turn = False, 0
+        self._check_open()
 
     def _stop(self, error: OSError) -> None:
         """Remember how reading ended: the next calls end in the same way."""
