@@ -13,7 +13,12 @@ from kohort.consumer import _arguments
 from kohort.consumer._async_life import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.errors import ConsumerClosedError, IllegalStateError, KafkaTimeoutError
+from kohort.errors import (
+    ConsumerClosedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+)
 from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
@@ -306,6 +311,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         try:
             for tp in chosen:
                 await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
+        except NoBrokersAvailable:
+            raise
         except KafkaTimeoutError:
             return False
         return True

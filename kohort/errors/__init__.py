@@ -18,7 +18,7 @@ The tree is split by whose fault an error is and what to do about it::
     |   +-- OffsetsTimeoutError                 of the offsets asked for only some came
     +-- TransportError                      the network or the bytes on it
     |   +-- KafkaConnectionError                connect failed, connection lost (retriable)
-    |   +-- NoBrokersAvailable                  no bootstrap address was reachable
+    |   +-- NoBrokersAvailable                  no bootstrap address (a KafkaTimeoutError, too)
     |   +-- ProtocolError                       bytes that are not the Kafka protocol
     |       +-- FrameTooLargeError                  a length prefix over the bound
     |       +-- MessageDecodeError                  a frame that does not decode

@@ -95,8 +95,11 @@ class KafkaConnectionError(TransportError, ConnectionError):
     retriable = True
 
 
-class NoBrokersAvailable(TransportError):
-    """No bootstrap address was reachable for ``bootstrap_timeout_ms``."""
+class NoBrokersAvailable(TransportError, KafkaTimeoutError):
+    """No bootstrap address was reachable for ``bootstrap_timeout_ms``.
+
+    The message says for each address which step failed.
+    """
 
     retriable = True
 

@@ -16,6 +16,8 @@ import pytest
 
 from kohort import KafkaConsumer
 from kohort.errors import (
+    KafkaTimeoutError,
+    NoBrokersAvailable,
     SaslAuthenticationFailedError,
     SecurityError,
     TlsClientCertificateError,
@@ -281,3 +283,27 @@ def test_wrong_settings_take_little_memory(target: Target, certificates: Certifi
     found, most = json.loads(done.stdout)
     assert found == [row.kind.__name__ for row in rows]
     assert most < MAX_RSS
+
+
+def test_hanging_handshake_is_named_at_the_deadline(secured: Cluster) -> None:
+    """Nothing is wrong with the settings, so the consumer goes on trying."""
+    servers = secured.bootstrap_servers_of("SSL")
+    begun = time.monotonic()
+    with (
+        secured.slow_handshake(),
+        KafkaConsumer(
+            "orders",
+            bootstrap_servers=servers,
+            bootstrap_timeout_ms=1000,
+            socket_connection_setup_timeout_ms=300,
+            security_protocol="SSL",
+            ssl_cafile=secured.ssl_cafile,
+        ) as consumer,
+        pytest.raises(KafkaTimeoutError) as raised,
+    ):
+        while time.monotonic() - begun < 5:
+            consumer.poll(timeout_ms=100)
+    assert 1.0 <= time.monotonic() - begun < 3.0
+    assert isinstance(raised.value, NoBrokersAvailable)
+    assert raised.value.retriable
+    assert "the TLS handshake was not done within 0.3 s" in str(raised.value)
