@@ -118,6 +118,7 @@ class Call:
                 "check sasl_oauthbearer_token_endpoint_url"
             )
         why = self._redact(_error_text(fields or {}))
+        del fields  # they may repeat the secret
         text = f"the token endpoint {where} answered {status}" + (f": {why}" if why else "")
         if status >= 500 or status in RETRIED:
             raise OAuthTokenUnavailableError(text)

@@ -227,7 +227,7 @@ class _Provided:
         self.extensions: Any = None
         self.principal = ""
         if isinstance(result, tuple):
-            result, self.expires_at, principal, self.extensions = (*result, None, None, None)[:4]
+            result, self.expires_at, principal, self.extensions = (*result, None, None, None, None)[:4]
             self.principal = principal if isinstance(principal, str) else ""
         elif not isinstance(result, str | Secret) and hasattr(result, "token"):
             self.expires_at = getattr(result, "expires_at", None)
