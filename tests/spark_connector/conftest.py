@@ -27,7 +27,13 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of Spark's event logs."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
     """A session with two task slots; its workers run this Python and find this source."""
     from pyspark.sql import SparkSession
 
@@ -39,6 +45,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.master("local[2]").appName("kohort tests")
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
+        builder = builder.config("spark.eventLog.enabled", "true")
+        builder = builder.config("spark.eventLog.dir", event_log.as_uri())
+        builder = builder.config("spark.eventLog.compress", "false")
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
