@@ -49,9 +49,10 @@ lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(VENV)/.dev ## Send 1,000,000 mutated requests to the in-process cluster; read as many mutated responses.
+fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
 	$(BIN)/python -m tests.support.fetch_fuzz $(ARGS)
+	$(BIN)/python -m tests.support.login_fuzz $(ARGS)
 
 soak: $(VENV)/.dev ## Simulate SEEDS=10000 lives of a group on a virtual clock.
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.transport")
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 19
 """The answer to ApiVersions is a few KB; what announces more is not a broker."""
 _ERROR_CODE = struct.Struct(">4xh")  # behind the correlation id, in every version
 
