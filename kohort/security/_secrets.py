@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import string
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
 from kohort.config import Secret
 
 MASK = "***"
 SHORTEST_MASKED = 4
 """Characters of the shortest secret that mask() looks for: shorter ones occur by chance."""
+_WORD = frozenset(string.ascii_letters + string.digits + "+/_=%-")
 
 
 def text_of(secret: Secret) -> str:
@@ -20,8 +26,45 @@ def utf8_of(secret: Secret) -> bytes:
 
 
 def mask(text: str, *secrets: Secret | None) -> str:
-    """Return a text of another party without the secrets that it repeats."""
+    """Return a text of another party without the secrets that it repeats.
+
+    A word of the text goes as a whole if it has a secret in hexadecimal digits, base64 or as in a
+    URL: identity providers repeat headers and bodies of requests.
+    """
     for secret in secrets:
-        if secret is not None and len(secret.reveal()) >= SHORTEST_MASKED:
-            text = text.replace(secret.reveal(), MASK)
+        if secret is None or len(secret.reveal()) < SHORTEST_MASKED:
+            continue
+        text = text.replace(secret.reveal(), MASK)
+        for form in _forms(secret):
+            text = _without_word(text, form)
     return text
+
+
+def _without_word(text: str, part: str) -> str:
+    """Return the text without the words that have the part in them."""
+    at = text.find(part)
+    while at >= 0:
+        end = at + len(part)
+        while at and text[at - 1] in _WORD:
+            at -= 1
+        while end < len(text) and text[end] in _WORD:
+            end += 1
+        text = text[:at] + MASK + text[end:]
+        at = text.find(part, at + len(MASK))
+    return text
+
+
+def _forms(secret: Secret) -> Iterator[str]:
+    data = secret.reveal_bytes()
+    yield data.hex()
+    yield data.hex().upper()
+    yield quote(data, safe="")
+    yield quote(data)
+    yield quote_plus(data)
+    for plain in (data, quote_plus(data).encode()):
+        for shift in range(3):
+            # Base64 divides the bytes by three, so it depends on the number of bytes before.
+            text = base64.b64encode(bytes(shift) + plain).decode()
+            inner = text[-(-shift * 8 // 6) : (shift + len(plain)) * 8 // 6]
+            yield inner
+            yield inner.replace("+", "-").replace("/", "_")

@@ -9,13 +9,15 @@ from urllib.parse import quote, quote_plus
 KOHORT = "/kohort/"
 
 
-def forms(secret: str) -> set[str]:
+def forms(secret: str | bytes) -> set[str]:
     """Return the secret in clear, in hexadecimal digits, in base64 and as in a URL.
 
     Base64 depends on the bytes before, so the three parts that do not are looked for.
     """
-    data = secret.encode()
-    found = {secret, data.hex(), data.hex().upper(), quote(secret, safe="")}
+    data = secret if isinstance(secret, bytes) else secret.encode()
+    if isinstance(secret, bytes):
+        secret = secret.decode("latin-1")
+    found = {repr(data)[2:-1], secret, data.hex(), data.hex().upper(), quote(secret, safe="")}
     found |= {quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     for shift in range(3):
         text = base64.b64encode(b"\0" * shift + data).decode()
@@ -24,7 +26,7 @@ def forms(secret: str) -> set[str]:
     return {each for each in found if len(each) >= 6}
 
 
-def leaked(secret: str, *texts: str) -> list[str]:
+def leaked(secret: str | bytes, *texts: str) -> list[str]:
     """Return an excerpt of each text that shows the secret."""
     shown = []
     for text in texts:
