@@ -66,19 +66,21 @@ class AssertionGrant:
     def __init__(self, assertion: Callable[[], Secret], scope: str | None) -> None:
         self._assertion = assertion
         self._scope = scope
+        self._sent: Secret | None = None
 
     def body(self) -> bytes:
         """Return the form, with a new assertion."""
         form = {"grant_type": JWT_BEARER} | ({"scope": self._scope} if self._scope else {})
-        return f"{urlencode(form)}&assertion={quote_plus(text_of(self._assertion()))}".encode()
+        self._sent = self._assertion()
+        return f"{urlencode(form)}&assertion={quote_plus(text_of(self._sent))}".encode()
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers."""
         return _headers()
 
     def redact(self, text: str) -> str:
-        """Return the text: the provider does not know the private key."""
-        return text
+        """Return a text of the provider without the assertion that was sent."""
+        return mask(text, self._sent)
 
 
 def _headers() -> dict[str, str]:

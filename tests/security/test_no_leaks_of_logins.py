@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -239,6 +240,38 @@ def test_a_client_secret_is_not_shown(
             shown = [told(raised.value)]
         shown += reports(consumer, secured)
     for secret in (SECRET, payload(TOKEN), "planted-in-the-query"):
+        assert not leaked(secret, caplog.text, *shown)
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_an_assertion_is_not_shown(
+    secured: Cluster,
+    endpoint: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(IdentityProvider, "status", status)
+    assertion = unsecured("app", marker="planted-in-the-assertion")
+    file = tmp_path / "assertion.jwt"
+    file.write_text(assertion)
+    options = {
+        "sasl_oauthbearer_token_endpoint_url": endpoint,
+        "sasl_oauthbearer_allow_http": True,
+        "sasl_oauthbearer_grant_type": "jwt-bearer",
+        "sasl_oauthbearer_assertion_file": file,
+    }
+    with make(secured, "OAUTHBEARER", **options) as consumer:
+        shown = []
+        if status == 200:
+            read(consumer)
+        else:
+            with pytest.raises(KafkaError) as raised:
+                read(consumer)
+            shown = [told(raised.value)]
+        shown += reports(consumer, secured)
+    for secret in (payload(assertion), payload(TOKEN), "planted-in-the-query"):
         assert not leaked(secret, caplog.text, *shown)
 
 
