@@ -106,6 +106,8 @@ def start_secured_cluster(kafka: SecureKafka) -> Cluster:
             files.ca, str(files.path("server.pem")), str(files.path("server.key"))
         ),
         failed_authentication_delay_ms=100,
+        acls=[],
+        super_users=["User:ANONYMOUS", "User:admin"],
     )
     return Cluster(security=security, configs=dict(SECURED_CONFIGS))
 

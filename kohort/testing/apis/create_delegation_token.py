@@ -6,6 +6,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from kohort.testing.apis._delegation import not_allowed, split
 from kohort.testing.apis._registry import Context, serves
+from kohort.testing.security import AclOperation, ResourceType
 
 _USER = "User"
 
@@ -31,7 +32,13 @@ async def create_delegation_token(
     )
     renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
     response.error_code = not_allowed(ctx)
-    if not response.error_code and any(split(each)[0] != _USER for each in (owner, *renewers)):
+    if (
+        not response.error_code
+        and owner != ctx.principal
+        and not ctx.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, owner)
+    ):
+        response.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if not response.error_code and any(split(each)[0] != _USER for each in renewers):
         response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
     if response.error_code:
         return response

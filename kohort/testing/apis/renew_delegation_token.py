@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from kohort.testing.apis._delegation import find
+from kohort.testing.apis._delegation import find, is_over
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import TOKEN_EXPIRY_MS
 
@@ -18,6 +18,8 @@ async def renew_delegation_token(
         allowed = token is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         expiry_ms = 0 if allowed else -1
         return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
+    if is_over(ctx, token):
+        return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_EXPIRED)
     period_ms = TOKEN_EXPIRY_MS if request.renew_period_ms < 0 else request.renew_period_ms
     now_ms = ctx.broker.cluster.now_ms()
     token.expires_at_ms = min(token.max_at_ms, now_ms + period_ms)

@@ -12,6 +12,11 @@ from kohort.testing.security._credentials import SCRAM_HASHES, ScramCredential
 
 MAX_LIFE_MS = 7 * 86_400_000
 """Kafka's ``delegation.token.max.lifetime.ms``."""
+CHECK_MS = 3_600_000
+"""Kafka's ``delegation.token.expiry.check.interval.ms``: it keeps expired tokens for so long.
+
+Until then they can be described and log in, for a session of 0 ms.
+"""
 EXPIRY_MS = 86_400_000
 """Kafka's ``delegation.token.expiry.time.ms``."""
 
@@ -67,13 +72,18 @@ class DelegationTokens:
         self._by_id[token_id] = token
         return token
 
-    def live(self, token_id: str) -> DelegationToken | None:
-        """Return a token that has not expired."""
-        token = self._by_id.get(token_id)
-        return token if token is not None and self._now_ms() < token.expires_at_ms else None
+    def find(self, token_id: str) -> DelegationToken | None:
+        """Return a token, also one that has expired and is still kept."""
+        self._forget()
+        return self._by_id.get(token_id)
+
+    def has_expired(self, token: DelegationToken) -> bool:
+        """True at the end of a token's life."""
+        return self._now_ms() >= token.expires_at_ms
 
     def by_hmac(self, wanted: bytes) -> DelegationToken | None:
-        """Return the token with this HMAC, also one that has expired."""
+        """Return the token with this HMAC, also one that has expired and is still kept."""
+        self._forget()
         for token in self._by_id.values():
             if hmac.compare_digest(token.hmac, wanted):
                 return token
@@ -84,5 +94,12 @@ class DelegationTokens:
         self._by_id.pop(token.id, None)
 
     def all(self) -> list[DelegationToken]:
-        """Return all tokens that have not expired."""
-        return [token for token in self._by_id.values() if self.live(token.id) is not None]
+        """Return all tokens that are kept."""
+        self._forget()
+        return list(self._by_id.values())
+
+    def _forget(self) -> None:
+        """Remove tokens that have expired long ago."""
+        until = self._now_ms() - CHECK_MS
+        for token in [each for each in self._by_id.values() if each.expires_at_ms <= until]:
+            self.remove(token)

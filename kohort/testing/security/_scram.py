@@ -82,7 +82,7 @@ class ScramServer:
             credential = self._store.scram.get((user, self._mechanism))
             self._expected = Identity(user)
         else:
-            token = self._tokens.live(user)
+            token = self._tokens.find(user)
             credential = None if token is None else token.credential(self._mechanism)
             if token is not None:
                 owner = token.owner.removeprefix("User:")

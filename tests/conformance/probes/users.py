@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import time
 
 from kohort.protocol.messages import (
     AlterUserScramCredentialsRequest,
@@ -61,7 +62,6 @@ def _scram(connection: Connection, number: int, user: str, password: str, more: 
 
 def _until(session: Session, number: int, user: str, password: str, wanted: object) -> object:
     """What logins come to: Apache Kafka takes note of a change a moment later."""
-    import time
 
     deadline = time.monotonic() + READY_S
     while True:
@@ -146,7 +146,7 @@ def _alice(session: Session, user: str = "alice") -> Connection:
 @probe("7.2d", secured=True)
 def delegation_tokens_are_created(session: Session) -> Observations:
     """Each version, lives that are too long, renewers, and other owners."""
-    connection = _alice(session)
+    connection, admin = _alice(session), _alice(session, "admin")
     for version in (1, 2, 3):
         for life in (-1, 60_000, 10 * DAY_MS):
             answer = connection.ask(CreateDelegationTokenRequest(max_lifetime_ms=life), version)
@@ -160,6 +160,12 @@ def delegation_tokens_are_created(session: Session) -> Observations:
         owner_principal_type="User", owner_principal_name="alice", max_lifetime_ms=-1
     )
     yield "owner", _created(connection.ask(request, 3))
+    for kind, name in (("User", "bob"), ("Group", "alice")):
+        request = CreateDelegationTokenRequest(
+            owner_principal_type=kind, owner_principal_name=name, max_lifetime_ms=-1
+        )
+        yield f"owner {kind} {name}", _created(connection.ask(request, 3))
+        yield f"owner {kind} {name} by admin", _created(admin.ask(request, 3))
     for listener in ("PLAINTEXT", "SSL"):
         request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
         yield listener, _created(session.connect_to(listener).ask(request, 3))
@@ -196,8 +202,6 @@ def delegation_tokens_log_in(session: Session) -> Observations:
         for more in ("", ",tokenauth=true"):
             connection = session.connect_to("SASL_PLAINTEXT")
             if more:
-                import time
-
                 deadline = time.monotonic() + READY_S
                 while True:
                     connection = session.connect_to("SASL_PLAINTEXT")
@@ -216,7 +220,6 @@ def delegation_tokens_log_in(session: Session) -> Observations:
 @probe("7.2d", secured=True)
 def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
     """By the owner, by others, for a time, at once, and such as there are not."""
-    import time
 
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=3_600_000), 2)
@@ -254,7 +257,6 @@ def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
 @probe("7.2d", secured=True)
 def delegation_tokens_are_described(session: Session) -> Observations:
     """By owner, by others, each version, and without a login."""
-    import time
 
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
@@ -285,3 +287,23 @@ def delegation_tokens_are_described(session: Session) -> Observations:
         yield f"of none {version}", own(owner, version, [])
         yield f"by another {version}", own(other, version, None)
     yield "without a login", own(session.connect_to("PLAINTEXT"), 3, None)
+
+
+@probe("7.2d", slow=True, secured=True)
+def delegation_tokens_that_are_over(session: Session) -> Observations:
+    """After its life a token is neither renewed nor used for a login."""
+    owner = _alice(session)
+    token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=1_500), 2)
+    yield "created", (token.error_code, token.expiry_timestamp_ms == token.max_timestamp_ms)
+    hmac = bytes(token.hmac)
+    time.sleep(2)
+    yield "renewed", owner.ask(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=1), 2)
+    expire = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=1)
+    yield "expired", owner.ask(expire, 2)
+    answer = owner.ask(DescribeDelegationTokenRequest(owners=None), 3)
+    yield "described", token.token_id in [each.token_id for each in answer.tokens]
+    password = base64.b64encode(hmac).decode()
+    connection = session.connect_to("SASL_PLAINTEXT")
+    yield "login", _scram(connection, 1, token.token_id, password, ",tokenauth=true")
+    end = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
+    yield "ended", owner.ask(end, 2).error_code
