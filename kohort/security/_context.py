@@ -86,6 +86,8 @@ class TlsContexts:
             context.verify_mode = ssl.CERT_REQUIRED
             if self._given is None:
                 self._load_trust(context)
+                if self._config.tls.ssl_cafile == SYSTEM:
+                    context.load_default_certs()
             else:
                 for authority in self._given.get_ca_certs(binary_form=True):
                     context.load_verify_locations(cadata=authority)

@@ -47,7 +47,8 @@ class Refusals:
 
     def add(self, node: int, peer: str, error: KafkaError) -> bool:
         """Take the refusal of a node. True if its cause is new."""
-        cause = f"{type(error).__name__} {str(error).replace(peer, '')}"
+        text = str(error).replace(peer, "").replace(f"Broker {node} ", "")
+        cause = f"{type(error).__name__} {text}"
         former = self._causes.get(node)
         self._by_node[node], self._causes[node] = error, cause
         if former is not None and former != cause:

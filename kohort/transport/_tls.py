@@ -30,6 +30,14 @@ TURN_BYTES = 1 << 20
 """Bytes that are received before the event loop gets a turn."""
 
 
+_NO_ALERT = (
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+
+
 class TlsServer(Protocol):
     """One address, as the client sees it."""
 
@@ -240,11 +248,12 @@ class TlsConnection:
         if not self._answered and self._failure is None:
             try:
                 self._read(1, memoryview(bytearray(1)))
-            except OSError as alert:
-                if isinstance(alert, ssl.SSLError):
-                    explained = self._server.explain_later(alert, in_handshake=True)
-                    if explained is not alert:
-                        return explained
+            except _NO_ALERT:
+                pass
+            except ssl.SSLError as alert:
+                return self._server.explain_later(alert, in_handshake=True)
+            except OSError:
+                pass
         return self._server.explain_later(error, in_handshake=not self._answered)
 
     # -- the end ------------------------------------------------------------------------------

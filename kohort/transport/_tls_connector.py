@@ -102,9 +102,15 @@ class AddressedServer:
             )
         # Such as truststore's, which checks the certificate when wrap_socket() has done the
         # handshake, and not at all without that.
-        return await anyio.to_thread.run_sync(
-            functools.partial(_wrap_blocking, context, sock, name, timeout), abandon_on_cancel=True
-        )
+        given_up: list[bool] = []
+        try:
+            return await anyio.to_thread.run_sync(
+                functools.partial(_wrap_blocking, context, sock, name, timeout, given_up),
+                abandon_on_cancel=True,
+            )
+        except BaseException:
+            given_up.append(True)
+            raise
 
     def _attempt(self) -> TlsAttempt:
         contexts = self._connector.contexts
@@ -164,10 +170,17 @@ async def _shake_hands(wrapped: ssl.SSLSocket) -> None:
 
 
 def _wrap_blocking(
-    context: ssl.SSLContext, sock: socket.socket, name: str, timeout: float
+    context: ssl.SSLContext,
+    sock: socket.socket,
+    name: str,
+    timeout: float,
+    given_up: list[bool],
 ) -> ssl.SSLSocket:
-    """Do the whole handshake; for a worker thread."""
+    """Do the whole handshake; for a worker thread. Nobody takes the result if ``given_up``."""
     sock.settimeout(timeout)
     wrapped = context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
-    wrapped.setblocking(False)
+    if given_up:
+        wrapped.close()
+    else:
+        wrapped.setblocking(False)
     return wrapped

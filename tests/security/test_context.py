@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,21 @@ def test_authorities_load_from_every_option(
     else:
         options = {"ssl_truststore_location": certificates.ca, "ssl_truststore_type": "PEM"}
     assert subject_of(contexts(**options).current(), certificates) is None
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_trust_store_of_the_system_needs_truststore(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Context(ssl.SSLContext):
+        pass
+
+    module = types.ModuleType("truststore")
+    module.SSLContext = Context  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "truststore", module if installed else None)
+    made = contexts(ssl_cafile="system").current()
+    assert type(made) is (Context if installed else ssl.SSLContext)
+    assert made.verify_mode == ssl.CERT_REQUIRED
 
 
 def test_certificate_itself_may_be_trusted(certificates: Certificates) -> None:

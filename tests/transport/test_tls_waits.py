@@ -51,6 +51,10 @@ class ScriptedSocket(socket.socket):
         raise ssl.SSLWantReadError
 
 
+class NamedAlert(Exception):
+    """The typed error of an alert."""
+
+
 class NoServer:
     peer = "b:9093"
 
@@ -61,7 +65,7 @@ class NoServer:
         return error
 
     def explain_later(self, error: OSError, *, in_handshake: bool) -> Exception:
-        return error
+        return NamedAlert(error.reason) if isinstance(error, ssl.SSLError) else error
 
 
 @asynccontextmanager
@@ -167,6 +171,18 @@ async def test_write_is_repeated_with_the_same_bytes() -> None:
         await connection.send([b"first ", b"second ", b"third"])
         assert sock.sent == [b"first second ", b"first second ", b"third"]
         assert theirs.recv(100) == b"first second third"
+
+
+async def test_failed_write_is_explained_by_the_alert_before_it() -> None:
+    """A broker that refuses the client certificate may close before the request is sent."""
+    alert = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] alert")
+    alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    async with scripted(reads=(alert,), sends=(BrokenPipeError(),)) as (connection, _, _theirs):
+        with pytest.raises(NamedAlert, match="CERTIFICATE_REQUIRED"):
+            await connection.send([b"request"])
+    async with scripted(sends=(BrokenPipeError(),)) as (connection, _, _theirs):
+        with pytest.raises(BrokenPipeError):
+            await connection.send([b"request"])
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
