@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -10,12 +11,15 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
+from kohort.config import ConsumerConfig
 from kohort.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     WrongListenerError,
 )
+from kohort.protocol.messages import CreateDelegationTokenRequest
 from kohort.testing import Cluster, Security
+from kohort.transport import ClusterClient
 from tests.consumer.kit import aread, read
 from tests.support.secure_kafka import SecureKafka
 from tests.support.tokens import unsecured
@@ -265,3 +269,54 @@ def test_token_provider_is_asked_for_short_tokens(
             assert len(read(consumer, 1)) == 1
             _read_past_sessions_of(cluster, consumer)
     assert 2 <= len(made) <= 6
+
+
+@pytest.mark.real_kafka
+def test_signed_tokens_are_checked_by_kafka(
+    secure_kafka: SecureKafka, unique: Callable[[str], str]
+) -> None:
+    secured = Secured(
+        secure_kafka.bootstrap_servers_of, str(secure_kafka.certificates.ca), lambda *_: None
+    )
+    given = options(secured, "SASL_SSL", "OAUTHBEARER")
+    given = {name: value for name, value in given.items() if "unsecured" not in name}
+    given["bootstrap_servers"] = secure_kafka.bootstrap_servers_of("OAUTH")
+    key = secure_kafka.signing_key
+    topic = create_topic(secure_kafka.bootstrap_servers, unique("signed"), 1)
+    good = given | {"sasl_oauth_token_provider": lambda: key.token(USER)}
+    with KafkaConsumer(group_id=unique("g"), **good) as consumer:
+        assert consumer.partitions_for_topic(topic) == {0}
+    bad = given | {"sasl_oauth_token_provider": lambda: key.token(USER, aud="another")}
+    with pytest.raises(SaslAuthenticationFailedError, match=r"aud=another, iss=https://idp.test"):
+        poll_once(bad)
+
+
+@pytest.mark.real_kafka
+@pytest.mark.anyio
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_delegation_token_logs_in(
+    secure_kafka: SecureKafka, unique: Callable[[str], str], mechanism: str
+) -> None:
+    secured = Secured(secure_kafka.bootstrap_servers_of, "", lambda *_: None)
+    given = options(secured, "SASL_PLAINTEXT", "PLAIN")
+    config = ConsumerConfig.from_kwargs(**given)
+    client = ClusterClient(config.client, security=config.security)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(client.run)
+        answer = await client.request(CreateDelegationTokenRequest(max_lifetime_ms=600_000))
+        await client.aclose()
+        tasks.cancel_scope.cancel()
+    assert answer.error_code == 0
+    given = options(
+        secured,
+        "SASL_PLAINTEXT",
+        mechanism,
+        sasl_delegation_token=True,
+        sasl_plain_username=answer.token_id,
+        sasl_plain_password=base64.b64encode(answer.hmac).decode(),
+    )
+    topic = await anyio.to_thread.run_sync(
+        create_topic, secure_kafka.bootstrap_servers, unique("token"), 1
+    )
+    async with AsyncKafkaConsumer(topic, group_id=unique("g"), **given) as consumer:
+        assert consumer.assignment()
