@@ -127,9 +127,15 @@ def test_a_topic_is_gone_when_several_answers_in_a_row_call_it_unknown() -> None
     assert after(known, unknown, unknown, known, unknown).partitions_for("t") == (0,)
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION]
-)
+def test_topic_keeps_its_partitions_when_it_is_refused() -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    snapshot = after(answer(topic_answer("t", [1])), answer(topic_answer("t", [], error=code)))
+    assert snapshot.topics["t"].error == code
+    assert snapshot.partitions_for("t") == (0,)
+    assert snapshot.refused(["t", "u"]) == {"t"}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TOPIC_EXCEPTION])
 def test_an_error_that_stays_is_shown_and_not_asked_about_again_soon(code: int) -> None:
     snapshot = after(answer(topic_answer("t", [1])), answer(topic_answer("t", [], error=code)))
     assert snapshot.topics["t"].error == code
