@@ -25,6 +25,7 @@ from kohort.errors import (
     IllegalStateError,
     InvalidOptionError,
     NotAssignedError,
+    TopicAuthorizationFailedError,
 )
 from kohort.listeners import check_listener
 from kohort.records import RecordRun
@@ -162,7 +163,8 @@ class ConsumerBase:
         self._performer.listener = listener
         self._engine.has_listener = listener is not None
         self._engine.subscribed_anew = True
-        self._tell_core(self._engine.subscription_changed)
+        self._engine.mailbox.forget(TopicAuthorizationFailedError)
+        self._tell_core(self._engine.subscribed_again)
 
     def _enforce_rebalance(self, reason: str | None) -> None:
         self._check_usable()
@@ -177,7 +179,8 @@ class ConsumerBase:
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_usable()
         self._engine.subscription.assign(_arguments.topic_partitions(partitions))
-        self._tell_core(self._engine.subscription_changed)
+        self._engine.mailbox.forget(TopicAuthorizationFailedError)
+        self._tell_core(self._engine.subscribed_again)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are assigned now, by the group or by assign(); a copy."""

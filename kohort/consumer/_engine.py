@@ -31,7 +31,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     RebalanceInProgressError,
 )
-from kohort.fetcher import EARLIEST, LATEST, Fetcher
+from kohort.fetcher import EARLIEST, LATEST, LOGGED, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient, Started, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -193,6 +193,18 @@ class Engine:
         self._positions.wake()
         self.fetcher.wake()
 
+    def subscribed_again(self) -> None:
+        """The caller subscribed or assigned; runs in the core."""
+        self._topics.subscribed_again()
+        self.subscription_changed()
+
+    def report_refusal(self, error: KafkaError) -> None:
+        """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
+        if self.config.fetch.on_error in LOGGED:
+            logger.warning("%s", str(error))
+        else:
+            self.mailbox.report(error)
+
     def positions_wanted(self) -> None:
         """Partitions may have lost their positions."""
         self._positions.wake()
@@ -250,11 +262,19 @@ class Engine:
         return self.subscription.topic_ids(offsets) | left
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None,
+        *,
+        refused: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where nothing is."""
+        """What the group has committed; None where nothing is.
+
+        ``refused`` takes partitions on which a right is missing, instead of an error.
+        """
         group = self._group()
-        found = await group.committed(frozenset(partitions), timeout=await self._reached(timeout))
+        left = await self._reached(timeout)
+        found = await group.committed(frozenset(partitions), timeout=left, refused=refused)
         self.activity.note_committed(found)
         offsets = {tp: at for tp, at in found.items() if at is not None}
         self.subscription.note_committing(offsets, {})

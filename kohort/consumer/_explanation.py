@@ -64,6 +64,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
         servers = ", ".join(cluster["bootstrap_servers"])
         yield f"no broker was reached yet; asked: {servers}"
         return
+    yield from (escaped(_needs(right)) for right in facts["missing_rights"])
     yield from _of_subscription(facts["subscription"])
     group, grouped = facts["group"], facts["subscription"]["mode"] in ("topics", "pattern")
     if group is not None and grouped:
@@ -78,6 +79,12 @@ def _of_certificate(security: Facts) -> Iterator[str]:
         when = security["certificate_expires_at"]
         verb = "expired" if days < 0 else "expires"
         yield (f"the client certificate of {security['certificate_of']} {verb} on {when}")
+
+
+def _needs(right: Facts) -> str:
+    """Return a sentence such as ``bob needs READ on topic orders``."""
+    who = right["principal"] or "this client"
+    return f"{who} needs {right['operation']} on {right['resource']} {right['name']}"
 
 
 def _of_subscription(subscription: Facts) -> Iterator[str]:

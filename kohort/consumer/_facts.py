@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.consumer._metrics import end_of, lags, seconds_since
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, TopicAuthorizationFailedError
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
@@ -36,7 +37,9 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "topics": sorted(snapshot.topics),
             "pattern": snapshot.pattern,
             "unknown_topics": sorted(
-                topic for topic in snapshot.topics if not metadata.partitions_for(topic)
+                topic
+                for topic in snapshot.topics - metadata.refused(snapshot.topics)
+                if not metadata.partitions_for(topic)
             ),
         },
         "poll": {
@@ -48,6 +51,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
         "group": _group(engine),
         "rebalances": _rebalances(engine),
         "partitions": _partitions(engine),
+        "missing_rights": _missing_rights(engine),
         "last_commit_error": engine.activity.last_commit_error,
         "commits": {
             "automatic": config.group.auto_commit,
@@ -176,3 +180,36 @@ def _withheld(state: PartitionState, fetched_at: float | None) -> float | None:
 
 def _name(tp: TopicPartition) -> str:
     return f"{tp.topic}-{tp.partition}"
+
+
+def _missing_rights(engine: Engine) -> list[Facts]:
+    """Return the rights that brokers miss: operation, resource, name and principal.
+
+    The principal is the user of the login; None if the options do not name it.
+    """
+    principal = _principal(engine)
+    return [
+        {"principal": principal, "operation": operation, "resource": kind, "name": name}
+        for operation, kind, name in sorted(set(_missing(engine)))
+    ]
+
+
+def _principal(engine: Engine) -> str | None:
+    security = engine.config.security
+    return security.sasl.sasl_plain_username if security.uses_sasl else None
+
+
+def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:
+    """Yield operation, kind of resource and name."""
+    snapshot = engine.subscription.snapshot()
+    named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
+    for topic in engine.cluster.metadata.refused(named):
+        yield "DESCRIBE", "topic", topic
+    standing = engine.fetcher.buffer.standing()
+    for tp, state in snapshot.partitions.items():
+        error = standing.get(tp) or state.last_error
+        if isinstance(error, TopicAuthorizationFailedError):
+            yield error.operation or "READ", "topic", tp.topic
+    group = None if engine.coordinator is None else engine.coordinator.activity()
+    if group is not None and group.missing_right is not None:
+        yield group.missing_right, "group", engine.config.group.group_id or ""

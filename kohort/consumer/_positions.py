@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
+import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
 from kohort.errors import (
+    GroupAuthorizationFailedError,
     KafkaError,
     NoOffsetForPartitionError,
     NotAssignedError,
     SecurityError,
 )
+from kohort.fetcher import refused_topics
 from kohort.subscription import NO_ID, OffsetReset
+from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -21,8 +27,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
+NAMED = 5
+"""Partitions that an error names at most."""
 FIRST_LOOK, LAST_LOOK = 0.002, 0.1
 """Seconds between looks at a reset that is under way; doubled from the first to the last."""
+
+FIRST_SECONDS = 1.0
+GROUP_SECONDS = 10.0
+"""Longest pause after the group was refused, as membership has it too."""
 
 
 class _Found(NamedTuple):
@@ -42,6 +54,8 @@ class PositionFinder:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._wanted = anyio.Event()
+        max_age = engine.config.client.metadata_max_age_ms / 1000
+        self._refused = RefusedPositions(max_age, engine.config.rng or random.Random())
 
     def wake(self) -> None:
         """Something was assigned."""
@@ -52,12 +66,18 @@ class PositionFinder:
         backoff = self._engine.config.client.retry_backoff_max_ms / 1000
         while True:
             self._wanted = anyio.Event()
-            missing = self._engine.subscription.awaiting_position()
+            awaiting = self._engine.subscription.awaiting_position()
+            missing = self._refused.due(awaiting, anyio.current_time())
             if not missing or self._engine.host.assigning:
-                await self._wanted.wait()
+                with anyio.CancelScope(deadline=self._refused.next_due):
+                    await self._wanted.wait()
                 continue
             try:
-                await self._look_up(missing)
+                await self._look_up(missing, collects=True)
+                self._refused.group_allowed()
+            except GroupAuthorizationFailedError as error:
+                self._engine.report_refusal(error)
+                await anyio.sleep(self._refused.group_pause())
             except KafkaError as error:
                 # Refusals of brokers are reported once, by the cluster client.
                 if error.retriable or isinstance(error, SecurityError):
@@ -117,20 +137,33 @@ class PositionFinder:
         return await self._engine.start_of(tp, strategy)
 
     async def _committed(
-        self, partitions: list[TopicPartition]
+        self, partitions: list[TopicPartition], refused: set[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         if self._engine.coordinator is None:
             return {}
-        return await self._engine.committed(partitions, None)
+        return await self._engine.committed(partitions, None, refused=refused)
 
-    async def _look_up(self, missing: dict[TopicPartition, int]) -> None:
+    def _report_refused(self, news: set[TopicPartition]) -> None:
+        topics = {tp.topic for tp in news}
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(news)[:NAMED])
+        where = f"reading the committed offsets of {names}"
+        self._engine.report_refusal(refused_topics(where, topics, "DESCRIBE"))
+
+    async def _look_up(self, missing: dict[TopicPartition, int], *, collects: bool = False) -> None:
+        """Find positions. ``collects``: report refused ones instead of raising an error."""
         subscription = self._engine.subscription
         # The ids of now: a topic that is recreated meanwhile is not what was asked for.
         ids = subscription.topic_ids(missing)
-        committed = await self._committed(list(missing))
-        history = subscription.history
+        refused: set[TopicPartition] = set()
+        committed = await self._committed(list(missing), refused if collects else None)
+        now, history = anyio.current_time(), subscription.history
+        news = {tp for tp in refused if self._refused.refused(tp, missing[tp], now)}
+        if news:
+            self._report_refused(news)
         for tp, epoch in missing.items():
             at = committed.get(tp)
+            if tp in refused:
+                continue  # where it starts is not known: asked for again later
             if history.of(tp.topic) != ids[tp] != NO_ID:
                 continue  # recreated meanwhile: asked for again
             if at is not None:
@@ -150,3 +183,53 @@ def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:
         f'"none": seek({tp}, ...), or commit an offset first',
         topic_partition=tp,
     )
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    failures: int
+    at: float
+
+
+class RefusedPositions:
+    """Pauses that double from 1 s to ``max_seconds``, for each partition."""
+
+    def __init__(self, max_seconds: float, rng: random.Random) -> None:
+        self._backoff = Backoff(min(FIRST_SECONDS, max_seconds), max_seconds)
+        self._rng = rng
+        self._refused: dict[TopicPartition, _Refused] = {}
+        self._group_failures = 0
+
+    @property
+    def next_due(self) -> float:
+        """Time of the next attempt for any of them; infinity if there are none."""
+        return min((each.at for each in self._refused.values()), default=math.inf)
+
+    def due(self, missing: Mapping[TopicPartition, int], now: float) -> dict[TopicPartition, int]:
+        """Return the partitions, with their epochs, that may be asked for now."""
+        for tp, known in list(self._refused.items()):
+            if missing.get(tp) != known.epoch:
+                del self._refused[tp]
+        return {
+            tp: epoch
+            for tp, epoch in missing.items()
+            if tp not in self._refused or self._refused[tp].at <= now
+        }
+
+    def refused(self, tp: TopicPartition, epoch: int, now: float) -> bool:
+        """Note a refusal; True if it is the first."""
+        known = self._refused.get(tp)
+        failures = 1 if known is None else known.failures + 1
+        at = now + self._backoff.delay(failures, self._rng)
+        self._refused[tp] = _Refused(epoch, failures, at)
+        return known is None
+
+    def group_pause(self) -> float:
+        """Return the seconds to wait after the whole group was refused once more."""
+        self._group_failures += 1
+        longest = min(GROUP_SECONDS, max(self._backoff.maximum, FIRST_SECONDS))
+        return Backoff(FIRST_SECONDS, longest).delay(self._group_failures, self._rng)
+
+    def group_allowed(self) -> None:
+        """Forget the refusals of the group."""
+        self._group_failures = 0

@@ -17,6 +17,7 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
+from kohort.fetcher import refused_topics
 from kohort.subscription import SubscriptionMode
 from kohort.transport import ClusterMetadata, start_soon, weak_callback
 from kohort.types import TopicPartition
@@ -41,12 +42,20 @@ class TopicWatch:
         self._unknown: dict[str, int] = {}
         self._reported: set[str] = set()
         self._missing: dict[TopicPartition, int] = {}
+        self._refused: frozenset[str] = frozenset()
         self.assigned_all = False
         """Without a group: all partitions were assigned, as far as there are any."""
 
     def wake(self) -> None:
         """The subscription or the metadata changed."""
         self._woken.set()
+
+    def subscribed_again(self) -> None:
+        """Forget the rights that the subscription before lacked, and look for those of now."""
+        engine = self._engine
+        self._refused = frozenset()
+        if engine.cluster.metadata.refused(engine.subscription.topics()):
+            engine.cluster.request_refresh()  # what is known may be older than the rights
 
     def forget(self) -> None:
         """The group was left: what is subscribed to after that is news to it."""
@@ -187,6 +196,7 @@ class TopicWatch:
         """Tell the caller of topics that are not there, once each."""
         metadata = self._engine.cluster.metadata
         wanted = self._engine.subscription.topics()
+        self._check_rights(wanted)
         for topic in wanted:
             known = metadata.topics.get(topic)
             code = known.error if known is not None else 0
@@ -194,6 +204,8 @@ class TopicWatch:
                 self._unknown[topic] = self._unknown.get(topic, 0) + 1
                 if self._unknown[topic] == UNKNOWN_TOPIC_REFRESHES:
                     self._report(topic, _unknown_topic(topic))
+            elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self._unknown.pop(topic, None)
             elif code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
                 self._report(topic, broker_error(code, f"topic {topic!r}: {broker_error(code)}"))
             else:
@@ -201,6 +213,18 @@ class TopicWatch:
                 self._reported.discard(topic)
         self._reported &= wanted
         self._unknown = {topic: n for topic, n in self._unknown.items() if topic in wanted}
+
+    def _check_rights(self, wanted: frozenset[str]) -> None:
+        """Report topics that the principal may not describe, once for each change."""
+        engine = self._engine
+        named = wanted | {tp.topic for tp in engine.subscription.assigned()}
+        refused = engine.cluster.metadata.refused(named)
+        news, self._refused = refused - self._refused, refused
+        if news:
+            creates = engine.config.client.allow_auto_create_topics
+            engine.report_refusal(
+                refused_topics("reading metadata", news, "DESCRIBE", may_create=creates)
+            )
 
     def _check_assigned(self) -> None:
         """Tell the caller of partitions that assign() named and that are not there, once each."""

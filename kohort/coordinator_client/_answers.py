@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kohort.errors import BrokerResponseError, broker_error, error_class, error_name
+from kohort.errors import (
+    BrokerResponseError,
+    GroupAuthorizationFailedError,
+    broker_error,
+    error_class,
+    error_name,
+)
 from kohort.errors import ErrorCode as E
 from kohort.protocol import ApiKey
 
@@ -118,13 +124,24 @@ _HINTS: dict[int, str] = {
     E.GROUP_MAX_SIZE_REACHED: "the group is full (group.max.size of the broker)",
     E.FENCED_INSTANCE_ID: "another consumer has joined the group with this group_instance_id and "
     "taken this one's place; give each consumer its own, then subscribe again",
-    E.GROUP_AUTHORIZATION_FAILED: "not allowed to use the group; ask for READ on it",
     E.INVALID_GROUP_ID: "the broker does not accept the group_id",
 }
 
 
-def failure(api: ApiKey, code: int) -> BrokerResponseError:
+_DESCRIBING = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
+"""APIs that need DESCRIBE on the group; the others need READ."""
+
+
+def failure(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
     """The error to report for a code, saying what was asked and what to do."""
+    if code == E.GROUP_AUTHORIZATION_FAILED:
+        operation = "DESCRIBE" if api in _DESCRIBING else "READ"
+        return GroupAuthorizationFailedError(
+            f"{api.name}: {error_name(code)}: this client needs {operation} on group "
+            f"{group_id!r}. Grant READ, which implies DESCRIBE; a later poll() tries again",
+            group_id=group_id,
+            operation=operation,
+        )
     plain = broker_error(code)
     hint = _HINTS.get(code)
     words = f"{error_name(code)}: {hint}" if hint else str(plain)

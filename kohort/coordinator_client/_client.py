@@ -225,10 +225,14 @@ class CoordinatorClient:
         await self._offsets.commit(offsets, timeout, ids=ids)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None = None,
+        *,
+        refused: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What is committed; see :meth:`OffsetManager.committed`."""
-        return await self._offsets.committed(partitions, timeout)
+        return await self._offsets.committed(partitions, timeout, refused=refused)
 
     def generation(self) -> GroupSnapshot:
         """The membership as it is now; no I/O."""
@@ -250,6 +254,7 @@ class CoordinatorClient:
             reason=machine.join_reason,
             obstacle=self._link.problem or machine.obstacle,
             last_failure=machine.last_failure,
+            missing_right=machine.missing_right,
             fenced=machine.fenced,
             leads=machine.leading,
             rebalances=machine.rebalances,

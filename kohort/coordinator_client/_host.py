@@ -71,6 +71,8 @@ class GroupActivity(NamedTuple):
     """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
     last_failure: str | None
     """Why the membership failed; None again after the next rebalance."""
+    missing_right: str | None
+    """Operation on the group that the failure says is not allowed."""
     fenced: bool
     """Another has this one's ``group_instance_id``: only a new subscription brings it back."""
     leads: bool

@@ -23,7 +23,13 @@ from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client._text import describe
-from kohort.errors import FencedInstanceIdError, GroupError, KafkaError, error_name
+from kohort.errors import (
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupError,
+    KafkaError,
+    error_name,
+)
 from kohort.protocol import ApiKey
 from kohort.protocol.messages import JoinGroupResponse
 from kohort.transport import escaped
@@ -31,6 +37,8 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+REFUSED_SECONDS = 10.0
+"""Longest pause between two attempts to join a group on which a right is missing."""
 MANY_CHANGES = 20
 """So many topics are named in the reason of a rebalance."""
 
@@ -58,6 +66,8 @@ class Joining(Member, ABC):
         """Why JoinGroup has to be sent again; None when it was answered as it should be."""
         self.last_failure: str | None = None
         """The error that was reported last; None again when a rebalance is complete."""
+        self.missing_right: str | None = None
+        """Operation on the group that the latest error says is not allowed."""
         self.fenced = False
         self.failed_at = 0.0
         self.retry_failed_at = 0.0
@@ -153,7 +163,7 @@ class Joining(Member, ABC):
             case Action.LOSE_GENERATION:
                 self.lose(f"JoinGroup was answered {error_name(code)}", now, keep_member_id=True)
             case Action.FENCED | Action.FAIL:
-                self.fail(failure(ApiKey.JOIN_GROUP, code), now)
+                self.fail(failure(ApiKey.JOIN_GROUP, code, self.settings.group_id), now)
             case _:
                 self.join_again(now, wait=True)
 
@@ -231,13 +241,23 @@ class Joining(Member, ABC):
         self.failure = None
         self.failures += 1
         self.last_failure = f"{type(error).__name__}: {error}"
+        self.missing_right = None
+        if isinstance(error, GroupAuthorizationFailedError):
+            self.missing_right = error.operation
         self.failed_at = now
-        self.retry_failed_at = now + self.backoff(self.failures)
+        self.retry_failed_at = now + self._pause_after(error)
         self.began_at = None
         self.move(MemberState.FAILED, str(error))
         self.emit(ReportFailure(error if isinstance(error, KafkaError) else GroupError(str(error))))
 
+    def _pause_after(self, error: Exception) -> float:
+        """Seconds until the membership may be tried again; longer where a right is missing."""
+        pause = self.backoff(self.failures)
+        if isinstance(error, GroupAuthorizationFailedError):
+            return max(pause, min(2.0 ** (self.failures - 1), REFUSED_SECONDS))
+        return pause
+
     def settled(self) -> None:
         """A rebalance is complete: whatever went wrong before it is over."""
         self._attempts = self.failures = 0
-        self.began_at = self.last_failure = None
+        self.began_at = self.last_failure = self.missing_right = None

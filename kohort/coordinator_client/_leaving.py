@@ -159,7 +159,9 @@ class Leaving(Syncing):
             return
         if action is Action.FAIL:
             logger.warning(
-                "[%s] leaving: %s", self.settings.group_id, failure(ApiKey.LEAVE_GROUP, code)
+                "[%s] leaving: %s",
+                self.settings.group_id,
+                failure(ApiKey.LEAVE_GROUP, code, self.settings.group_id),
             )
         self.left(now)
 

@@ -141,7 +141,7 @@ class CoordinatorLink:
                 self.on_found()
                 return ""
             case Action.FAIL:
-                raise failure(ApiKey.FIND_COORDINATOR, code)
+                raise failure(ApiKey.FIND_COORDINATOR, code, self._group_id)
             case _:
                 return error_name(code)
 

@@ -219,7 +219,7 @@ class ClassicMembership(Leaving):
             case Action.LOSE_GENERATION:
                 self.lose(words, now, keep_member_id=True)
             case Action.FENCED | Action.FAIL:
-                self.fail(failure(ApiKey.HEARTBEAT, code), now)
+                self.fail(failure(ApiKey.HEARTBEAT, code, self.settings.group_id), now)
             case _:
                 self.heartbeats.retry(now)
 
@@ -269,7 +269,7 @@ class ClassicMembership(Leaving):
             case Action.LOSE_GENERATION:
                 self.lose(words, now, keep_member_id=True)
             case Action.FENCED:
-                self.fail(failure(ApiKey.OFFSET_COMMIT, event.code), now)
+                self.fail(failure(ApiKey.OFFSET_COMMIT, event.code, self.settings.group_id), now)
             case _:
                 pass
 

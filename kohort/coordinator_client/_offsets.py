@@ -27,10 +27,12 @@ from kohort.coordinator_client._text import describe
 from kohort.errors import (
     CommitFailedError,
     ErrorCode,
+    GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
     RebalanceInProgressError,
+    TopicAuthorizationFailedError,
     TransportError,
     error_name,
 )
@@ -97,8 +99,10 @@ class OffsetManager:
         - RebalanceInProgressError: the partitions are still owned, but the group is between
           JoinGroup and SyncGroup, when it takes no commits. Poll, then commit again.
         - KafkaTimeoutError: not done in time; ``__cause__`` is the last error, if there was one.
+        - TopicAuthorizationFailedError: READ is missing on some topics. The other offsets are
+          committed; ``committed`` of the error has them.
         - GroupAuthorizationFailedError, OffsetMetadataTooLargeError and other errors of a broker
-          that a repetition would not mend.
+          that a repetition does not fix.
         """
         if not offsets:
             return
@@ -106,10 +110,11 @@ class OffsetManager:
         losses = self._membership.losses
 
         void: dict[TopicPartition, OffsetAndMetadata] = {}
+        refused: dict[TopicPartition, OffsetAndMetadata] = {}
 
         async def once() -> str:
             void.update(self._take_void(left, ids or {}))
-            return await self._commit_once(left, losses) if left else ""
+            return await self._commit_once(left, refused, losses) if left else ""
 
         await self._repeat(
             once, timeout, f"the commit of {describe(offsets)}", turn=self._committing
@@ -121,6 +126,10 @@ class OffsetManager:
                 "the new topic",
                 offsets=void,
             )
+
+        if refused:
+            done = {tp: at for tp, at in offsets.items() if tp not in refused}
+            raise _refused_commit(refused, done)
 
     def _take_void(
         self, left: dict[TopicPartition, OffsetAndMetadata], ids: Mapping[TopicPartition, bytes]
@@ -134,8 +143,16 @@ class OffsetManager:
         ]
         return {tp: left.pop(tp) for tp in gone}
 
-    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata], losses: int) -> str:
-        """Commit what is left, take out what is done; returns why the rest has to be repeated."""
+    async def _commit_once(
+        self,
+        left: dict[TopicPartition, OffsetAndMetadata],
+        refused: dict[TopicPartition, OffsetAndMetadata],
+        losses: int,
+    ) -> str:
+        """Commit what is left, take out what is done; returns why the rest has to be repeated.
+
+        ``refused`` takes the offsets of topics on which a right is missing.
+        """
         if self._membership.commits_soon and self._membership.state is not MemberState.JOINING:
             return "the group rebalances"
         generation, member_id = self._identity(left)
@@ -157,10 +174,12 @@ class OffsetManager:
         for tp, code in codes.items():
             if action_for(ApiKey.OFFSET_COMMIT, code) is Action.PROCEED:
                 del left[tp]
+            elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                refused[tp] = left.pop(tp)
         problem = ""
         for code in sorted({codes[tp] for tp in left}):
             problem = error_name(code)
-            refused = {tp: left[tp] for tp in left if codes[tp] == code}
+            concerned = {tp: left[tp] for tp in left if codes[tp] == code}
             match action_for(ApiKey.OFFSET_COMMIT, code):
                 case Action.REDISCOVER:
                     self._link.drop(f"OffsetCommit was answered {problem}")
@@ -168,10 +187,12 @@ class OffsetManager:
                     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                         self._cluster.request_refresh()
                 case Action.FAIL:
-                    error = failure(ApiKey.OFFSET_COMMIT, code)
-                    raise type(error)(f"{error} (for {describe(refused)})", code=code)
+                    error = failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
+                    if isinstance(error, GroupAuthorizationFailedError):
+                        raise error
+                    raise type(error)(f"{error} (for {describe(concerned)})", code=code)
                 case _:
-                    self._moved_on(code, generation, member_id, refused)
+                    self._moved_on(code, generation, member_id, concerned)
         return problem
 
     def _identity(self, offsets: Offsets) -> tuple[int, str]:
@@ -213,7 +234,7 @@ class OffsetManager:
                 f"{self._group_id!r} has members, and only they may commit. subscribe(), or use "
                 "another group_id",
                 offsets=refused,
-            ) from failure(ApiKey.OFFSET_COMMIT, code)
+            ) from failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
         if (generation, member_id) != (member.generation, member.member_id):
             return  # a rebalance was faster; the next attempt sees what is left of the ownership
         action = action_for(ApiKey.OFFSET_COMMIT, code)
@@ -229,14 +250,21 @@ class OffsetManager:
             f"without this consumer, and {describe(refused)} may belong to another. Poll more "
             "often (max_poll_interval_ms), or process less per poll (max_poll_records)",
             offsets=refused,
-        ) from failure(ApiKey.OFFSET_COMMIT, code)
+        ) from failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
 
     # --- fetch ----------------------------------------------------------------------------------
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None,
+        *,
+        refused: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is.
+
+        ``refused`` takes the partitions of topics on which a right is missing; they are left out
+        of the result. Without it TopicAuthorizationFailedError is raised for them.
 
         An offset that goes by the topic's name counts as nothing if it is known to belong to a
         topic that was deleted. One request for all of them. Raises KafkaTimeoutError after
@@ -259,7 +287,10 @@ class OffsetManager:
             if code:
                 return problem
             for tp, at in found.items():
-                if isinstance(at, int):
+                if at == ErrorCode.TOPIC_AUTHORIZATION_FAILED and refused is not None:
+                    refused.add(tp)
+                    del result[tp]
+                elif isinstance(at, int):
                     problem = self._check_fetched(at, {tp}) or problem
                     if at == ErrorCode.UNKNOWN_TOPIC_ID and ids is not None:
                         by_name = True
@@ -285,7 +316,17 @@ class OffsetManager:
             case Action.REDISCOVER:
                 self._link.drop(f"OffsetFetch was answered {error_name(code)}")
             case Action.FAIL:
-                error = failure(ApiKey.OFFSET_FETCH, code)
+                error = failure(ApiKey.OFFSET_FETCH, code, self._group_id)
+                if isinstance(error, GroupAuthorizationFailedError):
+                    raise error
+                if isinstance(error, TopicAuthorizationFailedError):
+                    topics = {tp.topic for tp in concerned}
+                    raise TopicAuthorizationFailedError(
+                        f"no committed offsets for {describe(concerned)}: this client needs "
+                        f"DESCRIBE on topic {names_of(topics)}",
+                        topics=topics,
+                        operation="DESCRIBE",
+                    )
                 raise type(error)(f"{error} (for {describe(concerned)})", code=code)
             case _:
                 if code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -326,3 +367,20 @@ class OffsetManager:
         raise KafkaTimeoutError(
             f"{what} was not done within {in_seconds(timeout)}: {problem}"
         ) from cause
+
+
+def names_of(topics: Iterable[str]) -> str:
+    """Return topics as a list for a message."""
+    return ", ".join(repr(topic) for topic in sorted(topics))
+
+
+def _refused_commit(refused: Offsets, done: Offsets) -> TopicAuthorizationFailedError:
+    topics = {tp.topic for tp in refused}
+    rest = f"The offsets of {describe(done)} are committed" if done else "Nothing is committed"
+    return TopicAuthorizationFailedError(
+        f"commit failed for {describe(refused)}: this client needs READ on topic "
+        f"{names_of(topics)}. {rest}",
+        topics=topics,
+        operation="READ",
+        committed=done,
+    )

@@ -152,7 +152,11 @@ class Syncing(Joining):
                 self.lose(words, now, keep_member_id=True)
             case Action.FENCED | Action.FAIL:
                 inconsistent = code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-                self.fail(failure(ApiKey.SYNC_GROUP, code), now, leave=inconsistent)
+                self.fail(
+                    failure(ApiKey.SYNC_GROUP, code, self.settings.group_id),
+                    now,
+                    leave=inconsistent,
+                )
             case _:
                 self.restart(words, now, wait=True)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from kohort.errors._codes import ErrorCode, error_name
 from kohort.errors._tree import DataError, KafkaError, SecurityError
-from kohort.types import TopicPartition
+from kohort.types import OffsetAndMetadata, TopicPartition
 
 
 class BrokerResponseError(KafkaError):
@@ -201,9 +202,47 @@ class InvalidCommitOffsetSizeError(BrokerResponseError, code=ErrorCode.INVALID_C
 class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
     """Not allowed to use the topic."""
 
+    topics: frozenset[str]
+    """Topics that were refused; empty where the response does not name them."""
+    operation: str | None
+    """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+    committed: Mapping[TopicPartition, OffsetAndMetadata]
+    """Offsets of the same commit that were committed; empty for anything but a commit."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: int | None = None,
+        topics: Iterable[str] = (),
+        operation: str | None = None,
+        committed: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.topics = frozenset(topics)
+        self.operation = operation
+        self.committed = dict(committed or {})
+
 
 class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
     """Not allowed to use the group."""
+
+    group_id: str | None
+    """The group; None where the response does not name it."""
+    operation: str | None
+    """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: int | None = None,
+        group_id: str | None = None,
+        operation: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.group_id = group_id
+        self.operation = operation
 
 
 class ClusterAuthorizationFailedError(

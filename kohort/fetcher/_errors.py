@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from kohort.errors import (
     KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     broker_error,
 )
 from kohort.types import TopicPartition
@@ -23,6 +25,8 @@ class Then(Enum):
     """It passes by itself: tried again after a pause, and nobody is told."""
     RAISE = "raise"
     """Tried again after a pause as well, but the caller is told each time."""
+    REFUSE = "refuse"
+    """A right is missing. Tried again after longer pauses, and reported once for each change."""
     STAND = "stand"
     """Only the caller can go on from here: raised until the partition is sought elsewhere."""
 
@@ -64,17 +68,19 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
             offset=offset,
         )
         return Failure(error, Then.RAISE)
-    return _by_class(code, where)
+    return _by_class(code, where, tp, "READ")
 
 
 def lookup_failure(code: int, tp: TopicPartition) -> Failure:
     """For an error code in an answer to ListOffsets."""
-    return _by_class(code, f"looking up an offset of {tp.topic}-{tp.partition}")
+    where = f"looking up an offset of {tp.topic}-{tp.partition}"
+    return _by_class(code, where, tp, "DESCRIBE")
 
 
 def validation_failure(code: int, tp: TopicPartition) -> Failure:
     """For an error code in an answer to OffsetForLeaderEpoch."""
-    return _by_class(code, f"validating the position of {tp.topic}-{tp.partition}")
+    where = f"validating the position of {tp.topic}-{tp.partition}"
+    return _by_class(code, where, tp, "DESCRIBE")
 
 
 def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationError:
@@ -92,7 +98,26 @@ def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationE
     )
 
 
-def _by_class(code: int, where: str) -> Failure:
+def refused_topics(
+    where: str, topics: Collection[str], operation: str, *, may_create: bool = False
+) -> KafkaError:
+    """Return the error for topics on which the principal lacks a right.
+
+    ``may_create``: the request would create missing topics, which needs a right, too.
+    """
+    names = ", ".join(repr(topic) for topic in sorted(topics))
+    names += " (CREATE if it does not exist)" if may_create else ""
+    return TopicAuthorizationFailedError(
+        f"{where}: this client needs {operation} on topic {names}. Grant it; the client tries "
+        "again by itself, and other topics go on",
+        topics=topics,
+        operation=operation,
+    )
+
+
+def _by_class(code: int, where: str, tp: TopicPartition, operation: str) -> Failure:
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return Failure(refused_topics(where, {tp.topic}, operation), Then.REFUSE)
     error = broker_error(code)
     error = broker_error(code, f"{where}: {error}")
     then = Then.RETRY if error.retriable else Then.RAISE

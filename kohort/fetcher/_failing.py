@@ -1,13 +1,24 @@
-"""Log lines about partitions that fail to be fetched: one for each cause."""
+"""Partitions that fail: a log line for each cause, and a report of each missing right."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Hashable
+from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
+from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._retries import Retries
 from kohort.transport import RepeatedLog
 from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.fetcher")
+
+REFUSED_BACKOFF_MS = 1000
+"""Pause after a topic was refused; it doubles up to ``metadata_max_age_ms``."""
+LOGGED = ("skip", "pause")
+"""Values of ``on_error`` by which a missing right is logged instead of raised."""
 
 
 class _Cause:
@@ -81,3 +92,28 @@ def _text(cause: _Cause) -> str:
     if isinstance(error, BrokerResponseError):
         error = broker_error(error.code)
     return f"fetching {count:,} partitions, {topic}-{partition} one of them: {error}"
+
+
+class Refusals:
+    """Reports missing rights as ``on_error`` has it."""
+
+    def __init__(self, buffer: FetchBuffer, on_error: Any) -> None:
+        self._buffer = buffer
+        self._only_logs = on_error in LOGGED
+
+    def refused(
+        self,
+        tp: TopicPartition,
+        epoch: int,
+        error: KafkaError,
+        retries: Retries[TopicPartition],
+        now: float,
+    ) -> bool:
+        """Note a refusal; True if there is something new for the caller."""
+        is_news = retries.refused(tp, now, epoch)
+        if is_news and not self._only_logs:
+            return self._buffer.append(FailedFetch(tp, epoch, error, passing=True))
+        if is_news:
+            logger.warning("%s", str(error))
+        self._buffer.note_error(tp, epoch, error)
+        return False

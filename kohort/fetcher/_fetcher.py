@@ -19,6 +19,7 @@ from kohort.fetcher._completed import DecodeOptions
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.fetcher._ending import end_sessions
+from kohort.fetcher._failing import REFUSED_BACKOFF_MS, Refusals
 from kohort.fetcher._intake import Intake
 from kohort.fetcher._lanes import Lane
 from kohort.fetcher._leaders import Leaders
@@ -123,7 +124,9 @@ class Fetcher:
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._retries: Retries[TopicPartition] = Retries(backoff, rng)
+        slow = Backoff.from_ms(REFUSED_BACKOFF_MS, metadata_max_age_ms)
+        refusals = Refusals(self.buffer, config.on_error)
+        self._retries: Retries[TopicPartition] = Retries(backoff, rng, slow)
         self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)
         self._repeats = RepeatedLog(logger)
@@ -132,7 +135,8 @@ class Fetcher:
             cluster,
             subscription,
             self.buffer,
-            Retries(backoff, rng),
+            Retries(backoff, rng, slow),
+            refusals,
             on_done=weak_callback(self._validated),
             on_ready=on_ready,
         )
@@ -141,7 +145,8 @@ class Fetcher:
             subscription,
             self.offsets,
             self.buffer,
-            Retries(backoff, rng),
+            Retries(backoff, rng, slow),
+            refusals,
             on_found=weak_callback(self.wake),
             on_position=self._validation.good,
             on_ready=on_ready,
@@ -158,6 +163,7 @@ class Fetcher:
             self._validation,
             self._retries,
             self._counters,
+            refusals,
         )
         self._candidates = Candidates(
             subscription,

@@ -11,7 +11,7 @@ from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._failing import FailingPartitions
+from kohort.fetcher._failing import FailingPartitions, Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Answer, Ask, Redirect, TooSmall
@@ -39,6 +39,7 @@ class Intake:
         validation: Validation,
         retries: Retries[TopicPartition],
         counters: FetchCounters,
+        refusals: Refusals,
     ) -> None:
         self.sizes: dict[TopicPartition, int] = {}
         """Of partitions whose next batch does not fit into the usual size."""
@@ -52,6 +53,7 @@ class Intake:
         self._validation = validation
         self._retries = retries
         self._counters = counters
+        self._refusals = refusals
         self._failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
@@ -142,6 +144,8 @@ class Intake:
         self._counters.partition_errors += 1
         if failure.refresh:
             self._cluster.request_refresh()
+        if failure.then is Then.REFUSE:
+            return self._refusals.refused(tp, epoch, failure.error, self._retries, now)
         if again_at_once or (failure.refresh and self._leaders.moved(tp, ask.leader_epoch)):
             self._retries.succeeded(tp)  # somebody else is asked
         else:

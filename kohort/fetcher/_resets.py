@@ -13,6 +13,7 @@ from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, Then
+from kohort.fetcher._failing import Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
@@ -48,6 +49,7 @@ class Resets:
         offsets: OffsetLookup,
         buffer: FetchBuffer,
         retries: Retries[TopicPartition],
+        refusals: Refusals,
         *,
         on_found: Callable[[], None],
         on_position: Callable[[TopicPartition, int, int], None],
@@ -60,6 +62,7 @@ class Resets:
         self._offsets = offsets
         self._buffer = buffer
         self._retries = retries
+        self._refusals = refusals
         self._on_found = on_found
         self._on_position = on_position
         self._on_ready = on_ready
@@ -139,6 +142,10 @@ class Resets:
 
     def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
+        if failure.then is Then.REFUSE:
+            if self._refusals.refused(tp, epoch, failure.error, self._retries, now):
+                self._on_ready()
+            return
         if failure.then is not Then.RETRY:
             failed = FailedFetch(tp, epoch, failure.error, passing=True)
             if self._buffer.append(failed):

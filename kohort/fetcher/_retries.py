@@ -12,12 +12,13 @@ Key = TypeVar("Key")
 
 
 class _Retry:
-    __slots__ = ("at", "epoch", "failures")
+    __slots__ = ("at", "epoch", "failures", "refused")
 
-    def __init__(self, epoch: int, failures: int, at: float) -> None:
+    def __init__(self, epoch: int, failures: int, at: float, *, refused: bool = False) -> None:
         self.epoch = epoch
         self.failures = failures
         self.at = at
+        self.refused = refused
 
 
 class Retries(Generic[Key]):
@@ -26,8 +27,11 @@ class Retries(Generic[Key]):
     A failure counts for one epoch of the thing only: what was sought elsewhere is tried at once.
     """
 
-    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+    def __init__(
+        self, backoff: Backoff, rng: random.Random, refused_backoff: Backoff | None = None
+    ) -> None:
         self._backoff = backoff
+        self._refused_backoff = refused_backoff or backoff
         self._rng = rng
         self._retries: dict[Key, _Retry] = {}
 
@@ -38,6 +42,15 @@ class Retries(Generic[Key]):
         at = now + self._backoff.delay(failures, self._rng)
         self._retries[key] = _Retry(epoch, failures, at)
         return at
+
+    def refused(self, key: Key, now: float, epoch: int = 0) -> bool:
+        """Note that a right is missing; the pauses are longer. True if that is news."""
+        retry = self._retries.get(key)
+        known = retry is not None and retry.epoch == epoch and retry.refused
+        failures = retry.failures + 1 if retry is not None and known else 1
+        at = now + self._refused_backoff.delay(failures, self._rng)
+        self._retries[key] = _Retry(epoch, failures, at, refused=True)
+        return not known
 
     def not_before(self, key: Key, epoch: int = 0) -> float:
         """When the thing may be tried again; 0 if at once."""

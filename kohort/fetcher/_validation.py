@@ -21,6 +21,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import EpochEnd, Failure, Then, truncation, validation_failure
+from kohort.fetcher._failing import Refusals
 from kohort.fetcher._offsets import no_leader
 from kohort.fetcher._retries import Retries
 from kohort.protocol import messages
@@ -56,6 +57,7 @@ class Validation:
         subscription: SubscriptionState,
         buffer: FetchBuffer,
         retries: Retries[TopicPartition],
+        refusals: Refusals | None = None,
         *,
         on_done: Callable[[Iterable[TopicPartition]], None],
         on_ready: Callable[[], None],
@@ -64,6 +66,7 @@ class Validation:
         self._subscription = subscription
         self._buffer = buffer
         self._retries = retries
+        self._refusals = refusals or Refusals(buffer, "raise")
         self._on_done = on_done
         self._on_ready = on_ready
         self._good: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, leader epoch
@@ -180,6 +183,10 @@ class Validation:
     def _failed(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
         if failure.refresh:
             self._cluster.request_refresh()
+        if failure.then is Then.REFUSE:
+            if self._refusals.refused(tp, epoch, failure.error, self._retries, now):
+                self._on_ready()
+            return
         self._retries.failed(tp, now, epoch)
         if failure.then is Then.RETRY:
             self._buffer.note_error(tp, epoch, failure.error)

@@ -94,6 +94,11 @@ class ClusterMetadata(NamedTuple):
             return None
         return Leader(partition.leader, partition.leader_epoch)
 
+    def refused(self, topics: Iterable[str], /) -> frozenset[str]:
+        """Those of the topics that the principal may not describe."""
+        known = (self.topics.get(topic) for topic in topics)
+        return frozenset(each.name for each in known if each and _is_refused(each.error))
+
     def partitions_for(self, topic: str, /) -> tuple[int, ...]:
         """The partitions of a topic in order; empty if it is not known."""
         known = self.topics.get(topic)
@@ -155,6 +160,11 @@ class ClusterMetadata(NamedTuple):
         return self._replace(brokers=MappingProxyType({}))
 
 
+def _is_refused(code: int) -> bool:
+    """True if a right is missing: that says nothing of the partitions, which are kept."""
+    return code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def _merge_topic(
     old: TopicMetadata | None, answer: MetadataResponse.MetadataResponseTopic
 ) -> TopicMetadata:
@@ -166,7 +176,7 @@ def _merge_topic(
         if (
             old is None
             or unknown >= UNKNOWN_ANSWERS
-            or not error_class(answer.error_code).retriable
+            or not (error_class(answer.error_code).retriable or _is_refused(answer.error_code))
         ):
             return TopicMetadata(name, error=answer.error_code, unknown=unknown)
         return old._replace(error=answer.error_code, unknown=unknown)

@@ -34,6 +34,9 @@ MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
 MIN_BOOTSTRAP_SECONDS = 0.1
 """Less would fail before the nearest broker could answer."""
 
+REFUSED_SECONDS = 1.0
+"""Pause before the first refresh after a topic was refused; later pauses are longer."""
+
 Ask: TypeAlias = "Callable[[messages.MetadataRequest], Awaitable[messages.MetadataResponse]]"
 
 
@@ -57,6 +60,8 @@ class MetadataKeeper:
         self._not_before = 0.0  # a stale snapshot is not refreshed faster than this
         self._due = 0.0
         self._incomplete = 0  # answers in a row that left something open
+        self._refused_topics: frozenset[str] = frozenset()
+        self._refused_answers = 0  # answers in a row that refused these
         self._wake = Wake()  # for the task that refreshes
         self._news = Wake()  # for those who wait for a refresh
         self._unreachable = 0  # windows of bootstrap_timeout_ms that ended in vain
@@ -191,15 +196,27 @@ class MetadataKeeper:
     def _plan(self) -> None:
         """When the next refresh is due; soon if the brokers are still finding out themselves."""
         now = anyio.current_time()
+        max_age = max(self._config.metadata_max_age_ms / 1000, self._backoff.initial)
         if all(topic.complete for topic in self.snapshot.topics.values()):
             self._incomplete = 0
-            self._due = now + max(self._config.metadata_max_age_ms / 1000, self._backoff.initial)
+            self._due = now + self._until_granted(max_age)
         else:
             self._incomplete += 1
             self._due = now + self._backoff.delay(self._incomplete, self._rng)
         self._not_before = now + self._backoff.delay(1, self._rng)
         if self._wanted is not None and not self._wanted <= self.snapshot.topics.keys():
             self._not_before = 0.0  # more was wanted while this one was on its way
+
+    def _until_granted(self, max_age: float) -> float:
+        """Seconds to the next refresh; fewer after a topic was refused, as rights may follow."""
+        refused = self.snapshot.refused(self._wanted or ())
+        if refused != self._refused_topics:
+            self._refused_topics, self._refused_answers = refused, 0
+        if not refused:
+            return max_age
+        self._refused_answers += 1
+        backoff = Backoff(min(REFUSED_SECONDS, max_age), max_age)
+        return backoff.delay(self._refused_answers, self._rng)
 
     async def fetch_topics(
         self, names: Collection[str] | None, *, may_create: bool = True

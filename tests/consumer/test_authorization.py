@@ -1,0 +1,364 @@
+"""Rights that are missing, granted and revoked while consumers run."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from kohort import AsyncKafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from kohort.testing import MemoryCluster, Security
+from tests.consumer.virtual import MemoryConsumer
+from tests.support.virtual import run_virtual
+
+ME = "User:ANONYMOUS"
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+GRANTED_AT = 7.0
+
+
+@asynccontextmanager
+async def secured(**options: Any) -> AsyncIterator[MemoryCluster]:
+    """A cluster that denies everything by default, with two topics of three records."""
+    security = Security(listeners=["PLAINTEXT"], acls=[])
+    async with MemoryCluster(topics={"a": 1, "b": 1}, security=security, **options) as cluster:
+        for topic in ("a", "b"):
+            cluster.produce(topic, [f"{topic}{number}" for number in range(3)])
+        yield cluster
+
+
+class Polled:
+    """Results of polling for some seconds: (second, value) and (second, error)."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[float, str]] = []
+        self.errors: list[tuple[float, KafkaError]] = []
+
+    @property
+    def values(self) -> list[str]:
+        return [value for _, value in self.records]
+
+    def first(self, prefix: str) -> float:
+        """The second in which the first record of a topic came."""
+        return next(at for at, value in self.records if value.startswith(prefix))
+
+
+async def poll(
+    consumer: AsyncKafkaConsumer, seconds: float, polled: Polled | None = None
+) -> Polled:
+    """Poll for so many seconds of the loop's clock."""
+    polled = Polled() if polled is None else polled
+    begun = anyio.current_time()
+    while (now := anyio.current_time() - begun) < seconds:
+        try:
+            parts = await consumer.getmany(timeout_ms=100)
+        except KafkaError as error:
+            polled.errors.append((now, error))
+            continue
+        for records in parts.values():
+            at = anyio.current_time() - begun
+            polled.records += [(at, (record.value or b"").decode()) for record in records]
+    return polled
+
+
+def consumer(cluster: MemoryCluster, *topics: str, **configs: Any) -> MemoryConsumer:
+    return MemoryConsumer(cluster, *topics, **{"metadata_max_age_ms": 2000, **configs})
+
+
+def assert_refused(error: KafkaError, topic: str, operation: str) -> None:
+    assert isinstance(error, TopicAuthorizationFailedError)
+    assert error.topics == frozenset({topic})
+    assert error.operation == operation
+
+
+WITH_AND_WITHOUT_GROUP = pytest.mark.parametrize("group_id", ["g", None])
+
+
+@WITH_AND_WITHOUT_GROUP
+def test_hidden_topic_costs_no_other_topic_a_record(group_id: str | None) -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster, "a", "b", group_id=group_id) as reader:
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.first("a") < 1.0
+                ((_, error),) = seen.errors
+                assert_refused(error, "b", "DESCRIBE")
+                assert "needs DESCRIBE on topic 'b' (CREATE if it does not exist)" in str(error)
+                cluster.grant(ME, "READ", topic="b")
+                seen = await poll(reader, 5.0)
+                assert seen.values == ["b0", "b1", "b2"]
+                assert seen.first("b") < 3.0
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+@WITH_AND_WITHOUT_GROUP
+def test_unreadable_topic_costs_no_other_topic_a_record(group_id: str | None) -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "DESCRIBE", topic="b")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster, "a", "b", group_id=group_id) as reader:
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.first("a") < 1.0
+                ((_, error),) = seen.errors
+                assert_refused(error, "b", "READ")
+                cluster.grant(ME, "READ", topic="b")
+                seen = await poll(reader, 5.0)
+                assert seen.values == ["b0", "b1", "b2"]
+                assert seen.first("b") < 2.5
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+def test_fetches_of_a_refused_topic_are_sent_ever_less_often() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "DESCRIBE", topic="b")
+            async with consumer(cluster, "b", group_id=None, metadata_max_age_ms=60_000) as reader:
+                await poll(reader, 120.0)
+                fetches = [each.at for each in cluster.requests if each.api == "Fetch"]
+                pauses = [round(b - a, 1) for a, b in itertools.pairwise(fetches)]
+                assert 0.8 <= pauses[0] <= 1.2
+                assert len(fetches) <= 10
+                assert max(pauses) > 30
+
+    run_virtual(scenario)
+
+
+def test_revoked_read_is_reported_and_reading_goes_on_after_a_grant() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            rights = cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", topic="b")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
+                assert len((await poll(reader, 3.0)).values) == 6
+                rights.stop()
+                cluster.grant(ME, "DESCRIBE", topic="a")
+                cluster.produce("b", ["b3"])
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["b3"]
+                ((_, error),) = seen.errors
+                assert_refused(error, "a", "READ")
+                cluster.produce("a", ["a3"])
+                cluster.grant(ME, "READ", topic="a")
+                seen = await poll(reader, 10.0)
+                assert seen.values == ["a3"]
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+def test_positions_survive_when_a_topic_is_hidden_for_a_while() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            rights = cluster.grant(ME, "READ", topic="a")
+            async with consumer(cluster, "a", group_id=None) as reader:
+                assert len((await poll(reader, 3.0)).values) == 3
+                rights.stop()
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == []
+                operations = {error.operation for _, error in seen.errors}  # type: ignore[attr-defined]
+                assert operations == {"READ", "DESCRIBE"}
+                assert len(seen.errors) == 2
+                cluster.produce("a", ["a3"])
+                cluster.grant(ME, "READ", topic="a")
+                seen = await poll(reader, 10.0)
+                assert seen.values == ["a3"]
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+@pytest.mark.parametrize("right", ["READ", "DESCRIBE"])
+def test_group_without_rights_joins_after_a_grant(right: str) -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            if right == "READ":
+                cluster.grant(ME, "DESCRIBE", group="g")
+            async with consumer(cluster, "a") as reader:
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == []
+                assert 2 <= len(seen.errors) <= 4
+                for _, error in seen.errors:
+                    assert isinstance(error, GroupAuthorizationFailedError)
+                    assert (error.group_id, error.operation) == ("g", right)
+                    assert f"needs {right} on group 'g'" in str(error)
+                cluster.grant(ME, "READ", group="g")
+                seen = await poll(reader, 12.0)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+def test_assigned_topics_are_read_when_one_position_is_refused() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster) as reader:
+                reader.assign([A, B])
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.first("a") < 1.0
+                assert {type(error) for _, error in seen.errors} == {TopicAuthorizationFailedError}
+                assert len(seen.errors) <= 2
+                with pytest.raises(TopicAuthorizationFailedError, match="DESCRIBE on topic 'b'"):
+                    await reader.position(B)
+                cluster.grant(ME, "READ", topic="b")
+                seen = await poll(reader, 5.0)
+                assert seen.values == ["b0", "b1", "b2"]
+
+    run_virtual(scenario)
+
+
+def test_group_without_rights_costs_an_assigned_consumer_little() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            async with consumer(cluster, enable_auto_commit=False) as reader:
+                reader.assign([A])
+                seen = await poll(reader, GRANTED_AT)
+                assert 2 <= len(seen.errors) <= 4
+                cluster.grant(ME, "READ", group="g")
+                assert (await poll(reader, 12.0)).values == ["a0", "a1", "a2"]
+
+    run_virtual(scenario)
+
+
+def test_pattern_sees_what_is_visible_and_new_grants() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster) as reader:
+                reader.subscribe(pattern="^[ab]$")
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.errors == []
+                cluster.grant(ME, "READ", topic="b")
+                seen = await poll(reader, 5.0)
+                assert seen.values == ["b0", "b1", "b2"]
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+def test_partly_refused_commit_names_what_is_committed() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            rights = [cluster.grant(ME, "READ", topic=topic) for topic in ("a", "b")]
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
+                assert len((await poll(reader, 3.0)).values) == 6
+                rights[1].stop()
+                with pytest.raises(TopicAuthorizationFailedError) as raised:
+                    await reader.commit()
+                error = raised.value
+                assert_refused(error, "b", "READ")
+                assert error.committed == {A: OffsetAndMetadata(3, "", 0)}
+                assert "READ on topic 'b'" in str(error)
+                assert "offsets of a 0 are committed" in str(error)
+                assert {tp: at.offset for tp, at in cluster.committed("g").items()} == {A: 3}
+                copy = pickle.loads(pickle.dumps(error))
+                assert (copy.topics, copy.committed) == (error.topics, error.committed)
+
+    run_virtual(scenario)
+
+
+def test_errors_of_a_former_subscription_are_forgotten() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", group="g")
+            async with consumer(cluster, "b", metadata_max_age_ms=300_000) as reader:
+                with pytest.raises(TopicAuthorizationFailedError):
+                    await reader.getmany(timeout_ms=1000)
+                cluster.grant(ME, "READ", topic="b")
+                reader.subscribe(["a", "b"])
+                seen = await poll(reader, 5.0)
+                assert sorted(seen.values) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+                assert seen.errors == []
+
+    run_virtual(scenario)
+
+
+@pytest.mark.parametrize("rights", [[], ["DESCRIBE"]])
+def test_on_error_skip_only_logs_missing_rights(
+    rights: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            for right in rights:
+                cluster.grant(ME, right, topic="b")
+            async with consumer(cluster, "a", "b", group_id=None, on_error="skip") as reader:
+                seen = await poll(reader, GRANTED_AT)
+                assert seen.values == ["a0", "a1", "a2"]
+                assert seen.errors == []
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(scenario)
+    texts = [each.getMessage() for each in caplog.records if "on topic 'b'" in each.getMessage()]
+    assert len(texts) == 1
+
+
+def test_explain_names_the_rights_that_are_missing() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            cluster.grant(ME, "READ", group="g")
+            cluster.grant(ME, "DESCRIBE", topic="b")
+            async with consumer(
+                cluster, "a", "b", "c", client_id="c1", allow_auto_create_topics=False
+            ) as reader:
+                await poll(reader, 3.0)
+                text = str(reader.explain())
+                assert "this client needs READ on topic b" in text
+                assert "this client needs DESCRIBE on topic c" in text
+                rights = reader.explain().as_dict()["missing_rights"]
+                assert {
+                    "principal": None,
+                    "operation": "DESCRIBE",
+                    "resource": "topic",
+                    "name": "c",
+                } in rights
+                cluster.grant(ME, "READ", topic="*")
+                await poll(reader, 5.0)
+                assert reader.explain().as_dict()["missing_rights"] == []
+
+    run_virtual(scenario)
+
+
+def test_explain_names_the_right_that_a_group_needs() -> None:
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="a")
+            async with consumer(cluster, "a") as reader:
+                await poll(reader, 0.5)
+                assert "this client needs DESCRIBE on group g" in str(reader.explain())
+                cluster.grant(ME, "READ", group="g")
+                await poll(reader, 5.0)
+                assert "needs" not in str(reader.explain())
+
+    run_virtual(scenario)
