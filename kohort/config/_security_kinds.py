@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.config._kinds import Choice, Fault, Flag, Kind
 from kohort.config._secret import Concealed, Secret, conceal
 
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
@@ -59,8 +61,12 @@ class SecretText(Kind):
         if isinstance(value, Concealed):
             raise Fault(f"not a str but {value.type_name}")
         secret = value if isinstance(value, Secret) else Secret(value)
+        del value
         if fault := self._fault(secret):
             raise Fault(fault)
+        return self._normal_form(secret)
+
+    def _normal_form(self, secret: Secret) -> Secret:
         return secret
 
     def _fault(self, secret: Secret) -> str:
@@ -82,6 +88,9 @@ class KeyText(SecretText):
         if not fault and "PRIVATE KEY-----" not in secret.reveal():
             fault = "no private key in PEM form; a path belongs into the option for a file"
         return fault
+
+    def _normal_form(self, secret: Secret) -> Secret:
+        return Secret(pem_lines(secret.reveal()))
 
 
 class KeyPassword(SecretText):
@@ -114,7 +123,18 @@ class Certificates(Kind):
             raise Fault("a private key is among the certificates")
         if "-----BEGIN CERTIFICATE-----" not in value and "TRUSTED CERTIFICATE---" not in value:
             raise Fault("no certificate in PEM form; a path belongs into the option for a file")
-        return value
+        return pem_lines(value)
+
+
+def pem_lines(text: str) -> str:
+    """Return PEM text with the line breaks that OpenSSL needs. Java reads it in one line, too."""
+    return _BLOCK.sub(_wrapped, text) if "\n" not in text.strip() else text
+
+
+def _wrapped(block: re.Match[str]) -> str:
+    data = "".join(block[2].split())
+    lines = [data[at : at + 64] for at in range(0, len(data), 64)]
+    return "\n".join([f"-----BEGIN {block[1]}-----", *lines, f"-----END {block[1]}-----", ""])
 
 
 class SslContext(Kind):

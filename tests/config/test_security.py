@@ -489,6 +489,18 @@ def test_pem_text_of_java_needs_no_location() -> None:
     assert config.security.stores == SecurityConfig().stores
 
 
+def test_pem_text_in_one_line_is_divided_into_lines() -> None:
+    body = "MIIB" * 40
+    lines = f"{body[:64]}\n{body[64:128]}\n{body[128:]}\n"
+    one = f"-----BEGIN CERTIFICATE----- {body[:100]} {body[100:]} -----END CERTIFICATE-----"
+    key = one.replace("CERTIFICATE", "PRIVATE KEY")
+    tls = security(**SSL, ssl_cadata=f"{one} {one}", ssl_certdata=one, ssl_keydata=key).tls
+    whole = f"-----BEGIN CERTIFICATE-----\n{lines}-----END CERTIFICATE-----\n"
+    assert tls.ssl_certdata == whole
+    assert tls.ssl_cadata == whole * 2
+    assert tls.ssl_keydata == Secret(whole.replace("CERTIFICATE", "PRIVATE KEY"))
+
+
 @pytest.mark.parametrize("given", ["JKS", None])
 def test_a_java_keystore_is_refused_with_the_command(tmp_path: Path, given: str | None) -> None:
     store = tmp_path / "client.jks"
