@@ -34,7 +34,10 @@ class LoopbackNetwork:
         self._held: dict[int, list[socket.socket]] = {}
 
     def listen(self, broker: Broker) -> None:
-        """OSError if a port cannot be had."""
+        """OSError if a port cannot be had, InvalidOptionError if a certificate cannot be made."""
+        for listener in self._config.listeners:
+            if listener.uses_tls:
+                broker.cluster.security.context(listener, None)
         node = broker.node
         for held in self._held.pop(node.id, ()):
             held.close()

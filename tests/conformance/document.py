@@ -36,6 +36,8 @@ python -m pytest tests/conformance -k the_barrier
   no bound for timestamps in the future.
 - A few topics are there before both brokers are stopped and started again, so that their leader
   has a later epoch; the other probes run after that.
+- Probes of section 7 run on a second pair, with seven listeners, the same users, certificates and
+  key for tokens, and no ACLs. Alerts of TLS are compared as alerts, whatever their number.
 - Topics and groups have the same names in both. Ids (members, topics, producers, fetch sessions),
   ports and the present time are replaced by numbered names in the order in which they are seen, so
   an id that comes again has to be the same one.

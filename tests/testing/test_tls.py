@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,6 +211,20 @@ def test_fault_of_tls_needs_a_listener_with_tls() -> None:
             cluster.serve_certificate("good")
         with pytest.raises(InvalidOptionError, match="node=7"):
             cluster.slow_handshake(node=7)
+
+
+def test_cluster_names_the_extra_when_trustme_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    with pytest.raises(InvalidOptionError, match=r"kohort\[testing\]"):
+        Cluster(security=Security(["PLAINTEXT", "SSL"])).start()
+    with Cluster(security=Security(["SASL_PLAINTEXT"])):
+        pass
+
+
+def test_files_of_a_cluster_that_are_missing_are_named(tmp_path: Path) -> None:
+    files = CertificateFiles("ca.pem", str(tmp_path / "none.pem"), "none.key")
+    with pytest.raises(InvalidOptionError, match=r"certificates: .*none\.pem"):
+        Cluster(security=Security(["SSL"], certificates=files)).start()
 
 
 def test_files_of_a_cluster_end_with_it() -> None:

@@ -31,6 +31,16 @@ class CertificateFiles:
     certfile: str
     keyfile: str
 
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """InvalidOptionError for files that cannot be loaded."""
+        try:
+            context.load_cert_chain(self.certfile, self.keyfile, _no_password)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InvalidOptionError(
+                f"certificates: {self.certfile} and {self.keyfile} cannot be loaded: {reason}"
+            ) from error
+
 
 class ClientCertificate(NamedTuple):
     """PEM files that a client logs in with. ``principal`` is its name on the brokers."""
@@ -102,7 +112,7 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._files is not None and kind == "valid":
-            context.load_cert_chain(self._files.certfile, self._files.keyfile, _no_password)
+            self._files.load_into(context)
         else:
             self._leaf(kind).configure_cert(context)
         if client_auth != "none":
@@ -158,7 +168,8 @@ def _new_ca() -> trustme.CA:
     except ImportError as error:
         raise InvalidOptionError(
             "security: listeners with TLS need trustme to make certificates. Install "
-            "kohort[testing], or give files by Security(certificates=CertificateFiles(...))"
+            "kohort[testing], give files by Security(certificates=CertificateFiles(...)), or "
+            "choose other listeners"
         ) from error
     return trustme.CA()
 
