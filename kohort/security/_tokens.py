@@ -227,7 +227,8 @@ class _Provided:
         self.extensions: Any = None
         self.principal = ""
         if isinstance(result, tuple):
-            result, self.expires_at, principal, self.extensions = (*result, None, None, None, None)[:4]
+            nothing = (None,) * 4  # a local variable with the token would be shown in tracebacks
+            result, self.expires_at, principal, self.extensions = (*result, *nothing)[:4]
             self.principal = principal if isinstance(principal, str) else ""
         elif not isinstance(result, str | Secret) and hasattr(result, "token"):
             self.expires_at = getattr(result, "expires_at", None)
