@@ -301,3 +301,12 @@ async def test_login_error_shows_no_secret_when_the_network_fails() -> None:
         await ask(SaslAuthenticateRequest(auth_bytes=b"planted-secret"), 1)
     assert raised.value.__cause__ is not None
     assert raised.value.__cause__.__traceback__ is None
+
+
+@pytest.mark.parametrize("lifetime_ms", [-1, -(1 << 63), (1 << 63) - 1])
+async def test_login_takes_any_lifetime(lifetime_ms: int) -> None:
+    broker = SaslPeer()
+    broker.authenticate = lambda _: done(lifetime_ms)
+    async with logged_in(broker, plain()) as connection:
+        ends_at = connection.logins.session.ends_at if connection.logins else 0
+        assert (ends_at is None) is (lifetime_ms < 0)
