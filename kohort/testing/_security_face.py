@@ -1,4 +1,4 @@
-"""What a test does with the security of a cluster: addresses, users, certificates, faults."""
+"""Security of a cluster in the hands of a test: addresses, users, certificates, faults."""
 
 from __future__ import annotations
 

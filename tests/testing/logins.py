@@ -59,7 +59,7 @@ class RawLogin(Raw):
         return self.receive_frame()
 
     def is_open(self) -> bool:
-        """Whether the broker answers a request."""
+        """True if the broker answers a request."""
         try:
             return self.ask(MetadataRequest(topics=[]), 12).error_code == 0
         except (EOFError, OSError):
@@ -110,5 +110,5 @@ class Scram:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def is_proved_by(self, server_final: Buffer) -> bool:
-        """Whether the broker has shown that it knows the password."""
+        """True if the broker has shown that it knows the password."""
         return server_final == b"v=" + base64.b64encode(self._signature)

@@ -156,8 +156,8 @@ def test_metadata_names_the_listener_that_was_asked(secured: Cluster) -> None:
             if name == "REAUTH":
                 raw.login("alice", "alice-secret")
             brokers = raw.ask(MetadataRequest(topics=[]), 12).brokers
-            told = f"{brokers[0].host}:{brokers[0].port}"
-            assert told == secured.bootstrap_servers_of(name)
+            shown = f"{brokers[0].host}:{brokers[0].port}"
+            assert shown == secured.bootstrap_servers_of(name)
 
 
 # PLAIN
@@ -460,12 +460,12 @@ def test_login_again_without_sessions_is_refused(raw: RawLogin) -> None:
     assert raw.is_open()
 
 
-@pytest.mark.parametrize(("version", "told"), [(0, 0), (1, 60_000), (2, 60_000)])
+@pytest.mark.parametrize(("version", "shown"), [(0, 0), (1, 60_000), (2, 60_000)])
 def test_lifetime_is_in_the_answer_from_version_1(
-    secured: Cluster, version: int, told: int
+    secured: Cluster, version: int, shown: int
 ) -> None:
     with RawLogin(secured, "REAUTH") as raw:
-        assert raw.login("alice", "alice-secret", version).session_lifetime_ms == told
+        assert raw.login("alice", "alice-secret", version).session_lifetime_ms == shown
 
 
 def test_relogin_goes_on_and_the_third_is_too_early(secured: Cluster) -> None:
@@ -584,11 +584,11 @@ def test_security_that_cannot_be_is_refused(make: Any) -> None:
 
 
 def test_versions_tell_the_same_before_the_login(secured: Cluster) -> None:
-    told = []
+    shown = []
     for listener in ("PLAINTEXT", "SASL_PLAINTEXT"):
         with RawLogin(secured, listener) as raw:
             answer = raw.ask(ApiVersionsRequest(), 0)
             assert isinstance(answer, ApiVersionsResponse)
-            told.append([each.api_key for each in answer.api_keys])
-    assert told[0] == told[1]
-    assert {17, 36} <= set(told[0])
+            shown.append([each.api_key for each in answer.api_keys])
+    assert shown[0] == shown[1]
+    assert {17, 36} <= set(shown[0])

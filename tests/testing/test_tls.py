@@ -43,8 +43,8 @@ def trusting(cluster: Cluster) -> ssl.SSLContext:
 def test_tls_connection_is_served(secured: Cluster) -> None:
     with RawLogin(secured, "SSL", context=trusting(secured)) as raw:
         brokers = raw.ask(MetadataRequest(topics=[]), 12).brokers
-    told = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    assert told == secured.bootstrap_servers_of("SSL")
+    shown = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    assert shown == secured.bootstrap_servers_of("SSL")
 
 
 def test_large_answers_come_over_tls(secured: Cluster) -> None:

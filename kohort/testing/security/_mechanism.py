@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class CredentialError(Exception):
-    """Login that failed for a reason the client is not told."""
+    """Login that failed for a reason that the client does not get."""
 
 
 class LoginRefusedError(Exception):

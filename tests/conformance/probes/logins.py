@@ -54,7 +54,7 @@ def login(connection: Connection, user: str = "admin") -> object:
 
 
 def state(connection: Connection) -> object:
-    """Whether the connection serves a request."""
+    """Error code of a request, or the word "closed" if there is no answer."""
     try:
         return connection.ask(MetadataRequest(topics=[]), 9).error_code
     except ConnectionClosed:
@@ -108,7 +108,7 @@ def _follow(session: Session, listener: str, steps: Sequence[str], first: bool) 
 
 
 def _goes_on(session: Session, listener: str, steps: Sequence[str], first: bool) -> bool:
-    """Whether the connection is still open after the steps."""
+    """True if the connection is still open after the steps."""
     connection = session.connect_to(listener)
     try:
         if not first:
@@ -176,7 +176,7 @@ def other_requests_before_a_login(session: Session) -> Observations:
             connection.send(request, version)  # type: ignore[arg-type]
             answer = connection.outcome_of_response()
             if isinstance(answer, Response) and name == "Metadata":
-                answer = "answered"  # its error is told for each topic, and there is none
+                answer = "answered"  # each topic has an error, and there is no topic
             yield f"{name}, after a handshake: {before}", answer
             yield f"{name}, {before}, afterwards", connection.fate()
 

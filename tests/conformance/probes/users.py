@@ -61,7 +61,7 @@ def _scram(connection: Connection, number: int, user: str, password: str, more: 
 
 
 def _until(session: Session, number: int, user: str, password: str, wanted: object) -> object:
-    """What logins come to: Apache Kafka takes note of a change a moment later."""
+    """Log in until the result is the wanted one: Apache Kafka applies a change a moment later."""
 
     deadline = time.monotonic() + READY_S
     while True:
