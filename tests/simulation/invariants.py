@@ -58,6 +58,8 @@ ERRORS = {
     "block": set[str](),
 }
 """What a call may raise, whatever happens to the cluster."""
+RIGHTS = {"TopicAuthorizationFailedError", "GroupAuthorizationFailedError"}
+"""What it may raise besides, where rights are denied."""
 
 
 class _Done:
@@ -322,10 +324,11 @@ def idle_members_hold_nobody_up(log: EventLog) -> list[str]:
 
 def errors_are_the_ones_told_of(log: EventLog) -> list[str]:
     """I18: what a commit or a poll may raise; a zombie's commit fails so, and nothing else does."""
+    denied = any("is denied" in event.what for event in log.of(Operation))
     return [
         f"{event}: not one of {sorted(ERRORS[event.call])}"
         for event in log.of(Failed)
-        if event.error not in ERRORS[event.call]
+        if event.error not in ERRORS[event.call] | (RIGHTS if denied else set())
     ]
 
 

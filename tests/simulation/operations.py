@@ -195,6 +195,20 @@ async def disconnect(world: World, rng: random.Random, habits: Habits) -> None:
     world.cluster.disconnect(api, after=after, times=times)
 
 
+async def revoke(world: World, rng: random.Random, habits: Habits) -> None:
+    """A right is missing for a while: to read, or to see, a topic or the group."""
+    seconds, operation = rng.uniform(1, 15), rng.choice(("READ", "READ", "DESCRIBE", "ALL"))
+    topic = rng.choice((None, *sorted(TOPICS), *sorted(TOPICS)))
+    group = GROUP if topic is None else None
+    world.note(
+        f"{operation} on {topic or 'the group'} is denied for {seconds:.1f} s",
+        fault=True,
+        takes_time=True,
+    )
+    denied = world.cluster.deny("User:*", operation, topic=topic, group=group)
+    world.until(seconds, denied.stop)
+
+
 async def hang(world: World, rng: random.Random, habits: Habits) -> None:
     seconds = rng.uniform(1, 12)
     if rng.random() < 0.3:
@@ -333,6 +347,8 @@ BOUNCE = Profile(
 )
 RECREATED = Profile("recreated", _MEMBERS | {recreate: 2})
 RECREATED_STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER | {recreate: 2})
+RIGHTS = Profile("rights", _MEMBERS | {revoke: 3})
+RIGHTS_STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER | {revoke: 3})
 ALONE = Profile("alone", {produce: 2, outlive_retention: 1, restart: 1}, by_hand=True)
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
 PROFILES = (
@@ -349,3 +365,5 @@ PROFILES = (
     RECREATED_STORM,
     ALONE,
 )
+WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)
+"""Drawn for a tenth of the seeds, instead of the others."""

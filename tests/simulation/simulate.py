@@ -12,7 +12,7 @@ import trio.abc
 import trio.lowlevel
 from trio.testing import MockClock
 
-from kohort.testing import MemoryCluster
+from kohort.testing import MemoryCluster, Security
 from kohort.types import TopicPartition
 from tests.simulation.events import (
     Broke,
@@ -25,7 +25,7 @@ from tests.simulation.events import (
 )
 from tests.simulation.invariants import violations
 from tests.simulation.member import SLOTS, Habits
-from tests.simulation.operations import PROFILES, RETENTION, Profile, habits_of
+from tests.simulation.operations import PROFILES, RETENTION, WITH_RIGHTS, Profile, habits_of
 from tests.simulation.pausing import pausable
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
@@ -45,6 +45,10 @@ STRATEGIES = (
 LEAVE_LIMIT = 20.0
 STEPS = 100_000
 """Of tasks, in one moment of the virtual clock: more than that, and somebody spins."""
+
+SHARE_OF_RIGHTS = 0.1
+OPEN = Security(listeners=["PLAINTEXT"], acls=[], allow_everyone_if_no_acl_found=True)
+"""Everybody may do everything that no ACL denies."""
 
 
 class _Watch(trio.abc.Instrument):
@@ -106,6 +110,10 @@ def simulate(seed: int, operations: int = OPERATIONS) -> Outcome:
 async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, float]:
     rng = random.Random(f"schedule {seed}")
     profile = rng.choice(PROFILES)
+    # Drawn apart, so that the other seeds stay as they were.
+    of_rights = random.Random(f"rights {seed}")
+    if of_rights.random() < SHARE_OF_RIGHTS:
+        profile = of_rights.choice(WITH_RIGHTS)
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
     habits = Habits(
@@ -125,7 +133,12 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
     with anyio.CancelScope() as scope, watching(log), pausable():
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(
-            3, TOPICS, auto_create_topics=False, group_settings=settings, seed=seed
+            3,
+            TOPICS,
+            auto_create_topics=False,
+            group_settings=settings,
+            seed=seed,
+            security=OPEN,
         ) as cluster:
             world = World(cluster, log, rng)
             await _in_world(world, profile, habits, operations)
