@@ -24,6 +24,9 @@ NO_ID = bytes(15) + b"\7"
 PRODUCER = 987_654_321
 """An id that no producer has."""
 
+STEADY_ANSWERS, STEADY_S = 3, 0.01
+"""So many equal responses, so many seconds apart, are taken to be final."""
+
 _TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5}
 _OPERATIONS = {
     "ALL": 2,
@@ -89,6 +92,15 @@ class Side:
         )
         assert all(result.error_code == 0 for result in created.results), created
         self._wait_for(rights)
+
+    def wait_for_acls(self, request: m.DescribeAclsRequest, version: int) -> None:
+        """Return when the response has not changed for a while: brokers follow the controller."""
+        before, same = self.admin.ask(request, version), 0
+        while same < STEADY_ANSWERS:
+            time.sleep(STEADY_S)
+            answer = self.admin.ask(request, version)
+            same = same + 1 if answer == before else 0
+            before = answer
 
     def _wait_for(self, rights: Sequence[Right]) -> None:
         wanted = sorted(
@@ -674,6 +686,8 @@ def observe(side: Side, names: Names, asked: Sequence[tuple[str, Asked]]) -> dic
                     raise ConnectionClosed
                 continue
             lists_everything = "of all" in label or label.startswith("List")
+            if isinstance(request, m.DescribeAclsRequest):
+                side.wait_for_acls(request, version)
             answer = masks.plain(connection.ask(request, version))
             seen[label] = _sorted(answer, names.token if lists_everything else "")
         except ConnectionClosed:
