@@ -27,7 +27,6 @@ from kohort.coordinator_client._text import describe
 from kohort.errors import (
     CommitFailedError,
     ErrorCode,
-    GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
@@ -187,9 +186,11 @@ class OffsetManager:
                     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                         self._cluster.request_refresh()
                 case Action.FAIL:
+                    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                        raise failure(
+                            ApiKey.OFFSET_COMMIT, code, self._group_id
+                        )  # a local would hold its frame
                     error = failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
-                    if isinstance(error, GroupAuthorizationFailedError):
-                        raise error
                     raise type(error)(f"{error} (for {describe(concerned)})", code=code)
                 case _:
                     self._moved_on(code, generation, member_id, concerned)
@@ -316,9 +317,11 @@ class OffsetManager:
             case Action.REDISCOVER:
                 self._link.drop(f"OffsetFetch was answered {error_name(code)}")
             case Action.FAIL:
+                if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    raise failure(
+                        ApiKey.OFFSET_FETCH, code, self._group_id
+                    )  # a local would hold its frame
                 error = failure(ApiKey.OFFSET_FETCH, code, self._group_id)
-                if isinstance(error, GroupAuthorizationFailedError):
-                    raise error
                 if isinstance(error, TopicAuthorizationFailedError):
                     topics = {tp.topic for tp in concerned}
                     raise TopicAuthorizationFailedError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.errors import ErrorCode, InvalidOptionError, broker_error
+from kohort.errors import ErrorCode, InvalidOptionError, broker_error, error_name
 from kohort.protocol import APIS, Request, Response
 from kohort.protocol import messages as m
 from kohort.testing.apis import Context
@@ -149,11 +149,11 @@ def _find_coordinator(
 ) -> Response:
     cls = m.FindCoordinatorResponse
     if ctx.version < 4:
-        return cls(error_code=error, error_message=error.name, node_id=-1, port=-1)
+        return cls(error_code=error, error_message=error_name(error), node_id=-1, port=-1)
     return cls(
         coordinators=[
             cls.Coordinator(
-                key=key, node_id=-1, port=-1, error_code=error, error_message=error.name
+                key=key, node_id=-1, port=-1, error_code=error, error_message=error_name(error)
             )
             for key in request.coordinator_keys
         ]

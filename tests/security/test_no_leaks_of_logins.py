@@ -28,7 +28,7 @@ from tests.support.tokens import unsecured
 SECRET = "hunter2-correct-horse"
 USER = "alice"
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TOKEN = unsecured(USER, marker="planted-in-the-token")
+TOKEN = unsecured(USER, life=86_400, marker="planted-in-the-token")
 """Tokens are looked for by their payload, because others have the same header."""
 
 

@@ -108,9 +108,9 @@ def test_importing_the_source_starts_no_thread_and_loads_no_arrow() -> None:
     ("name", "value", "said"),
     [
         ("kafka.group.protocol", "consumer", "only the classic protocol is built"),
-        ("kafka.security.protocol", "SASL_SSL", "not supported"),
-        ("kafka.sasl.mechanism", "SCRAM-SHA-256", "not supported"),
-        ("kafka.ssl.truststore.location", "/etc/trust", "not supported"),
+        ("kafka.security.protocol", "SASL_SSL", "requires sasl.mechanism"),
+        ("kafka.sasl.mechanism", "SCRAM-SHA-256", "security.protocol is PLAINTEXT"),
+        ("kafka.ssl.truststore.location", "/etc/trust", "security.protocol is PLAINTEXT"),
         ("kafka.session.timeout.ms", "soon", "session.timeout.ms"),
         ("kafka.sesion.timeout.ms", "1", "did you mean session.timeout.ms"),
     ],
