@@ -34,6 +34,11 @@ def find(ctx: Context, hmac: bytes) -> DelegationToken | ErrorCode:
     return token
 
 
+def expiry_of_refusal(error: ErrorCode) -> int:
+    """Return the expiry in the response to a refused change of a token."""
+    return -1 if error is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
+
+
 def is_over(ctx: Context, token: DelegationToken) -> bool:
     """True for a token that has expired."""
     return ctx.broker.cluster.security.delegation.has_expired(token)

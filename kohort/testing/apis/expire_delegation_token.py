@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from kohort.testing.apis._delegation import find, is_over
+from kohort.testing.apis._delegation import expiry_of_refusal, find, is_over
 from kohort.testing.apis._registry import Context, serves
 
 
@@ -14,8 +14,7 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     token = find(ctx, bytes(request.hmac))
     if isinstance(token, ErrorCode):
-        allowed = token is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        expiry_ms = 0 if allowed else -1
+        expiry_ms = expiry_of_refusal(token)
         return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
     now_ms = ctx.broker.cluster.now_ms()
     if request.expiry_time_period_ms < 0:

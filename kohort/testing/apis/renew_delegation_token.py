@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from kohort.testing.apis._delegation import find, is_over
+from kohort.testing.apis._delegation import expiry_of_refusal, find, is_over
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import TOKEN_EXPIRY_MS
 
@@ -15,8 +15,7 @@ async def renew_delegation_token(
 ) -> RenewDelegationTokenResponse:
     token = find(ctx, bytes(request.hmac))
     if isinstance(token, ErrorCode):
-        allowed = token is not ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        expiry_ms = 0 if allowed else -1
+        expiry_ms = expiry_of_refusal(token)
         return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
     if is_over(ctx, token):
         return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_EXPIRED)
