@@ -24,10 +24,10 @@ class WatchedSelector(selectors.BaseSelector):
     """The default selector. Other threads can see whether the event loop waits in it."""
 
     def __init__(self) -> None:
-        self.frames = frame_selector()
-        """The selector that receives frames; None where there is none."""
-        self._inner: selectors.BaseSelector = self.frames or selectors.DefaultSelector()
-        self._select = self._inner.select
+        self._inner = selectors.DefaultSelector()
+        self.frames = frame_selector(self._inner)
+        """What receives frames while the event loop waits; None where there is none."""
+        self._select = (self.frames or self._inner).select
         self.is_waiting = False
         """True while the event loop has nothing to do, and until it has the interpreter again."""
 

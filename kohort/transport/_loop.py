@@ -10,6 +10,8 @@ import anyio
 import anyio.lowlevel
 
 if TYPE_CHECKING:
+    import selectors
+
     from kohort.transport._poller import FrameSelector
 
 
@@ -38,14 +40,14 @@ def callback_loop() -> CallbackLoop | None:
     return cast(CallbackLoop, loop) if hasattr(loop, "create_future") else None
 
 
-def frame_selector() -> FrameSelector | None:
-    """Return a new selector that receives frames; None where there is none.
+def frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
+    """Return what receives frames while ``inner`` waits; None where there is none.
 
     An event loop that uses it has it as its attribute ``frame_selector``.
     """
     from kohort.transport._poller import make_frame_selector
 
-    return make_frame_selector()
+    return make_frame_selector(inner)
 
 
 def frame_selector_of(loop: CallbackLoop) -> FrameSelector | None:

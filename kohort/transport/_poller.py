@@ -11,7 +11,7 @@ import os
 import select
 import selectors
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kohort.protocol import Buffer
@@ -75,20 +75,20 @@ class FrameReceiver:
         self._poller.discard(self._receiver)
 
 
-class FrameSelector(selectors.BaseSelector):
-    """epoll, by the compiled module's ``Poller``."""
+class FrameSelector:
+    """The waits of an EpollSelector, by the compiled module's ``Poller``."""
 
-    def __init__(self, compiled: Any) -> None:
-        self._inner = selectors.EpollSelector()
-        self._keys = self._inner.get_map()
+    def __init__(self, compiled: Any, inner: selectors.EpollSelector) -> None:
+        self._keys = inner.get_map()
         self._compiled = compiled
-        self._poller = compiled.Poller(self._inner.fileno())
+        self._poller = compiled.Poller(inner.fileno())
 
     def receiver(self, fd: int) -> FrameReceiver:
         """Return what receives the frames of a non-blocking socket."""
         return FrameReceiver(self._poller, self._compiled.Receiver(fd))
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Do what the method of the selector does, and receive frames meanwhile."""
         found: list[tuple[selectors.SelectorKey, int]] = []
         for fd, events in self._poller.poll(-1.0 if timeout is None else max(0.0, timeout)):
             key = self._keys.get(fd)
@@ -101,29 +101,14 @@ class FrameSelector(selectors.BaseSelector):
                 found.append((key, ready & key.events))
         return found
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._inner.register(fileobj, events, data)
 
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._inner.unregister(fileobj)
+def make_frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
+    """Return one for this selector; None where it is not built, or for a selector of another kind.
 
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._inner.modify(fileobj, events, data)
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._inner.get_key(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-def make_frame_selector() -> FrameSelector | None:
-    """Return a new one; None where it is not built, or the program has another selector."""
-    epoll = getattr(selectors, "EpollSelector", None)  # gevent takes it away
-    if sys.platform != "linux" or selectors.DefaultSelector is not epoll:
+    gevent takes EpollSelector away.
+    """
+    epoll = getattr(selectors, "EpollSelector", None)
+    if sys.platform != "linux" or epoll is None or not isinstance(inner, epoll):
         return None
     compiled = compiled_module("_poller_c", "kohort.transport", SOURCES)
-    return None if compiled is None else FrameSelector(compiled)
+    return None if compiled is None else FrameSelector(compiled, inner)

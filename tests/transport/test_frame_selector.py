@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import pytest
 
-from kohort.consumer._core_loop import new_event_loop
+from kohort.consumer._core_loop import WatchedSelector, new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import Buffer
-from kohort.transport import BufferPool, TcpConnection, frame_selector
+from kohort.transport import BufferPool, TcpConnection
 from kohort.transport._frames import FrameSource
 from kohort.transport._poller import FrameSelector
 from kohort.transport._tcp import behind
@@ -392,8 +392,8 @@ def test_sending_to_a_peer_that_is_gone_is_an_error(
 
 def test_the_selector_reports_what_epolls_does() -> None:
     ours, theirs = socket.socketpair()
-    selector = frame_selector()
-    assert isinstance(selector, FrameSelector)
+    selector = WatchedSelector()
+    assert isinstance(selector.frames, FrameSelector)
     other = selectors.EpollSelector()
     both: list[selectors.BaseSelector] = [selector, other]
     steps: list[Callable[[selectors.BaseSelector], object]] = [
@@ -420,8 +420,8 @@ def test_the_selector_reports_what_epolls_does() -> None:
 
 
 def test_a_wait_without_a_limit_ends_with_an_event() -> None:
-    selector = frame_selector()
-    assert selector is not None
+    selector = WatchedSelector()
+    assert selector.frames is not None
     ours, theirs = socket.socketpair()
     with ours, theirs:
         selector.register(ours, selectors.EVENT_READ)
@@ -435,9 +435,13 @@ def test_a_wait_without_a_limit_ends_with_an_event() -> None:
 
 def test_programs_with_another_selector_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selectors, "DefaultSelector", selectors.PollSelector)
-    assert frame_selector() is None
+    selector = WatchedSelector()
+    assert selector.frames is None
+    selector.close()
 
 
 def test_the_plain_modules_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOHORT_PURE", "1")
-    assert frame_selector() is None
+    selector = WatchedSelector()
+    assert selector.frames is None
+    selector.close()
