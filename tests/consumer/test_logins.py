@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import pytest
@@ -21,22 +21,20 @@ from kohort.protocol.messages import CreateDelegationTokenRequest
 from kohort.testing import Cluster, Security
 from kohort.transport import ClusterClient
 from tests.consumer.kit import aread, read
+from tests.consumer.secured import (
+    MECHANISMS,
+    PASSWORD,
+    PROTOCOLS,
+    USER,
+    Secured,
+    on_kafka,
+    options,
+)
 from tests.support.secure_kafka import SecureKafka
 from tests.support.tokens import unsecured
 from tests.support.topics import create_topic
 
-USER, PASSWORD = "admin", "admin-secret"
 SESSION_MS = 4_000
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-
-
-class Secured(NamedTuple):
-    """A cluster with logins, the addresses of its listeners, and how to fill it."""
-
-    bootstrap_servers_of: Callable[[str], str]
-    cafile: str
-    fill: Callable[[str, int], None]
 
 
 @pytest.fixture(scope="module")
@@ -61,39 +59,7 @@ def secured(request: pytest.FixtureRequest) -> Secured:
     if request.param == "in-process":
         found: Secured = request.getfixturevalue("in_process")
         return found
-    kafka: SecureKafka = request.getfixturevalue("secure_kafka")
-
-    def fill(topic: str, count: int) -> None:
-        from confluent_kafka import Producer
-
-        if topic not in created:
-            created.add(topic)
-            create_topic(kafka.bootstrap_servers, topic, 2)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-        for number in range(count):
-            producer.produce(topic, b"%d" % number, partition=number % 2)
-        assert producer.flush(20) == 0
-
-    created: set[str] = set()
-    return Secured(kafka.bootstrap_servers_of, str(kafka.certificates.ca), fill)
-
-
-def options(secured: Secured, protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
-    """The options of a consumer that logs in."""
-    found: dict[str, Any] = {
-        "bootstrap_servers": secured.bootstrap_servers_of(protocol),
-        "security_protocol": protocol,
-        "sasl_mechanism": mechanism,
-        "auto_offset_reset": "earliest",
-    }
-    if protocol == "SASL_SSL":
-        found["ssl_cafile"] = secured.cafile
-    if mechanism == "OAUTHBEARER":
-        found["sasl_oauthbearer_unsecured"] = True
-        found["sasl_oauthbearer_unsecured_claims"] = {"sub": USER}
-    else:
-        found |= {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
-    return found | more
+    return on_kafka(request.getfixturevalue("secure_kafka"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
