@@ -89,3 +89,12 @@ class FaceOptions(Section):
             properties=(),
         ),
     )
+    wall_clock: Callable[[], float] | None = field(
+        default=None,
+        metadata=option(
+            Function("a callable () that returns seconds since the epoch"),
+            "The time of day in place of time.time(), for the expiry of OAuth tokens and for "
+            "offsets by time: MemoryCluster.wall_clock in tests.",
+            properties=(),
+        ),
+    )

@@ -365,7 +365,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         fetched = self._engine.fetcher.fetched_at(tp)
         if fetched is None:
             return None
-        return int((time.time() - (anyio.current_time() - fetched)) * 1000)
+        now = (self._config.wall_clock or time.time)()
+        return int((now - (anyio.current_time() - fetched)) * 1000)
 
     # -- committing ---------------------------------------------------------------------------
 

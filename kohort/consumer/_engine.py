@@ -72,16 +72,14 @@ class Engine:
             OffsetReset.of(config.fetch.auto_offset_reset)
         )
         self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
-        self.cluster = ClusterClient(
-            config.client, connect=config.connect, rng=rng, security=config.security
-        )
+        self.cluster = ClusterClient.of(config, rng)
         self.cluster.on_refusal(self.mailbox.report, self.mailbox.withdraw)
         self.starts = StartRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,
             config.fetch,
-            wall_clock=time.time,
+            wall_clock=config.wall_clock or time.time,
             on_ready=notify,
             hand_over=self.mailbox.hand_over,
             on_room=weak_callback(self._on_room),

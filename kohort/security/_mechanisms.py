@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -61,10 +62,14 @@ class Mechanism(Protocol):
         ...
 
 
-def mechanism_of(config: SecurityConfig) -> Mechanism | None:
+def mechanism_of(
+    config: SecurityConfig, *, clock: Callable[[], float] | None = None
+) -> Mechanism | None:
     """Return the mechanism that the options ask for; None where ``security_protocol`` has none.
 
-    Raises InvalidOptionError for options that do not make a login, and for a missing extra.
+    ``clock`` gives seconds since the epoch, to compare with the expiry of tokens; None is the clock
+    of the system. Raises InvalidOptionError for options that do not make a login, and for a
+    missing extra.
     """
     if not config.uses_sasl:
         return None
@@ -83,4 +88,4 @@ def mechanism_of(config: SecurityConfig) -> Mechanism | None:
         return gssapi_mechanism(config.sasl)
     from kohort.security._oauthbearer import oauthbearer_mechanism
 
-    return oauthbearer_mechanism(config)
+    return oauthbearer_mechanism(config, clock)

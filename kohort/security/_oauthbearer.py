@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import OAuthTokenError, SaslServerError
 from kohort.security._secrets import mask, utf8_of
 from kohort.security._text import printable
-from kohort.security._tokens import Token, TokenSource, duration
+from kohort.security._tokens import Clock, Token, TokenSource, duration
 
 if TYPE_CHECKING:
     from kohort.config import SecurityConfig
@@ -102,11 +102,11 @@ class OAuthBearerMechanism:
         return await self.login(host)
 
 
-def oauthbearer_mechanism(config: SecurityConfig) -> OAuthBearerMechanism:
+def oauthbearer_mechanism(config: SecurityConfig, clock: Clock | None) -> OAuthBearerMechanism:
     """Return OAUTHBEARER with the source that the options describe. InvalidOptionError."""
     from kohort.security._token_sources import token_source
 
-    return OAuthBearerMechanism(token_source(config))
+    return OAuthBearerMechanism(token_source(config, clock))
 
 
 def _escaped_name(name: str) -> str:

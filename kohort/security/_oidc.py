@@ -101,6 +101,7 @@ class Assertion:
         not_before: int = 60,
         with_id: bool = False,
         template: Path | None = None,
+        clock: Clock = time.time,
     ) -> None:
         self._key_pem = key_pem
         self._passphrase = passphrase
@@ -108,10 +109,11 @@ class Assertion:
         self._claims = dict(claims or {})
         self._times = life, not_before, with_id
         self._template = template
+        self._clock = clock
 
     def __call__(self) -> Secret:
         """Return a new assertion. The key is read each time: it may be replaced on the disk."""
-        header, claims = self._fields(time.time())
+        header, claims = self._fields(self._clock())
         sign = signer(self._algorithm, self._key_pem(), self._passphrase)
         return Secret(signed(claims, self._algorithm, sign, header))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from kohort.security._oidc import (
     read_file,
 )
 from kohort.security._secrets import utf8_of
-from kohort.security._tokens import TokenSource, provider_source
+from kohort.security._tokens import Clock, TokenSource, provider_source
 
 if TYPE_CHECKING:
     from kohort.config import AssertionConfig, OAuthConfig, SecurityConfig
@@ -30,35 +31,44 @@ RETRY_SECONDS = 10.0
 """How long one login retries a token endpoint that is not available."""
 
 
-def token_source(config: SecurityConfig) -> TokenSource:
-    """Return the source of tokens. Raises InvalidOptionError where the options name none."""
+def token_source(config: SecurityConfig, clock: Clock | None = None) -> TokenSource:
+    """Return the source of tokens. Raises InvalidOptionError where the options name none.
+
+    ``clock`` gives seconds since the epoch, None is the clock of the system.
+    """
+    clock = clock or time.time
     oauth = config.oauth
     extensions = dict(oauth.sasl_oauthbearer_extensions)
     subject = oauth.sasl_oauthbearer_sub_claim_name
     if (provider := config.sasl.sasl_oauth_token_provider) is not None:
-        return provider_source(provider, extensions, subject=subject)
+        return provider_source(provider, extensions, subject=subject, clock=clock)
     if oauth.sasl_oauthbearer_token_file is not None:
         path = Path(oauth.sasl_oauthbearer_token_file)
-        return TokenSource(TokenFile(path, extensions), keep=False, subject=subject)
+        file = TokenFile(path, extensions, clock=clock)
+        return TokenSource(file, keep=False, subject=subject, clock=clock)
     if config.unsecured.sasl_oauthbearer_unsecured:
         claims = dict(config.unsecured.sasl_oauthbearer_unsecured_claims)
         life = config.unsecured.sasl_oauthbearer_unsecured_lifetime_seconds
-        return TokenSource(UnsecuredTokens(claims, life, extensions), subject=subject)
+        made = UnsecuredTokens(claims, life, extensions, clock=clock)
+        return TokenSource(made, subject=subject, clock=clock)
     if (url := oauth.sasl_oauthbearer_token_endpoint_url) is None:
         raise InvalidOptionError(
             "OAUTHBEARER needs sasl_oauth_token_provider, sasl_oauthbearer_token_endpoint_url "
             "or sasl_oauthbearer_token_file"
         )
-    fetch = TokenEndpoint(url, grant_of(config), _context_of(oauth), extensions)
-    return TokenSource(fetch, retry_seconds=RETRY_SECONDS, subject=subject)
+    grant = grant_of(config, clock)
+    fetch = TokenEndpoint(url, grant, _context_of(oauth), extensions, clock=clock)
+    return TokenSource(fetch, retry_seconds=RETRY_SECONDS, subject=subject, clock=clock)
 
 
-def grant_of(config: SecurityConfig) -> ClientCredentials | AssertionGrant:
+def grant_of(
+    config: SecurityConfig, clock: Clock = time.time
+) -> ClientCredentials | AssertionGrant:
     """Return the grant of the options. Raises InvalidOptionError."""
     oauth = config.oauth
     scope = oauth.sasl_oauthbearer_scope
     if oauth.sasl_oauthbearer_grant_type != "client_credentials":
-        return AssertionGrant(_assertion_of(config.assertion), scope)
+        return AssertionGrant(_assertion_of(config.assertion, clock), scope)
     client_id = oauth.sasl_oauthbearer_client_id
     if client_id is None or oauth.sasl_oauthbearer_client_secret is None:
         raise InvalidOptionError(
@@ -73,7 +83,7 @@ def grant_of(config: SecurityConfig) -> ClientCredentials | AssertionGrant:
     )
 
 
-def _assertion_of(config: AssertionConfig) -> Callable[[], Secret]:
+def _assertion_of(config: AssertionConfig, clock: Clock) -> Callable[[], Secret]:
     if config.sasl_oauthbearer_assertion_file is not None:
         path = Path(config.sasl_oauthbearer_assertion_file)
         return lambda: file_secret(path, "assertion file")
@@ -92,6 +102,7 @@ def _assertion_of(config: AssertionConfig) -> Callable[[], Secret]:
         not_before=config.sasl_oauthbearer_assertion_claim_nbf_seconds,
         with_id=config.sasl_oauthbearer_assertion_claim_jti_include,
         template=None if template is None else Path(template),
+        clock=clock,
     )
 
 

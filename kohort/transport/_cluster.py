@@ -27,6 +27,7 @@ from kohort.types import TopicPartition
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
+    from kohort.config import ConsumerConfig
     from kohort.security import TlsContexts
 
 logger = logging.getLogger("kohort.transport")
@@ -52,6 +53,7 @@ class ClusterClient:
         connect: Connect | None = None,
         rng: random.Random | None = None,
         security: SecurityConfig | None = None,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         """``security``: default PLAINTEXT. A ``connect`` hook makes whole connections, TLS too.
 
@@ -68,12 +70,23 @@ class ClusterClient:
 
             self.contexts = TlsContexts(security)
             connect = TlsConnector(config, self.contexts)
-        self._nodes = Nodes(config, connect or TcpConnector(config), rng, security)
+        self._nodes = Nodes(config, connect or TcpConnector(config), rng, security, wall_clock)
         self._keeper = MetadataKeeper(config, self._nodes, weak_callback(self._ask_metadata), rng)
         self._nodes.on_failure = weak_callback(self._keeper.node_failed)
         self._scope: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
         self._closed = False
+
+    @classmethod
+    def of(cls, config: ConsumerConfig, rng: random.Random) -> ClusterClient:
+        """Return the client that a consumer's options describe. Raises as the constructor does."""
+        return cls(
+            config.client,
+            connect=config.connect,
+            rng=rng,
+            security=config.security,
+            wall_clock=config.wall_clock,
+        )
 
     # -- life ---------------------------------------------------------------------------------
 

@@ -120,6 +120,7 @@ class Nodes:
         connect: Connect,
         rng: random.Random,
         security: SecurityConfig,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
         """Called with (node, error, whether requests were lost)."""
@@ -134,7 +135,7 @@ class Nodes:
         if security.uses_sasl:
             from kohort.security import mechanism_of  # only listeners with SASL need it
 
-            self.mechanism = mechanism_of(security)
+            self.mechanism = mechanism_of(security, clock=wall_clock)
         self._rng = rng
         self._backoff = Backoff.from_ms(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms

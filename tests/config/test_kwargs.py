@@ -203,6 +203,7 @@ def test_malformed_bootstrap_servers_are_refused(given: Any) -> None:
         ("value_deserializer", lambda: None, "a callable that takes bytes"),
         ("connect", "host:9092", "an async callable (host, port)"),
         ("rng", 7, "a random.Random, or None"),
+        ("wall_clock", 1.5, "a callable () that returns seconds since the epoch"),
         ("decompression_max_bytes", 0, "an int of at least 1"),
     ],
 )

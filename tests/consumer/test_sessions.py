@@ -8,9 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.testing import MemoryCluster, Security
-from tests.consumer.virtual import MemoryConsumer
-from tests.support.virtual import run_virtual
+from kohort.testing import MemoryCluster, Security, unsecured_token
+from kohort.testing.security._tokens import check_unsecured
+from kohort.types import TopicPartition
+from tests.consumer.virtual import MemoryConsumer, values
+from tests.support.virtual import run_virtual, run_virtual_on
 
 USER, PASSWORD = "alice", "alice-secret"
 SESSION_MS = 4_000
@@ -96,3 +98,63 @@ def test_consumer_reads_on_through_sessions_and_rebalances(
     renewed = [each for each in caplog.messages if "renewed the SASL session" in each]
     assert len(renewed) > 30
     assert "secret" not in caplog.text.replace("***", "")
+
+
+LIFE = 5.0
+"""Seconds that a token lives."""
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_consumer_reads_on_while_its_tokens_expire(backend: str) -> None:
+    """Tokens expire by the clock of the cluster, which is not that of the machine."""
+    left: list[float] = []
+
+    def check(token: str, now: float) -> tuple[str, float]:
+        user, expiry = check_unsecured(token, now)
+        left.append(expiry - now)
+        return user, expiry
+
+    async def main() -> None:
+        security = Security(["SASL_PLAINTEXT"], tokens=check, session_lifetime_ms=SESSION_MS)
+        async with MemoryCluster(brokers=2, topics={"t": 4}, security=security) as cluster:
+
+            async def token() -> str:
+                return unsecured_token("app", LIFE, now=cluster.wall_clock())
+
+            consumer = MemoryConsumer(
+                cluster,
+                "t",
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauth_token_provider=token,
+                wall_clock=cluster.wall_clock,
+            )
+            found: list[bytes] = []
+            gaps: list[float] = []
+            async with consumer, anyio.create_task_group() as tasks:
+                tasks.start_soon(consume, consumer, found, gaps)
+                for number in range(400):
+                    cluster.produce("t", [b"%d" % number], partition=number % 4)
+                    await anyio.sleep(PAUSE)
+                await anyio.sleep(1)
+                tasks.cancel_scope.cancel()
+            assert sorted(map(int, found)) == list(range(400))
+            assert max(gaps[1:]) < 0.5
+
+    run_virtual_on(backend, main)
+    assert len(left) > 15
+    assert min(left) >= min(2.0, LIFE / 5)
+
+
+def test_last_poll_timestamp_is_of_the_wall_clock() -> None:
+    async def main() -> None:
+        async with MemoryCluster(topics={"t": 1}) as cluster:
+            cluster.produce("t", [b"value"])
+            place = TopicPartition("t", 0)
+            async with MemoryConsumer(cluster, "t", wall_clock=cluster.wall_clock) as consumer:
+                await values(consumer, 1)
+                polled = consumer.last_poll_timestamp(place)
+                assert polled is not None
+                assert 0 <= cluster.wall_clock() * 1000 - polled < 1000
+
+    run_virtual(main)

@@ -16,12 +16,15 @@ _SKEW_S = 30.0
 """Seconds that clocks may differ: Kafka's ``sasl.oauthbearer.clock.skew.seconds``."""
 
 
-def unsecured_token(user: str, life: float = 300.0, **claims: object) -> str:
-    """Return a token without a signature that lives for ``life`` seconds from now on.
+def unsecured_token(
+    user: str, life: float = 300.0, *, now: float | None = None, **claims: object
+) -> str:
+    """Return a token without a signature that lives for ``life`` seconds from ``now`` on.
 
-    ``claims`` are added to ``sub``, ``iat`` and ``exp``; None leaves one out.
+    ``now`` is in seconds since the epoch, None for the present. ``claims`` are added to ``sub``,
+    ``iat`` and ``exp``; None leaves one out.
     """
-    return f"{_part({'alg': 'none', 'typ': 'JWT'})}.{_part(_claims(user, life, claims))}."
+    return f"{_part({'alg': 'none', 'typ': 'JWT'})}.{_part(_claims(user, life, now, claims))}."
 
 
 def check_unsecured(token: str, now: float) -> tuple[str, float]:
@@ -43,13 +46,16 @@ class TokenKey:
         self._issuer = issuer
         self._key = secrets.token_bytes(32)
 
-    def token(self, user: str, life: float = 300.0, **claims: object) -> str:
-        """Return a signed token that lives for ``life`` seconds from now on.
+    def token(
+        self, user: str, life: float = 300.0, *, now: float | None = None, **claims: object
+    ) -> str:
+        """Return a signed token that lives for ``life`` seconds from ``now`` on.
 
-        ``claims`` are added to those that the check requires; None leaves one out.
+        ``now`` is in seconds since the epoch, None for the present. ``claims`` are added to those
+        that the check requires; None leaves one out.
         """
         own = {"aud": self._audience or None, "iss": self._issuer or None}
-        text = f"{_part({'alg': 'HS256'})}.{_part(_claims(user, life, own | claims))}"
+        text = f"{_part({'alg': 'HS256'})}.{_part(_claims(user, life, now, own | claims))}"
         return f"{text}.{_encoded(self._signature(text))}"
 
     def __call__(self, token: str, now: float) -> tuple[str, float]:
@@ -83,8 +89,8 @@ def check_claims(
     return _checked(claims, now, skew=_SKEW_S)
 
 
-def _claims(user: str, life: float, more: dict[str, Any]) -> dict[str, Any]:
-    now = time.time()
+def _claims(user: str, life: float, now: float | None, more: dict[str, Any]) -> dict[str, Any]:
+    now = time.time() if now is None else now
     found = {"sub": user, "iat": now - 1, "exp": now + life, **more}
     return {name: value for name, value in found.items() if value is not None}
 
