@@ -19,6 +19,7 @@ from kohort.testing._serve import serve
 from kohort.testing._snapshots import GroupSnapshot, MemberSnapshot
 from kohort.testing.security import (
     Acl,
+    Authorization,
     CertificateFiles,
     ClientCertificate,
     Listener,
@@ -30,6 +31,7 @@ from kohort.testing.security import (
 __all__ = [
     "Acl",
     "Action",
+    "Authorization",
     "Call",
     "CertificateFiles",
     "ClientCertificate",

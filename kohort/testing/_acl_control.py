@@ -27,8 +27,8 @@ T = TypeVar("T")
 class AclControl(ABC):
     """Methods of a cluster that change its ACLs.
 
-    The cluster needs an authorizer: start it with ``security=Security(acls=[...])``. A change
-    counts from the next request on. IllegalStateError for a cluster without one.
+    The cluster needs an authorizer: ``Security(authorization=Authorization())``. A change takes
+    effect with the next request. IllegalStateError for a cluster without one.
 
     ``principal`` is for example ``"User:bob"``, or ``"User:ANONYMOUS"`` for clients that do not log
     in. ``operations`` are Kafka's names such as ``"READ"``. The resource is a ``topic``, a
@@ -153,6 +153,7 @@ def _acls(
 def _authorizer(core: ClusterCore) -> Authorizer:
     if core.authorizer is None:
         raise IllegalStateError(
-            "the cluster has no authorizer: start it with security=Security(acls=[...])"
+            "the cluster has no authorizer: start it with "
+            "security=Security(authorization=Authorization())"
         )
     return core.authorizer

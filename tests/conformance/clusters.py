@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from functools import partial
 
-from kohort.testing import CertificateFiles, Cluster, Listener, Security
+from kohort.testing import Authorization, CertificateFiles, Cluster, Listener, Security
 from kohort.testing.security import check_claims
 from tests.support.kafka_server import PROPERTIES
 from tests.support.secure_kafka import PROTOCOLS as PROTOCOL_OF
@@ -106,8 +106,7 @@ def start_secured_cluster(kafka: SecureKafka) -> Cluster:
             files.ca, str(files.path("server.pem")), str(files.path("server.key"))
         ),
         failed_authentication_delay_ms=100,
-        acls=[],
-        super_users=["User:ANONYMOUS", "User:admin"],
+        authorization=Authorization(super_users=["User:ANONYMOUS", "User:admin"]),
     )
     return Cluster(security=security, configs=dict(SECURED_CONFIGS))
 

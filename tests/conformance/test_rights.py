@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kohort.testing import Cluster, Security
+from kohort.testing import Authorization, Cluster, Security
 from tests.conformance import rights
 from tests.conformance.clusters import OF_A_PROCESS
 from tests.conformance.conftest import port_of
@@ -57,8 +57,7 @@ def test_responses_to_users_with_rights_are_the_same(secure_kafka: SecureKafka) 
     security = Security(
         listeners=["PLAINTEXT", "SASL_PLAINTEXT"],
         users={rights.USER: password_of(rights.USER)},
-        acls=[],
-        super_users=["User:ANONYMOUS"],
+        authorization=Authorization(super_users=["User:ANONYMOUS"]),
     )
     configs = {name: PROPERTIES[name] for name in PROPERTIES.keys() - OF_A_PROCESS}
     with Cluster(configs=configs, security=security) as cluster:

@@ -18,7 +18,7 @@ from kohort.errors import (
     KafkaError,
     TopicAuthorizationFailedError,
 )
-from kohort.testing import MemoryCluster, Security
+from kohort.testing import Authorization, MemoryCluster, Security
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
 
@@ -30,7 +30,7 @@ GRANTED_AT = 7.0
 @asynccontextmanager
 async def secured(**options: Any) -> AsyncIterator[MemoryCluster]:
     """A cluster that denies everything by default, with two topics of three records."""
-    security = Security(listeners=["PLAINTEXT"], acls=[])
+    security = Security(listeners=["PLAINTEXT"], authorization=Authorization())
     async with MemoryCluster(topics={"a": 1, "b": 1}, security=security, **options) as cluster:
         for topic in ("a", "b"):
             cluster.produce(topic, [f"{topic}{number}" for number in range(3)])

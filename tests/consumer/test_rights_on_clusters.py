@@ -15,7 +15,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
 )
 from kohort.protocol.messages import CreateAclsRequest, DeleteAclsRequest
-from kohort.testing import Cluster, Security
+from kohort.testing import Authorization, Cluster, Security
 from tests.consumer.kit import PATIENCE
 from tests.support.secure_kafka import SecureKafka, password_of
 from tests.support.topics import create_topic
@@ -70,8 +70,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     security = Security(
         listeners=["PLAINTEXT", "SASL_PLAINTEXT"],
         users={USER: password_of(USER)},
-        acls=[],
-        super_users=["User:ANONYMOUS"],
+        authorization=Authorization(super_users=["User:ANONYMOUS"]),
     )
     with Cluster(security=security) as cluster:
         yield Servers(cluster.bootstrap_servers, cluster.bootstrap_servers_of("SASL_PLAINTEXT"))

@@ -12,7 +12,7 @@ import trio.abc
 import trio.lowlevel
 from trio.testing import MockClock
 
-from kohort.testing import MemoryCluster, Security
+from kohort.testing import Authorization, MemoryCluster, Security
 from kohort.types import TopicPartition
 from tests.simulation.events import (
     Broke,
@@ -47,7 +47,9 @@ STEPS = 100_000
 """Of tasks, in one moment of the virtual clock: more than that, and somebody spins."""
 
 SHARE_OF_RIGHTS = 0.1
-OPEN = Security(listeners=["PLAINTEXT"], acls=[], allow_everyone_if_no_acl_found=True)
+OPEN = Security(
+    listeners=["PLAINTEXT"], authorization=Authorization(allow_everyone_if_no_acl_found=True)
+)
 """Everybody may do everything that no ACL denies."""
 
 

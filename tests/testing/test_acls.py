@@ -11,7 +11,7 @@ from kohort.protocol.messages import (
     DescribeAclsRequest,
     MetadataRequest,
 )
-from kohort.testing import Acl, Cluster, Security
+from kohort.testing import Acl, Authorization, Cluster, Security
 from tests.testing.raw import Raw
 
 ANYBODY = "User:ANONYMOUS"
@@ -19,7 +19,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def secured(**options: object) -> Cluster:
-    security = Security(listeners=["PLAINTEXT"], acls=[], **options)  # type: ignore[arg-type]
+    security = Security(listeners=["PLAINTEXT"], authorization=Authorization(**options))  # type: ignore[arg-type]
     return Cluster(topics={"t": 1}, security=security)
 
 
@@ -91,7 +91,7 @@ def test_grant_is_refused_when_it_names_two_resources() -> None:
 
 def test_super_user_without_a_type_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="'admin' is no principal"):
-        Security(super_users=["admin"])
+        Authorization(super_users=["admin"])
 
 
 def test_requests_change_acls() -> None:

@@ -26,7 +26,7 @@ from kohort.testing.security._delegation import DelegationToken
 from kohort.testing.security._listeners import Listener, TokenCheck
 from kohort.testing.security._mechanism import LoginBrokenError
 from kohort.testing.security._sasl import ANONYMOUS, ClientLogin, Phase, Step
-from kohort.testing.security._settings import PLAINTEXT_ONLY, Security
+from kohort.testing.security._settings import PLAINTEXT_ONLY, Authorization, Security
 from kohort.testing.security._state import SecurityState, TlsFault
 from kohort.testing.security._tokens import TokenKey, check_claims, unsecured_token
 
@@ -44,6 +44,7 @@ __all__ = [
     "AclFilter",
     "AclOperation",
     "AclPermission",
+    "Authorization",
     "Authorizer",
     "CertificateFiles",
     "ClientCertificate",

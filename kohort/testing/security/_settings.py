@@ -21,6 +21,35 @@ from kohort.testing.security._tokens import check_unsecured
 
 
 @dataclass(frozen=True)
+class Authorization:
+    """Rights of clients, decided by the rules of Kafka's ``StandardAuthorizer``.
+
+    ``acls``: ACLs at the start. Operations that they do not allow are refused.
+    ``super_users``: principals such as ``"User:admin"`` that may do everything.
+    ``allow_everyone_if_no_acl_found`` allows operations on resources without any ACL.
+    """
+
+    acls: Sequence[Acl] = ()
+    super_users: Sequence[str] = ()
+    allow_everyone_if_no_acl_found: bool = False
+
+    def __post_init__(self) -> None:
+        for user in self.super_users:
+            if ":" not in user:
+                raise InvalidOptionError(
+                    f"super_users: {user!r} is no principal: use 'User:{user}'"
+                )
+
+    def make_authorizer(self) -> Authorizer:
+        """Return a new authorizer."""
+        return Authorizer(
+            self.acls,
+            self.super_users,
+            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
+        )
+
+
+@dataclass(frozen=True)
 class Security:
     """Listeners and users of a cluster: ``Cluster(security=Security(...))``.
 
@@ -34,9 +63,7 @@ class Security:
     ``session_lifetime_ms``: Kafka's ``connections.max.reauth.ms``. 0 sets no limit.
     ``failed_authentication_delay_ms`` delays the answer to a failed login; Kafka's own is 100.
 
-    ``acls``: rights at the start, an empty list for none. None lets every client do everything.
-    ``super_users``: principals such as ``"User:admin"`` that may do everything all the same.
-    ``allow_everyone_if_no_acl_found`` allows operations on resources that no ACL is about.
+    ``authorization``: rights of the clients. None lets every client do everything.
     """
 
     listeners: Sequence[Listener | str] = PROTOCOLS
@@ -46,9 +73,7 @@ class Security:
     certificates: CertificateFiles | None = None
     session_lifetime_ms: int = 0
     failed_authentication_delay_ms: int = 0
-    acls: Sequence[Acl] | None = None
-    super_users: Sequence[str] = ()
-    allow_everyone_if_no_acl_found: bool = False
+    authorization: Authorization | None = None
     credentials: CredentialStore = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, users: Mapping[str, str] | None) -> None:
@@ -60,23 +85,12 @@ class Security:
         check_mechanisms(self.mechanisms)
         if self.session_lifetime_ms < 0 or self.failed_authentication_delay_ms < 0:
             raise InvalidOptionError("session_lifetime_ms and the delay must be 0 or more")
-        for user in self.super_users:
-            if ":" not in user:
-                raise InvalidOptionError(
-                    f"super_users: {user!r} is no principal: use 'User:{user}'"
-                )
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "credentials", CredentialStore(users))
 
     def make_authorizer(self) -> Authorizer | None:
         """Return a new authorizer; None if every client may do everything."""
-        if self.acls is None:
-            return None
-        return Authorizer(
-            self.acls,
-            self.super_users,
-            allow_everyone_if_no_acl_found=self.allow_everyone_if_no_acl_found,
-        )
+        return None if self.authorization is None else self.authorization.make_authorizer()
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
