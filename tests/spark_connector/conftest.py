@@ -33,7 +33,15 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
+def kerberos_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of Kerberos that the workers read. It does not exist at first."""
+    return tmp_path_factory.mktemp("kerberos") / "krb5.conf"
+
+
+@pytest.fixture(scope="session")
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, event_log: Path, kerberos_config: Path
+) -> Iterator[SparkSession]:
     """A session with two task slots; its workers run this Python and find this source."""
     from pyspark.sql import SparkSession
 
@@ -50,7 +58,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
         builder = builder.config("spark.eventLog.compress", "false")
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        with pytest.MonkeyPatch.context() as starting:
+            starting.setenv("KRB5_CONFIG", str(kerberos_config))
+            session = builder.getOrCreate()  # the JVM hands its environment on to the workers
         try:
             yield session
         finally:

@@ -8,8 +8,9 @@ import json
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.support.tokens import unsecured
@@ -23,6 +24,8 @@ class Idp:
     def __init__(self, port: int, scheme: str) -> None:
         self.mode = "ok"
         self.life = 300.0
+        self.make: Callable[[float], str] = partial(unsecured, "app")
+        """Returns a token that lives for some seconds."""
         self.failures = 0
         """Further requests that are answered with 503."""
         self.forms: list[dict[str, str]] = []
@@ -40,7 +43,7 @@ class Idp:
             if urllib.parse.unquote_plus(pair) != f"{CLIENT_ID}:{CLIENT_SECRET}":
                 return 401, {"error": "invalid_client", "error_description": f"not {pair}"}, {}
         token: dict[str, Any] = {
-            "access_token": unsecured("app", self.life),
+            "access_token": self.make(self.life),
             "token_type": "Bearer",
             "expires_in": int(self.life),
         }
