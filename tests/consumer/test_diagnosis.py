@@ -43,11 +43,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @dataclass
 class Target:
-    """A secured cluster: its CA, its addresses, and how to let a listener show ``expired``."""
+    """A secured cluster: its CA and addresses, a listener that shows ``expired``, and a pause."""
 
     cafile: str
     address_of: Callable[[str], str]
     expired: Callable[[], AbstractContextManager[str]]
+    hanging: Callable[[], AbstractContextManager[object]]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,7 @@ def target(request: pytest.FixtureRequest) -> Target:
             kafka.certificates.ca,
             kafka.bootstrap_servers_of,
             lambda: contextlib.nullcontext(kafka.bootstrap_servers_of("EXPIRED")),
+            kafka.hanging,
         )
     cluster: Cluster = request.getfixturevalue("secured")
 
@@ -81,7 +83,7 @@ def target(request: pytest.FixtureRequest) -> Target:
         with cluster.serve_certificate("expired"):
             yield cluster.bootstrap_servers_of("SSL")
 
-    return Target(cluster.ssl_cafile, cluster.bootstrap_servers_of, expired)
+    return Target(cluster.ssl_cafile, cluster.bootstrap_servers_of, expired, cluster.slow_handshake)
 
 
 @dataclass
@@ -269,10 +271,17 @@ print(json.dumps([found, int(status.split("VmHWM:")[1].split()[0]) * 1024]))
 """
 
 
-def test_wrong_settings_take_little_memory(target: Target, certificates: Certificates) -> None:
-    """A TLS alert that is read as the length of a frame would take 350 MB."""
+@pytest.mark.parametrize("expired", [False, True], ids=["all settings", "expired"])
+def test_wrong_settings_take_little_memory(
+    target: Target, certificates: Certificates, expired: bool
+) -> None:
+    """A TLS alert that is read as the length of a frame would take 350 MB.
+
+    The row "expired" is alone, as the cluster in this process has no other certificate meanwhile.
+    """
     with contextlib.ExitStack() as stack:
-        rows = [row for row in ROWS.values() if row.listener != "expired"]
+        rows = [row for row in ROWS.values() if (row.listener == "expired") == expired]
+        assert rows
         given = [stack.enter_context(wrong(row, target, certificates))[1] for row in rows]
         done = subprocess.run(
             [sys.executable, "-c", READ_ALL],
@@ -287,19 +296,16 @@ def test_wrong_settings_take_little_memory(target: Target, certificates: Certifi
     assert most < MAX_RSS
 
 
-def test_hanging_handshake_is_named_at_the_deadline(secured: Cluster) -> None:
-    """Nothing is wrong with the settings, so the consumer goes on trying."""
-    servers = secured.bootstrap_servers_of("SSL")
+def error_at_the_deadline(servers: str, **options: Any) -> NoBrokersAvailable:
+    """Return the error of a consumer that is given one second for the first contact."""
     begun = time.monotonic()
     with (
-        secured.slow_handshake(),
         KafkaConsumer(
             "orders",
             bootstrap_servers=servers,
             bootstrap_timeout_ms=1000,
             socket_connection_setup_timeout_ms=300,
-            security_protocol="SSL",
-            ssl_cafile=secured.ssl_cafile,
+            **options,
         ) as consumer,
         pytest.raises(KafkaTimeoutError) as raised,
     ):
@@ -308,4 +314,40 @@ def test_hanging_handshake_is_named_at_the_deadline(secured: Cluster) -> None:
     assert 1.0 <= time.monotonic() - begun < 3.0
     assert isinstance(raised.value, NoBrokersAvailable)
     assert raised.value.retriable
-    assert "the TLS handshake was not done within 0.3 s" in str(raised.value)
+    return raised.value
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_hanging_handshake_is_named_at_the_deadline(target: Target, protocol: str) -> None:
+    """Nothing is wrong with the settings, so the consumer goes on trying."""
+    login = LOGIN | {"sasl_mechanism": "PLAIN"} if protocol == "SASL_SSL" else {}
+    with target.hanging(), CountingProxy(target.address_of(protocol)) as proxy:
+        error = error_at_the_deadline(
+            f"localhost:{proxy.port}",
+            security_protocol=protocol,
+            ssl_cafile=target.cafile,
+            **login,
+        )
+        assert "the TLS handshake was not done within 0.3 s" in str(error)
+        assert proxy.connects <= MAX_CONNECTS
+
+
+HANGING_LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"} | LOGIN
+
+
+def test_hanging_login_is_named_at_the_deadline(secured: Cluster) -> None:
+    rule = secured.hang("SaslAuthenticate", times=None)
+    try:
+        servers = secured.bootstrap_servers_of("SASL_PLAINTEXT")
+        error = error_at_the_deadline(servers, **HANGING_LOGIN)
+    finally:
+        rule.stop()
+    assert "did not complete the PLAIN login within 0.3 s" in str(error)
+
+
+@pytest.mark.real_kafka
+def test_broker_that_hangs_is_named_at_the_deadline(secure_kafka: SecureKafka) -> None:
+    with secure_kafka.hanging():
+        servers = secure_kafka.bootstrap_servers_of("SASL_PLAINTEXT")
+        error = error_at_the_deadline(servers, **HANGING_LOGIN)
+    assert "accepted, but did not answer within 0.3 s" in str(error)

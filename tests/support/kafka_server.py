@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.support import supervise
@@ -103,6 +105,25 @@ class KafkaServer:
             self._process.stdin.close()  # the supervisor kills the node at the end of its input
             self._process.wait()
             self._process = None
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop the process by SIGSTOP for a while: the system accepts connections, no one answers.
+
+        Keep it shorter than ``broker.session.timeout.ms``.
+        """
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR1)
+        try:
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            while answers_api_versions(self.port):
+                assert time.monotonic() < deadline, "Apache Kafka goes on"
+            yield
+        finally:
+            self._process.send_signal(signal.SIGUSR2)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers_api_versions(self.port):
+            assert time.monotonic() < deadline, "Apache Kafka does not go on"
 
     def restart(self) -> None:
         """Stop and start on the same ports and data."""
