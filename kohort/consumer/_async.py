@@ -15,6 +15,7 @@ from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import (
     ConsumerClosedError,
+    CredentialsUnavailableError,
     IllegalStateError,
     KafkaTimeoutError,
     NoBrokersAvailable,
@@ -311,7 +312,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         try:
             for tp in chosen:
                 await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
-        except NoBrokersAvailable:
+        except (NoBrokersAvailable, CredentialsUnavailableError):
             raise
         except KafkaTimeoutError:
             return False

@@ -60,6 +60,8 @@ def _reasons(facts: Facts) -> Iterator[str]:
         return
     yield from (f"poll() is about to raise {error}" for error in facts["poll"]["errors_waiting"])
     yield from facts["security"]["refusals"]
+    if facts["security"]["credentials_obstacle"] is not None:
+        yield f"no login: {facts['security']['credentials_obstacle']}"
     if not cluster["reached"]:
         servers = ", ".join(cluster["bootstrap_servers"])
         yield f"no broker was reached yet; asked: {servers}"

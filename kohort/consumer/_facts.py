@@ -66,12 +66,17 @@ def _security(engine: Engine) -> Facts:
     return {
         "protocol": security.security_protocol,
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
-        "principal": engine.cluster.principal,
+        "principal": _principal(engine),
         "refusals": engine.cluster.refusals,
+        "credentials_obstacle": None if engine.ended else _obstacle(engine),
         "certificate_of": None if contexts is None else contexts.identity,
         "certificate_expires_at": expires_at,
         "certificate_expires_in_days": days,
     }
+
+
+def _obstacle(engine: Engine) -> str | None:
+    return engine.cluster.credentials_obstacle(engine.mailbox.clock())
 
 
 def _state(engine: Engine, *, started: bool, closed: bool) -> str:
@@ -185,7 +190,7 @@ def _name(tp: TopicPartition) -> str:
 def _missing_rights(engine: Engine) -> list[Facts]:
     """Return the rights that brokers miss: operation, resource, name and principal.
 
-    The principal is the user of the login; None if the options do not name it.
+    The principal is the user of the login, or the subject of the client certificate; or None.
     """
     principal = _principal(engine)
     return [
@@ -195,8 +200,16 @@ def _missing_rights(engine: Engine) -> list[Facts]:
 
 
 def _principal(engine: Engine) -> str | None:
-    security = engine.config.security
-    return security.sasl.sasl_plain_username if security.uses_sasl else None
+    """Return the user of the latest login, or the subject of the client certificate.
+
+    Before the first login it is the user of the options. None if nothing names it.
+    """
+    security, contexts = engine.config.security, engine.cluster.contexts
+    if security.uses_sasl:
+        return engine.cluster.principal or security.sasl.sasl_plain_username
+    if contexts is None or contexts.certificate is None:
+        return None
+    return contexts.certificate.subject or None
 
 
 def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:

@@ -16,7 +16,12 @@ from kohort.consumer._handout import RUN_SECONDS
 from kohort.consumer._performer import run_inline
 from kohort.consumer._sync_life import SyncLife
 from kohort.consumer._work import CommitCallback
-from kohort.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable
+from kohort.errors import (
+    CredentialsUnavailableError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+)
 from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -308,7 +313,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
             return position
         try:
             return self._call(lambda: self._engine.position(tp, timeout), timeout)
-        except NoBrokersAvailable:
+        except (NoBrokersAvailable, CredentialsUnavailableError):
             raise
         except KafkaTimeoutError:
             return None

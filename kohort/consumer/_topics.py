@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.errors import (
+    CredentialsUnavailableError,
     ErrorCode,
     IllegalStateError,
     KafkaError,
@@ -83,7 +84,7 @@ class TopicWatch:
         while True:
             try:
                 await self._engine.cluster.wait_bootstrapped(known)
-            except NoBrokersAvailable as error:
+            except (NoBrokersAvailable, CredentialsUnavailableError) as error:
                 self._engine.mailbox.report(error)
             except SecurityError as error:
                 known = error

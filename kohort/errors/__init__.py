@@ -30,8 +30,10 @@ The tree is split by whose fault an error is and what to do about it::
     |   |   +-- TlsClientCertificateError           a client certificate is missing or not accepted
     |   +-- WrongListenerError                  another security protocol (also a TransportError)
     |   +-- SaslServerError                     a broker broke SASL's rules (also a TransportError)
+    |   +-- CredentialsUnavailableError         none for now (retriable, a KafkaTimeoutError, too)
+    |   |   +-- OAuthTokenUnavailableError          the provider of tokens failed for now
     |   +-- OAuthTokenError                     no usable token
-    |       +-- OAuthTokenUnavailableError          the provider failed for now (retriable)
+    |       +-- OAuthTokenUnavailableError          see above
     +-- DataError                           one partition's data; others go on
     |   +-- CorruptBatchError                   a batch that is not what its CRC or counts say
     |   |   +-- UnsupportedCodecError               a compression codec nobody knows
@@ -142,6 +144,7 @@ from kohort.errors._tree import (
     ConsumerClosedError,
     CorrelationIdError,
     CorruptBatchError,
+    CredentialsUnavailableError,
     DataError,
     DecompressionBudgetError,
     ForkedConsumerError,
@@ -195,6 +198,7 @@ __all__ = [
     "CorrelationIdError",
     "CorruptBatchError",
     "CorruptMessageError",
+    "CredentialsUnavailableError",
     "DataError",
     "DecompressionBudgetError",
     "DuplicateSequenceNumberError",

@@ -161,7 +161,16 @@ class OAuthTokenError(SecurityError):
     """
 
 
-class OAuthTokenUnavailableError(OAuthTokenError):
+class CredentialsUnavailableError(SecurityError, KafkaTimeoutError):
+    """The source of passwords, tickets or tokens failed for now; a later login tries again.
+
+    It is raised in place of NoBrokersAvailable, if it kept every bootstrap server from a login.
+    """
+
+    retriable = True
+
+
+class OAuthTokenUnavailableError(OAuthTokenError, CredentialsUnavailableError):
     """The token provider or the token endpoint failed for now; a later login tries again."""
 
     retriable = True

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kohort.config import SaslConfig, Secret
-from kohort.errors import KafkaTimeoutError, SecurityError
+from kohort.errors import CredentialsUnavailableError, SecurityError
 from kohort.security._calls import CALL_SECONDS, call
+from kohort.security._waiting import Waiting
 
 
 class Credentials:
@@ -31,6 +32,7 @@ class CredentialsSource:
     """Gives the credentials of a login. ``provider`` is asked at each login, if there is one."""
 
     def __init__(self, fixed: Credentials | None, provider: Callable[[], Any] | None) -> None:
+        self.waiting = Waiting("sasl_credentials")
         self._fixed = fixed
         self._provider = provider
 
@@ -42,17 +44,21 @@ class CredentialsSource:
         return cls(fixed, config.sasl_credentials)
 
     async def get(self) -> Credentials:
-        """Return the credentials to log in with. Raises SecurityError, KafkaTimeoutError."""
+        """Return the credentials to log in with. Raises SecurityError."""
         if self._provider is None:
             if self._fixed is None:
                 raise SecurityError("no credentials: set sasl_plain_username and _password")
             return self._fixed
+        with self.waiting.asking():
+            return await self._ask(self._provider)
+
+    async def _ask(self, provider: Callable[[], Any]) -> Credentials:
         try:
-            return _read(await call(self._provider))
+            return _read(await call(provider))
         except SecurityError:
             raise
         except TimeoutError as error:
-            raise KafkaTimeoutError(
+            raise CredentialsUnavailableError(
                 f"sasl_credentials did not return within {CALL_SECONDS:g} s"
             ) from error
         except Exception as error:

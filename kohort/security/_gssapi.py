@@ -5,14 +5,22 @@ All calls of the library may ask the KDC. They run in a worker thread.
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from kohort.config import SaslConfig
-from kohort.errors import InvalidOptionError, KafkaTimeoutError, SaslServerError, SecurityError
+from kohort.errors import (
+    CredentialsUnavailableError,
+    InvalidOptionError,
+    SaslServerError,
+    SecurityError,
+)
 from kohort.security._calls import CALL_SECONDS, in_thread
 from kohort.security._text import printable
+from kohort.security._waiting import Waiting
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,6 +31,10 @@ _LAYER_SIZE = 4
 """Bytes of the message about security layers: the layers, and the largest message."""
 _NO_KDC = -1765328228
 """KRB5_KDC_UNREACH, a minor code of MIT Kerberos."""
+_UNKNOWN_SERVICE = -1765328377
+"""KRB5KDC_ERR_S_PRINCIPAL_UNKNOWN."""
+_MINOR = re.compile(r"Minor \(\d+\): (.+)", re.DOTALL)
+_GET_A_TICKET = "Get a ticket with kinit, or set sasl_kerberos_keytab and sasl_kerberos_principal"
 
 
 class GssapiExchange:
@@ -79,15 +91,21 @@ class GssapiMechanism:
     def __init__(self, config: SaslConfig, library: ModuleType) -> None:
         self._config = config
         self._library = library
+        self._waiting = Waiting("the KDC")
 
     async def login(self, host: str) -> GssapiExchange:
-        """Get a ticket for the broker. Raises SecurityError, KafkaTimeoutError."""
+        """Get a ticket for the broker. Raises SecurityError."""
         step = f"getting a Kerberos ticket for {self._target(host)}"
-        exchange: GssapiExchange = await _run(lambda: self._begin(host), self._library, step)
+        with self._waiting.asking(step):
+            exchange: GssapiExchange = await _run(lambda: self._begin(host), self._library, step)
         return exchange
 
     async def login_again(self, refused: object, host: str) -> None:
         """Return None: a new ticket would be refused as well."""
+
+    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps a ticket from coming; None if nothing does."""
+        return self._waiting.obstacle(now)
 
     def _target(self, host: str) -> str:
         config = self._config
@@ -121,6 +139,7 @@ class GssapiMechanism:
         config, gssapi = self._config, self._library
         store = {}
         if config.sasl_kerberos_keytab is not None:
+            _check_keytab(config.sasl_kerberos_keytab)
             store["client_keytab"] = config.sasl_kerberos_keytab
             # A ticket of another user in the default cache must not be used.
             store["ccache"] = config.sasl_kerberos_ccache or f"MEMORY:kohort-{id(self)}"
@@ -138,17 +157,37 @@ async def _run(function: Any, library: ModuleType, step: str) -> Any:
         with anyio.fail_after(CALL_SECONDS):
             return await in_thread(function)
     except TimeoutError as error:
-        raise KafkaTimeoutError(
+        raise CredentialsUnavailableError(
             f"{step} took longer than {CALL_SECONDS:g} s: does the KDC answer?"
         ) from error
     except library.exceptions.GSSError as error:
-        text = f"{step} failed: {printable(str(error))}"
-        if getattr(error, "min_code", 0) & 0xFFFFFFFF == _NO_KDC & 0xFFFFFFFF:
-            raise KafkaTimeoutError(text) from error
+        found = _MINOR.search(str(error))
+        text = f"{step} failed: {printable(found[1] if found else str(error))}"
+        code = getattr(error, "min_code", 0)
+        if _is_code(code, _NO_KDC):
+            raise CredentialsUnavailableError(f"{text}. Check that the KDC is up") from error
+        if _is_code(code, _UNKNOWN_SERVICE):
+            raise SecurityError(
+                f"{text}. Check sasl_kerberos_service_name, and that the brokers' addresses are "
+                "those of their principals, or set sasl_kerberos_domain_name"
+            ) from error
+        raise SecurityError(f"{text}. {_GET_A_TICKET}") from error
+    except OSError as error:
         raise SecurityError(
-            f"{text}. Get a ticket with kinit, or set sasl_kerberos_keytab and "
-            "sasl_kerberos_principal"
-        ) from error
+            f"{step} failed: sasl_kerberos_keytab cannot be read: {error.strerror}. {_GET_A_TICKET}"
+        ) from None
+
+
+def _is_code(code: int, known: int) -> bool:
+    return code & 0xFFFFFFFF == known & 0xFFFFFFFF
+
+
+def _check_keytab(name: str) -> None:
+    """Raise OSError for a keytab that cannot be read. The library would name another reason."""
+    path = name.removeprefix("FILE:")
+    if os.path.isabs(path):
+        with open(path, "rb"):
+            pass
 
 
 def gssapi_mechanism(config: SaslConfig) -> GssapiMechanism:

@@ -156,6 +156,8 @@ async def post(call: Call) -> Mapping[str, Any]:
     try:
         with anyio.fail_after(TOTAL_SECONDS):
             return await in_thread(call.run)
+    except OAuthTokenError:
+        raise  # some are a TimeoutError, too
     except TimeoutError as error:
         raise OAuthTokenUnavailableError(
             f"the token endpoint {call.where} did not answer within {TOTAL_SECONDS:g} s"

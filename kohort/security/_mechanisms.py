@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kohort.config import SecurityConfig
+    from kohort.errors import CredentialsUnavailableError
 
 
 class LoginExchange(Protocol):
@@ -59,6 +60,13 @@ class Mechanism(Protocol):
 
     async def login_again(self, refused: LoginExchange, host: str) -> LoginExchange | None:
         """Return a login with other credentials than the refused ones; None if there are none."""
+        ...
+
+    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps the credentials from coming; None if nothing does.
+
+        ``now`` is a time of the event loop's clock. Safe from other threads.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kohort.errors import OAuthTokenError, SaslServerError
+from kohort.errors import CredentialsUnavailableError, OAuthTokenError, SaslServerError
 from kohort.security._secrets import mask, utf8_of
 from kohort.security._text import printable
 from kohort.security._tokens import Clock, Token, TokenSource, duration
@@ -100,6 +100,10 @@ class OAuthBearerMechanism:
             return None
         self._source.discard(refused.token)
         return await self.login(host)
+
+    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps the credentials from coming; None if nothing does."""
+        return self._source.waiting.obstacle(now)
 
 
 def oauthbearer_mechanism(config: SecurityConfig, clock: Clock | None) -> OAuthBearerMechanism:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.config import SaslConfig
-from kohort.errors import SaslServerError, SecurityError
+from kohort.errors import CredentialsUnavailableError, SaslServerError, SecurityError
 from kohort.security._credentials import Credentials, CredentialsSource
 from kohort.security._secrets import mask, text_of, utf8_of
 from kohort.security._text import printable
@@ -58,6 +58,10 @@ class PlainMechanism:
             return None
         other = await self._source.get_other(refused.credentials)
         return None if other is None else PlainExchange(other)
+
+    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps the credentials from coming; None if nothing does."""
+        return self._source.waiting.obstacle(now)
 
 
 def plain_mechanism(config: SaslConfig) -> PlainMechanism:

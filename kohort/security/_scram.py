@@ -13,7 +13,7 @@ import hmac
 import secrets
 
 from kohort.config import SaslConfig
-from kohort.errors import SaslServerError, SecurityError
+from kohort.errors import CredentialsUnavailableError, SaslServerError, SecurityError
 from kohort.security._calls import in_thread
 from kohort.security._credentials import Credentials, CredentialsSource
 from kohort.security._secrets import utf8_of
@@ -177,6 +177,10 @@ class ScramMechanism:
             return None
         other = await self._source.get_other(refused.keys.credentials)
         return None if other is None else self._exchange(other)
+
+    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps the credentials from coming; None if nothing does."""
+        return self._source.waiting.obstacle(now)
 
     def _exchange(self, credentials: Credentials) -> ScramExchange:
         if self._keys is None or self._keys.credentials != credentials:

@@ -45,7 +45,8 @@ def token_source(config: SecurityConfig, clock: Clock | None = None) -> TokenSou
     if oauth.sasl_oauthbearer_token_file is not None:
         path = Path(oauth.sasl_oauthbearer_token_file)
         file = TokenFile(path, extensions, clock=clock)
-        return TokenSource(file, keep=False, subject=subject, clock=clock)
+        name = "the token file"
+        return TokenSource(file, keep=False, subject=subject, name=name, clock=clock)
     if config.unsecured.sasl_oauthbearer_unsecured:
         claims = dict(config.unsecured.sasl_oauthbearer_unsecured_claims)
         life = config.unsecured.sasl_oauthbearer_unsecured_lifetime_seconds
@@ -58,7 +59,8 @@ def token_source(config: SecurityConfig, clock: Clock | None = None) -> TokenSou
         )
     grant = grant_of(config, clock)
     fetch = TokenEndpoint(url, grant, _context_of(oauth), extensions, clock=clock)
-    return TokenSource(fetch, retry_seconds=RETRY_SECONDS, subject=subject, clock=clock)
+    name = f"the token endpoint {url}"
+    return TokenSource(fetch, retry_seconds=RETRY_SECONDS, subject=subject, name=name, clock=clock)
 
 
 def grant_of(

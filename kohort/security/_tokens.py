@@ -20,6 +20,7 @@ from kohort.security._calls import CALL_SECONDS, call
 from kohort.security._jwt import MAX_TOKEN, claims_of, epoch_seconds, shown_claims, time_claim
 from kohort.security._secrets import text_of
 from kohort.security._text import printable
+from kohort.security._waiting import Waiting
 
 logger = logging.getLogger("kohort.security")
 
@@ -157,11 +158,14 @@ class TokenSource:
         retry_seconds: float = 0.0,
         keep: bool = True,
         subject: str = "sub",
+        name: str = "the source of OAuth tokens",
         clock: Clock = time.time,
     ) -> None:
+        """``name`` is what ``fetch`` asks, for texts."""
         self.clock = clock
         self.subject = subject
         """Claim that names the principal."""
+        self.waiting = Waiting(name, OAuthTokenUnavailableError)
         self._keep = keep
         self._fetch = fetch
         self._retry_seconds = retry_seconds
@@ -199,8 +203,10 @@ class TokenSource:
     async def _replace(self) -> Token:
         end = anyio.current_time() + self._retry_seconds
         while True:
+            is_news = self.waiting.error is None
             try:
-                self._token = await self._fetch()
+                with self.waiting.asking():
+                    self._token = await self._fetch()
             except OAuthTokenError as error:
                 pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
                 now = self.clock()
@@ -211,6 +217,8 @@ class TokenSource:
                 self._token = None
                 if not error.retriable or anyio.current_time() + pause >= end:
                     raise
+                if is_news:
+                    logger.warning("no OAuth token yet, trying on: %s", str(error))
                 await anyio.sleep(pause)
             else:
                 self._pause = FIRST_PAUSE
@@ -255,6 +263,8 @@ def provider_source(
             given = _Provided(await call(function))
             if given.extensions is None:
                 given.extensions = await call(extra) if callable(extra) else extra
+        except OAuthTokenError:
+            raise
         except TimeoutError as error:
             raise OAuthTokenUnavailableError(
                 f"the OAuth token provider did not return within {CALL_SECONDS:g} s"
@@ -277,4 +287,4 @@ def provider_source(
             principal=given.principal,
         )
 
-    return TokenSource(fetch, subject=subject, clock=clock)
+    return TokenSource(fetch, subject=subject, name="the OAuth token provider", clock=clock)

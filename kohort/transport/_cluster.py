@@ -178,6 +178,11 @@ class ClusterClient:
         """What brokers refuse now, a text for each cause."""
         return self._nodes.refusals.texts()
 
+    def credentials_obstacle(self, now: float) -> str | None:
+        """Return what keeps logins waiting for credentials at a time of the loop; else None."""
+        error = self._nodes.credentials_obstacle(now)
+        return None if error is None else f"{type(error).__name__}: {error}"
+
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True
     ) -> ClusterMetadata:

@@ -21,6 +21,7 @@ from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
+    SecurityError,
     WrongListenerError,
     broker_error,
     error_name,
@@ -153,6 +154,8 @@ def explained_error(peer: str, error: Exception) -> KafkaError:
         text = f"{peer}: {text}"
     if isinstance(error, OversizedFrameError):
         return error.with_text(text)
+    if isinstance(error, SecurityError):
+        return error
     if isinstance(error, KafkaTimeoutError | ProtocolError):
         return type(error)(text)
     if isinstance(error, KafkaError) and not isinstance(error, KafkaConnectionError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import anyio
 
 from kohort.errors import (
+    CredentialsUnavailableError,
     ErrorCode,
     KafkaConnectionError,
     KafkaTimeoutError,
@@ -211,7 +212,7 @@ async def log_in(
             await login.prepare()
             with anyio.move_on_after(timeout):
                 session = await login.authenticate(ask, versions)
-    except (SaslServerError, OAuthTokenError) as error:
+    except (SaslServerError, OAuthTokenError, CredentialsUnavailableError) as error:
         if str(error).startswith(peer):
             raise
         # The frames below have parts of the exchange in their local variables.

@@ -12,6 +12,7 @@ import anyio
 
 from kohort.config import ClientConfig, SecurityConfig
 from kohort.errors import (
+    CredentialsUnavailableError,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
@@ -218,6 +219,10 @@ class Nodes:
             if node.error is not None and node_id in (None, node.broker.id):
                 return f": {reason(node.error)}"
         return ""
+
+    def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
+        """Return what keeps the credentials of logins from coming; None if nothing does."""
+        return None if self.mechanism is None else self.mechanism.obstacle(now)
 
     # -- choosing -----------------------------------------------------------------------------
 

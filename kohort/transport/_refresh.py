@@ -16,7 +16,6 @@ from kohort.errors import (
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
-    NoBrokersAvailable,
     broker_error,
 )
 from kohort.protocol import messages
@@ -95,7 +94,7 @@ class MetadataKeeper:
             await self._wait_news()
 
     async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
-        """Return after the first answer; NoBrokersAvailable if the bootstrap time runs out.
+        """Return after the first answer; see _unreached() for the end of the bootstrap time.
 
         Raises the refusal of all bootstrap servers at once, unless it says the same as ``known``.
         """
@@ -106,7 +105,7 @@ class MetadataKeeper:
                 if known is None or str(known) != str(refused):
                     raise copy_of(refused)
             elif self._unreachable != before:
-                raise NoBrokersAvailable(self._nobody())
+                raise self._unreached()
             await self._wait_news()
 
     async def wait_reached(self) -> None:
@@ -114,7 +113,7 @@ class MetadataKeeper:
         before = self._unreachable
         while not self.bootstrapped:
             if self._unreachable != before and self._refused() is None:
-                raise NoBrokersAvailable(self._nobody())
+                raise self._unreached()
             await self._wait_news()
 
     def _refused(self) -> KafkaError | None:
@@ -338,12 +337,7 @@ class MetadataKeeper:
     def _addresses(self) -> str:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)
 
-    def _nobody(self) -> str:
-        reasons = [
-            reason(node.error) if node.error is not None else f"{node.peer}: no answer"
-            for node in self._nodes.bootstrap.values()
-        ]
-        return (
-            f"no bootstrap server could be reached for {self._config.bootstrap_timeout_ms} ms: "
-            f"{'; '.join(reasons)}. Check bootstrap_servers and that the brokers are up"
-        )
+    def _unreached(self) -> KafkaError:
+        from kohort.transport._unreached import unreached  # for this error alone
+
+        return unreached(self._nodes, self._config)

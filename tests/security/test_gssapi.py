@@ -8,10 +8,17 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from kohort.config import SaslConfig
-from kohort.errors import InvalidOptionError, KafkaTimeoutError, SaslServerError, SecurityError
+from kohort.errors import (
+    CredentialsUnavailableError,
+    InvalidOptionError,
+    KafkaTimeoutError,
+    SaslServerError,
+    SecurityError,
+)
 from kohort.security import _gssapi
 from kohort.security._gssapi import GssapiMechanism, gssapi_mechanism
 
@@ -109,9 +116,11 @@ async def test_ticket_is_for_the_name_of_the_options(
 
 
 async def test_keytab_is_used_with_a_cache_of_its_own() -> None:
-    exchange = await mechanism(sasl_kerberos_keytab="/k", sasl_kerberos_principal="p").login("b")
+    exchange = await mechanism(sasl_kerberos_keytab=__file__, sasl_kerberos_principal="p").login(
+        "b"
+    )
     credentials = exchange._context.options["creds"]
-    assert credentials.store["client_keytab"] == "/k"
+    assert credentials.store["client_keytab"] == __file__
     assert credentials.store["ccache"].startswith("MEMORY:")
 
 
@@ -119,8 +128,29 @@ async def test_login_names_the_step_when_the_kdc_is_down() -> None:
     def failing(**_: Any) -> Any:
         raise GSSError("Cannot contact any KDC", -1765328228)
 
+    gssapi = mechanism(failing)
     with pytest.raises(KafkaTimeoutError, match="getting a Kerberos ticket for kafka@b failed"):
+        await gssapi.login("b")
+    obstacle = gssapi.obstacle(anyio.current_time())
+    assert isinstance(obstacle, CredentialsUnavailableError)
+    assert "Cannot contact any KDC. Check that the KDC is up" in str(obstacle)
+
+
+async def test_login_names_the_option_when_a_service_is_unknown() -> None:
+    text = "Major (851968): Unspecified.  Minor (2529638919): Server kafka/b@TEST not found"
+
+    def failing(**_: Any) -> Any:
+        raise GSSError(text, 2529638919)
+
+    with pytest.raises(SecurityError, match="failed: Server kafka/b@TEST not found") as raised:
         await mechanism(failing).login("b")
+    assert "sasl_kerberos_service_name" in str(raised.value)
+    assert "kinit" not in str(raised.value)
+
+
+async def test_login_names_the_keytab_that_cannot_be_read() -> None:
+    with pytest.raises(SecurityError, match="sasl_kerberos_keytab cannot be read: No such file"):
+        await mechanism(sasl_kerberos_keytab="/nowhere/k").login("b")
 
 
 async def test_login_fails_without_a_ticket() -> None:

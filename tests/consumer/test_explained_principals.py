@@ -1,0 +1,67 @@
+"""explain() names the principal of every way to log in, beside the rights that it lacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kohort import KafkaConsumer
+from kohort.errors import TopicAuthorizationFailedError
+from kohort.testing import Authorization, Cluster, Listener, Security
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    listeners = (Listener("SSL", client_auth="required"), "SASL_PLAINTEXT")
+    security = Security(listeners, {"alice": "alice-secret"}, authorization=Authorization())
+    with Cluster(topics={"orders": 1}, security=security) as cluster:
+        yield cluster
+
+
+def by_certificate(cluster: Cluster) -> dict[str, Any]:
+    client = cluster.client_certificate("reader")
+    return {
+        "security_protocol": "SSL",
+        "ssl_cafile": cluster.ssl_cafile,
+        "ssl_certfile": client.certfile,
+        "ssl_keyfile": client.keyfile,
+    }
+
+
+def by_password(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_credentials": lambda: ("alice", "alice-secret"),
+    }
+
+
+def by_token(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_unsecured": True,
+        "sasl_oauthbearer_unsecured_claims": {"sub": "carol"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("way", "principal"),
+    [(by_certificate, "reader"), (by_password, "alice"), (by_token, "carol")],
+)
+def test_explain_names_the_principal(cluster: Cluster, way: Any, principal: str) -> None:
+    given = way(cluster)
+    servers = cluster.bootstrap_servers_of(given["security_protocol"])
+    with KafkaConsumer("orders", bootstrap_servers=servers, **given) as consumer:
+        deadline = time.monotonic() + 10
+        with pytest.raises(TopicAuthorizationFailedError):
+            while time.monotonic() < deadline:
+                consumer.poll(timeout_ms=100)
+        explanation = consumer.explain()
+    [right] = explanation.as_dict()["missing_rights"]
+    assert principal in right["principal"]
+    assert f"{right['principal']} needs DESCRIBE on topic orders" in str(explanation)
+    assert f" as {right['principal']}" in str(explanation)
