@@ -108,9 +108,21 @@ async def test_error_that_may_pass_is_no_refusal() -> None:
         gate.refuse("b1", kind=OAuthTokenUnavailableError)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: client.run(task_status=task_status))
-            with pytest.raises(NoBrokersAvailable, match="certificate expired"):
+            with pytest.raises(OAuthTokenUnavailableError, match="certificate expired"):
                 await client.wait_bootstrapped()
             assert anyio.current_time() >= 5
+            tasks.cancel_scope.cancel()
+
+
+async def test_credentials_are_the_cause_when_another_server_is_down() -> None:
+    async with gated("b1", "b2", bootstrap_timeout_ms=5000) as (client, _, gate):
+        gate.refuse("b1", kind=OAuthTokenUnavailableError)
+        gate.refuse("b2", kind=KafkaConnectionError)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: client.run(task_status=task_status))
+            with pytest.raises(NoBrokersAvailable, match=r"b1:9092: .*b2:9092: ") as raised:
+                await client.wait_bootstrapped()
+            assert isinstance(raised.value.__cause__, OAuthTokenUnavailableError)
             tasks.cancel_scope.cancel()
 
 
