@@ -264,6 +264,9 @@ def _check_token_source(config: SecurityConfig, given: frozenset[str]) -> None:
                 "sasl_oauthbearer_unsecured too, or use another source of tokens"
             )
     _refuse_both(given, *sources)
+    lifetime = "sasl_oauthbearer_unsecured_lifetime_seconds"
+    if lifetime in given and not config.unsecured.sasl_oauthbearer_unsecured:
+        _refuse(f"{lifetime} requires sasl_oauthbearer_unsecured")
     if not any(name in given for name in sources):
         _refuse(
             f"sasl_mechanism=OAUTHBEARER requires a source of tokens: one of {', '.join(sources)}"
@@ -337,3 +340,13 @@ def _check_grant(config: SecurityConfig, given: frozenset[str]) -> None:
     if assertion.sasl_oauthbearer_assertion_file is not None and len(used) > 1:
         other = next(name for name in used if name != file)
         _refuse(f"{other} is given together with {file}, which is a finished assertion")
+    for name in (
+        "sasl_oauthbearer_client_id",
+        "sasl_oauthbearer_client_secret",
+        "sasl_oauthbearer_header_urlencode",
+    ):
+        if name in given:
+            _refuse(
+                f"{name} is given, but sasl_oauthbearer_grant_type is jwt-bearer, which sends an "
+                "assertion in its place"
+            )

@@ -149,6 +149,8 @@ class SslContext(Kind):
 
             if not isinstance(value, ssl.SSLContext):
                 raise Fault(f"not an SSLContext but {_type_name(value)}")
+            if value.protocol == ssl.PROTOCOL_TLS_SERVER:
+                raise Fault("a context of a server: make it with ssl.PROTOCOL_TLS_CLIENT")
         return value
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 from kohort.config import Secret, Url
-from kohort.errors import OAuthTokenError, OAuthTokenUnavailableError
+from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
 from kohort.security._calls import in_thread
 from kohort.security._http import Call, post
 from kohort.security._jwt import signed, signer, unsecured
@@ -114,7 +114,10 @@ class Assertion:
     def __call__(self) -> Secret:
         """Return a new assertion. The key is read each time: it may be replaced on the disk."""
         header, claims = self._fields(self._clock())
-        sign = signer(self._algorithm, self._key_pem(), self._passphrase)
+        try:
+            sign = signer(self._algorithm, self._key_pem(), self._passphrase)
+        except InvalidOptionError as error:
+            raise OAuthTokenError(str(error)) from None
         return Secret(signed(claims, self._algorithm, sign, header))
 
     def _fields(self, now: float) -> tuple[dict[str, Any], dict[str, Any]]:

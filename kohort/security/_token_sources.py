@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kohort.config import Secret
-from kohort.errors import InvalidOptionError
+from kohort.errors import InvalidOptionError, OAuthTokenError
 from kohort.security._oidc import (
     Assertion,
     AssertionGrant,
@@ -95,7 +95,7 @@ def _assertion_of(config: AssertionConfig, clock: Clock) -> Callable[[], Secret]
         "iss": config.sasl_oauthbearer_assertion_claim_iss,
         "sub": config.sasl_oauthbearer_assertion_claim_sub,
     }
-    return Assertion(
+    made = Assertion(
         _key_of(config),
         config.sasl_oauthbearer_assertion_private_key_passphrase,
         algorithm=config.sasl_oauthbearer_assertion_algorithm,
@@ -106,6 +106,13 @@ def _assertion_of(config: AssertionConfig, clock: Clock) -> Callable[[], Secret]
         template=None if template is None else Path(template),
         clock=clock,
     )
+    # A key or template that does not load is answered when the consumer is made.
+    try:
+        made()
+        return made
+    except (InvalidOptionError, OAuthTokenError) as error:
+        fault = InvalidOptionError(str(error))
+    raise fault
 
 
 def _key_of(config: AssertionConfig) -> Callable[[], bytes]:

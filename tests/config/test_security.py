@@ -172,6 +172,17 @@ def test_properties_are_refused_by_their_dotted_names() -> None:
             OAUTH | IDP | {"sasl_oauthbearer_allowed_urls": ["https://idp/token2"]},
             "is not among sasl_oauthbearer_allowed_urls",
         ),
+        (
+            OAUTH
+            | IDP
+            | {"sasl_oauthbearer_grant_type": JWT_BEARER}
+            | {"sasl_oauthbearer_assertion_file": "a"},
+            "sasl_oauthbearer_client_id is given, but sasl_oauthbearer_grant_type is jwt-bearer",
+        ),
+        (
+            OAUTH | IDP | {"sasl_oauthbearer_unsecured_lifetime_seconds": 5},
+            "requires sasl_oauthbearer_unsecured",
+        ),
         (OAUTH | {"sasl_oauthbearer_unsecured": True}, "with the claim 'sub'"),
         (
             OAUTH | IDP | {"sasl_oauthbearer_unsecured_claims": {"sub": "alice"}},
@@ -610,3 +621,11 @@ def test_the_options_that_keep_secrets_are_known() -> None:
         "ssl_password",
         "ssl_truststore_password",
     } == KEEPS_SECRETS
+
+
+def test_a_context_of_a_server_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="a context of a server"):
+        SecurityConfig(
+            security_protocol="SSL",
+            tls=TlsConfig(ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
+        )

@@ -267,6 +267,42 @@ def grant(**more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("broken", ["key", "no key", "template", "no template"])
+def test_assertion_is_refused_at_once_when_a_file_is_bad(
+    keys: dict[str, Any], tmp_path: Path, broken: str
+) -> None:
+    key, template = tmp_path / "key.pem", tmp_path / "template.json"
+    if broken != "no key":
+        key.write_bytes(b"planted" if broken == "key" else pem_of(keys["RS256"]))
+    if broken != "no template":
+        template.write_text("planted" if broken == "template" else "{}")
+    given = grant(private_key_file=str(key), template_file=str(template))
+    with pytest.raises(
+        InvalidOptionError, match="key" if "key" in broken else "template"
+    ) as raised:
+        mechanism_of(config(**given))
+    assert "planted" not in str(raised.value)
+
+
+async def test_login_fails_when_the_key_of_assertions_breaks(
+    idp: Idp, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes(pem_of(keys["RS256"]))
+    mechanism = mechanism_of(
+        config(
+            sasl_oauthbearer_token_endpoint_url=idp.url,
+            sasl_oauthbearer_allow_http=True,
+            **grant(private_key_file=str(key)),
+        )
+    )
+    assert mechanism is not None
+    key.write_bytes(b"planted")
+    with pytest.raises(OAuthTokenError, match="the private key of the OAuth assertion does not"):
+        await mechanism.login("b")
+    assert not idp.forms
+
+
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 async def test_assertion_is_signed(
     idp: Idp, keys: dict[str, Any], tmp_path: Path, algorithm: str
