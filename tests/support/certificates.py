@@ -157,6 +157,7 @@ class Certificates:
         self._folder = folder
         self._keys: dict[str, _Key] = {}
         ca, other = Issuer("ca"), Issuer("otherroot")
+        self._ca = ca
         self.path("ca.pem").write_bytes(ca.pem)
         self.path("otherroot.pem").write_bytes(other.pem)
         past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -185,6 +186,11 @@ class Certificates:
     def path(self, name: str) -> Path:
         """Return the path of a file of the folder."""
         return self._folder / name
+
+    def renew(self, name: str) -> None:
+        """Replace the files of "server", "client" or "client2" by a new certificate and key."""
+        hosts = LOCAL if name == "server" else [name]
+        self._write(name, *self._ca.issue(name, hosts), self._ca)
 
     def _write(self, name: str, certificate: x509.Certificate, key: _Key, issuer: Issuer) -> None:
         self._write_files(name, certificate, key, [issuer.certificate])
