@@ -16,10 +16,11 @@ from kohort.errors import (
     UnsupportedOptionError,
 )
 
+JAAS = "sasl.jaas.config"
 TRANSLATED = frozenset(
     {
         "oauth_cb",
-        "sasl.jaas.config",
+        JAAS,
         "sasl.login.callback.handler.class",
         "sasl.oauthbearer.config",
         "sasl.oauthbearer.jwt.retriever.class",
@@ -44,6 +45,10 @@ def read_properties(
     values: dict[str, Any] = {}
     given_as: dict[str, str] = {}
     translated: dict[str, Any] = {}
+    if JAAS in properties:
+        from kohort.config._msk import without_names_of_java  # few programs have such properties
+
+        properties = without_names_of_java(properties, JAAS)
     for name, value in properties.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a property must be a str, not {name!r}")
@@ -79,6 +84,7 @@ def _translate(
     from kohort.config import _translated  # few programs have such properties
 
     options = {each.name: each for each in known.values()}
+    properties = {**properties, "bootstrap.servers": values.get("bootstrap_servers", ())}
     found = _translated.translate(properties, given_as)
     if isinstance(found, ConfigurationError):
         raise found
@@ -152,7 +158,9 @@ def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
 
 def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     """Raise for a name that is not supported, unless its value is harmless."""
-    unsupported = _UNSUPPORTED.get(name)
+    # Each provider of Java has properties of its own, such as config.providers.file.class.
+    providers = "config.providers"
+    unsupported = _UNSUPPORTED.get(providers if name.startswith(f"{providers}.") else name)
     if unsupported is None:
         raise _unknown(name, [*known, *TRANSLATED, *_UNSUPPORTED])
     unsupported.check(value, name)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from kohort.config import _msk
 from kohort.config._jaas import JaasEntry, parse_jaas
 from kohort.config._oauth import CLIENT_CREDENTIALS, JWT_BEARER
 from kohort.config._secret import Concealed, Secret, conceal, without_frames
@@ -19,7 +20,7 @@ logger = logging.getLogger("kohort.config")
 JAAS = "sasl.jaas.config"
 _MSK = (
     "use sasl.mechanism=OAUTHBEARER and a sasl_oauth_token_provider that calls "
-    "aws-msk-iam-sasl-signer-python"
+    "aws-msk-iam-sasl-signer-python, or the module IAMLoginModule"
 )
 _RETRIEVERS = {
     "DefaultJwtRetriever": None,
@@ -56,8 +57,8 @@ _CLAIM_PREFIXES = {
 }
 
 TRANSLATED: dict[str, str] = {
-    JAAS: "One entry of a JAAS file: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or "
-    "Krb5LoginModule with its options. Other modules are refused.",
+    JAAS: "One entry of a JAAS file: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, "
+    "Krb5LoginModule or Amazon MSK's IAMLoginModule with its options. Others are refused.",
     "sasl.login.callback.handler.class": "Kafka's OAuthBearerLoginCallbackHandler or "
     "OAuthBearerUnsecuredLoginCallbackHandler, which change nothing. Others are refused.",
     "sasl.oauthbearer.jwt.retriever.class": "One of Kafka's, by its name; it chooses the grant.",
@@ -179,8 +180,7 @@ def _refuse_module(module: str) -> NoReturn:
     shown = name if is_class else "this login module"
     del module, name
     known = ", ".join(_MODULES)
-    why = _MSK if shown == "IAMLoginModule" else f"use one of {known}"
-    raise UnsupportedOptionError(f"{JAAS} is not supported with {shown}: {why}")
+    raise UnsupportedOptionError(f"{JAAS} is not supported with {shown}: use one of {known}")
 
 
 def _read_password(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
@@ -274,6 +274,24 @@ def _read_kerberos(entry: JaasEntry, given: Mapping[str, str], found: Given) -> 
         found.set(keyword, entry.options[key].reveal(), JAAS)
 
 
+def _read_msk(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
+    """Read the options of Amazon MSK's IAMLoginModule."""
+    if not _msk.is_installed():
+        raise UnsupportedOptionError(
+            f"{JAAS} is not supported with {_msk.MODULE} unless the package "
+            "aws-msk-iam-sasl-signer-python is installed: install it"
+        )
+    _check_keys(entry, set(_msk.OPTIONS))
+    region = _msk.region_of(found.properties.get("bootstrap.servers", ()))
+    if region is None:
+        raise InvalidOptionError(
+            f"{JAAS}: {_msk.MODULE} needs a region, and no address in bootstrap.servers has one: "
+            "set the environment variable AWS_REGION"
+        )
+    found.set("sasl_mechanism", "OAUTHBEARER", JAAS)
+    found.set("sasl_oauth_token_provider", _msk.MskTokens(region, entry.options), JAAS)
+
+
 def _flag(entry: JaasEntry, key: str) -> bool:
     return key in entry.options and entry.options[key].reveal().lower() == "true"
 
@@ -343,4 +361,5 @@ _MODULES: dict[str, Callable[[JaasEntry, Mapping[str, str], Given], None]] = {
     "ScramLoginModule": _read_password,
     "OAuthBearerLoginModule": _read_oauth,
     "Krb5LoginModule": _read_kerberos,
+    _msk.MODULE: _read_msk,
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import logging
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +319,100 @@ def test_oauth_cb_of_confluent_kafka_is_a_token_provider() -> None:
 
 def test_every_translated_name_is_documented() -> None:
     assert DOCUMENTED.keys() == TRANSLATED
+
+
+class Signer:
+    """A stub of aws-msk-iam-sasl-signer-python."""
+
+    @staticmethod
+    def generate_auth_token(region: str) -> tuple[str, int]:
+        return f"default-{region}", 1_900_000_000_000
+
+    @staticmethod
+    def generate_auth_token_from_profile(region: str, profile: str) -> tuple[str, int]:
+        return f"{profile}-{region}", 1_900_000_000_000
+
+    @staticmethod
+    def generate_auth_token_from_role_arn(
+        region: str, role: str, session: str = "s"
+    ) -> tuple[str, int]:
+        return f"{role}-{session}-{region}", 1_900_000_000_000
+
+
+@pytest.fixture
+def signer(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = types.ModuleType("aws_msk_iam_sasl_signer")
+    stub.__spec__ = importlib.machinery.ModuleSpec("aws_msk_iam_sasl_signer", None)
+    monkeypatch.setattr(stub, "MSKAuthTokenProvider", Signer, raising=False)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", stub)
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
+MSK_HOST = "b-1.orders.ab12.c2.kafka.eu-west-1.amazonaws.com:9098"
+
+
+def read_iam(text: str, server: str = MSK_HOST, **more: str) -> Any:
+    config = ConsumerConfig.from_properties(
+        {
+            "bootstrap.servers": server,
+            "security.protocol": "SASL_SSL",
+            "sasl.jaas.config": text,
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+    )
+    assert config.security.sasl.sasl_mechanism == "OAUTHBEARER"
+    return config.security.sasl.sasl_oauth_token_provider
+
+
+@pytest.mark.usefixtures("signer")
+@pytest.mark.parametrize(
+    ("options", "token"),
+    [
+        ("", "default-eu-west-1"),
+        (' awsProfileName="p"', "p-eu-west-1"),
+        (" awsRoleArn='r'", "r-s-eu-west-1"),
+        (" awsRoleArn='r' awsRoleSessionName=x", "r-x-eu-west-1"),
+    ],
+)
+def test_iam_module_is_the_signer_of_msk(options: str, token: str) -> None:
+    assert read_iam(f"{IAM}{options};").token() == (token, 1_900_000_000_000)
+
+
+@pytest.mark.usefixtures("signer")
+def test_iam_module_takes_a_file_of_java() -> None:
+    provider = read_iam(
+        f"{IAM};",
+        sasl_mechanism="AWS_MSK_IAM",
+        sasl_client_callback_handler_class="software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    )
+    assert provider.token()[0] == "default-eu-west-1"
+
+
+@pytest.mark.usefixtures("signer")
+def test_iam_module_takes_the_region_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOptionError, match="AWS_REGION"):
+        read_iam(f"{IAM};", "kafka.example.org:9098")
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    assert read_iam(f"{IAM};", "kafka.example.org:9098").token()[0] == "default-us-east-2"
+
+
+@pytest.mark.usefixtures("signer")
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        (f"{IAM} awsDebugCreds=true;", {}, "options that kohort does not know"),
+        (f"{IAM};", {"sasl_mechanism": "PLAIN"}, "sasl.mechanism"),
+        (f"{IAM};", {"sasl_client_callback_handler_class": "a.B"}, "callback.handler.class"),
+        (f"{PLAIN} required username=a password=b;", {"sasl_mechanism": "AWS_MSK_IAM"}, "MSK"),
+    ],
+)
+def test_iam_module_refuses_what_does_not_fit(text: str, more: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        read_iam(text, **more)
+
+
+def test_properties_of_config_providers_are_refused() -> None:
+    with pytest.raises(UnsupportedOptionError, match=r"config\.providers\.file\.class"):
+        ConsumerConfig.from_properties({"config.providers.file.class": "a.FileConfigProvider"})

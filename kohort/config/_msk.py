@@ -1,0 +1,75 @@
+"""Amazon MSK's IAMLoginModule: tokens made by the package aws-msk-iam-sasl-signer-python."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kohort.config._secret import Secret
+
+SIGNER: Final = "aws_msk_iam_sasl_signer"
+MODULE: Final = "IAMLoginModule"
+OPTIONS: Final = frozenset({"awsProfileName", "awsRoleArn", "awsRoleSessionName"})
+_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?", re.I)
+_ONLY_JAVA = {
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.client.callback.handler.class": "IAMClientCallbackHandler",
+}
+"""Names and values that AWS's library for Java needs beside the module."""
+
+
+class MskTokens:
+    """A token provider that signs with the credentials of AWS."""
+
+    __slots__ = ("_options", "_region")
+
+    def __init__(self, region: str, options: Mapping[str, Secret]) -> None:
+        self._region = region
+        self._options = dict(options)
+
+    def token(self) -> tuple[str, float]:
+        """Return a token and its expiry in milliseconds since 1970. It may ask AWS."""
+        signer = importlib.import_module(SIGNER).MSKAuthTokenProvider
+        if (role := self._options.get("awsRoleArn")) is not None:
+            session = self._options.get("awsRoleSessionName")
+            more = () if session is None else (session.reveal(),)
+            found = signer.generate_auth_token_from_role_arn(self._region, role.reveal(), *more)
+        elif (profile := self._options.get("awsProfileName")) is not None:
+            found = signer.generate_auth_token_from_profile(self._region, profile.reveal())
+        else:
+            found = signer.generate_auth_token(self._region)
+        # Not a tuple of two names: frames that raise show their local variables.
+        return (found[0], found[1])
+
+
+def is_installed() -> bool:
+    """True if the signer can be imported."""
+    return importlib.util.find_spec(SIGNER) is not None
+
+
+def region_of(servers: Iterable[tuple[str, int]]) -> str | None:
+    """Return the region in the address of a broker, or of the environment; None without one."""
+    for host, _ in servers:
+        if found := _HOST.search(host):
+            return found[1].lower()
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+
+
+def without_names_of_java(properties: Mapping[str, Any], jaas: str) -> Mapping[str, Any]:
+    """Return the properties without those that only AWS's library for Java needs."""
+    if MODULE not in _text(properties.get(jaas)):
+        return properties
+    return {
+        name: value
+        for name, value in properties.items()
+        if _ONLY_JAVA.get(name, "").lower() != _text(value).rpartition(".")[2].lower()
+        or name not in _ONLY_JAVA
+    }
+
+
+def _text(value: Any) -> str:
+    return (value.reveal() if isinstance(value, Secret) else str(value)).strip()
