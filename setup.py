@@ -43,6 +43,7 @@ SOURCES = (
     "_native.h",
     "_native.pxd",
     "_unpack.h",
+    "_ahead.h",
 )
 TRANSPORT = Path("kohort", "transport")
 POLLER = "_poller_c.pyx"

@@ -44,6 +44,7 @@ SOURCES = (
     "_native.h",
     "_native.pxd",
     "_unpack.h",
+    "_ahead.h",
 )
 
 
