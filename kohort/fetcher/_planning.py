@@ -109,6 +109,8 @@ class Planner:
 
     def _add_due(self, fetches: list[Fetch], now: float) -> float:
         look_again = float("inf")
+        if self._buffer.is_ample:
+            return look_again  # the next drain that makes room says so
         max_wait = self._config.fetch_max_wait_ms / 1000
         crowded = self._crowded_nodes()
         waiting = [

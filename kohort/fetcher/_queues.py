@@ -21,6 +21,8 @@ FETCHES_PER_PARTITION = 2
 """One being taken and one behind it: more would only be memory."""
 FETCHES_PER_TABLE = 4
 """The same of each partition where a table takes all that is there."""
+AMPLE = 4
+"""Times :attr:`FetchQueues.read_ahead`. With so much to take, even an empty partition waits."""
 
 
 class BufferCounters:
@@ -60,6 +62,8 @@ class FetchQueues:
         self._lock = subscription.lock
         self.read_ahead = max_bytes
         """Bytes to have for the caller before a partition is fetched twice."""
+        self.is_ample = False
+        """As of look(): the caller has so much to take that no partition needs to be fetched."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: something was left out for want of room
@@ -166,6 +170,9 @@ class FetchQueues:
         memory = self.memory
         memory.queued, deliverable = self._count()
         full = deliverable >= self.read_ahead
+        self.is_ample = deliverable >= AMPLE * self.read_ahead
+        if self.is_ample:
+            self._fetcher_waits = True
         if full != self._full:
             self._full = full
             for tp in self._queues:

@@ -163,6 +163,27 @@ class TestFetching:
             assert len(cluster.fetches) == sent
             assert consumer.fetcher.buffer.memory.asked == 0
 
+    async def test_many_partitions_are_not_all_held_when_the_caller_has_plenty(self) -> None:
+        cluster = sixty()
+        options = self.OPTIONS | {
+            "max_partition_fetch_bytes": 5 * BATCH,
+            "buffer_memory": 1000 * BATCH,
+        }
+        async with consuming(cluster, owning(*PARTITIONS), **options) as consumer:
+            seen: dict[TopicPartition, list[int]] = {tp: [] for tp in PARTITIONS}
+            await settled()
+            # Four responses, and one of each broker that was asked before these came.
+            check(consumer, (4 + 3) * 10 * BATCH)
+            sent = len(cluster.fetches)
+            await settled()
+            assert len(cluster.fetches) == sent
+            with anyio.fail_after(30):
+                while any(len(offsets) < 100 for offsets in seen.values()):
+                    for tp, offsets in (await consumer.poll(limit=35)).items():
+                        seen[tp] += offsets
+                    check(consumer, (4 + 3) * 10 * BATCH)
+            assert all(offsets == list(range(100)) for offsets in seen.values())
+
     async def test_and_all_of_it_comes_when_he_does(self) -> None:
         cluster = sixty()
         async with consuming(cluster, owning(*PARTITIONS), **self.OPTIONS) as consumer:
