@@ -11,9 +11,11 @@ from kohort.config import FetchConfig
 FIRST_BYTES = 1 << 20
 """Bytes of one partition at first, and from a broker that takes long."""
 SHARED_BYTES = 16 << 20
-"""Bytes that all partitions of a consumer share in larger fetches."""
+"""Bytes that all partitions of a consumer share in larger fetches; also of a quick response."""
 RESPONSE_BYTES = 4 << 20
 """Bytes of a response from a near broker: larger ones leave the caches of the processor."""
+FIRST_RESPONSE_BYTES = 8 << 20
+"""Bytes of a response from a broker of which the speed is not known yet."""
 NEAR_SECONDS = 0.02
 QUICK_SECONDS = 0.1
 SLOW_SECONDS = 0.5
@@ -29,7 +31,8 @@ class FetchSizes:
     ``SLOW_SECONDS``. Of a quick one, up to ``max_partition_fetch_bytes`` are asked for. The caller
     waits for a whole response, so a slow one is asked for ``FIRST_BYTES``. A broker is near after
     a large response within ``NEAR_SECONDS`` (for each ``RESPONSE_BYTES`` of it), until one takes
-    ``SLOW_SECONDS``. Small responses cost no time there.
+    ``SLOW_SECONDS``. Small responses cost no time there. The quicker a broker is, the smaller the
+    responses that it is asked for: memory is saved, and none is waited for.
     """
 
     def __init__(self, config: FetchConfig) -> None:
@@ -37,8 +40,11 @@ class FetchSizes:
         self._adapts = self._most == DEFAULTS.max_partition_fetch_bytes
         self._first = FIRST_BYTES if self._adapts else self._most
         self._response = self._near_response = config.fetch_max_bytes
+        self._first_response = self._quick_response = self._response
         if self._response == DEFAULTS.fetch_max_bytes:
             self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
+            self._first_response = min(self._response, max(FIRST_RESPONSE_BYTES, self._most))
+            self._quick_response = min(self._response, max(SHARED_BYTES, self._most))
         self._known: set[int] = set()
         self._quick: set[int] = set()
         self._near: set[int] = set()
@@ -48,8 +54,7 @@ class FetchSizes:
     @property
     def read_ahead(self) -> int:
         """Bytes to have for the caller before a partition is fetched twice."""
-        near = self._known and self._near == self._known
-        return self._near_response if near else self._response
+        return max(map(self.of_response, self._known), default=self._first_response)
 
     def of_partition(self, node: int) -> int:
         """Return the bytes to ask a broker for, of one partition."""
@@ -59,7 +64,11 @@ class FetchSizes:
 
     def of_response(self, node: int) -> int:
         """Return the bytes to ask a broker for in all. One larger batch still comes."""
-        return self._near_response if node in self._near else self._response
+        if node not in self._known:
+            return self._first_response
+        if node in self._near:
+            return self._near_response
+        return self._quick_response if node in self._quick else self._response
 
     def note_response(self, node: int, size: int, total: int, seconds: float) -> None:
         """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took."""

@@ -25,7 +25,15 @@ def sizes(**options: Any) -> FetchSizes:
 class TestFetchSizes:
     def test_a_partition_gets_one_mebibyte_at_first(self) -> None:
         assert sizes().of_partition(1) == MIB
-        assert sizes().of_response(1) == FetchConfig().fetch_max_bytes
+
+    def test_the_first_large_response_has_eight_mebibytes(self) -> None:
+        found = sizes()
+        assert found.of_response(1) == found.read_ahead == 8 * MIB
+        found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, NEAR)
+        assert found.of_response(1) == found.read_ahead == 8 * MIB
+        found.note_response(1, MIB, MIB, SLOW)
+        assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
+        assert sizes(max_partition_fetch_bytes=9 * MIB).of_response(1) == 9 * MIB
 
     @pytest.mark.parametrize(
         ("seconds", "size"), [(NEAR, 4 * MIB), (QUICK, 4 * MIB), (MIDDLING, MIB), (SLOW, MIB)]
@@ -73,29 +81,37 @@ class TestFetchSizes:
     @pytest.mark.parametrize("given", [MIB, 30 * MIB, 60 * MIB])
     def test_a_given_size_of_responses_counts_as_it_is(self, given: int) -> None:
         found = sizes(fetch_max_bytes=given, buffer_memory=64 * MIB)
+        assert found.of_response(1) == found.read_ahead == given
         found.note_response(1, MIB, MIB, NEAR)
         assert found.of_response(1) == found.read_ahead == given
 
-    @pytest.mark.parametrize("seconds", [QUICK, MIDDLING, SLOW])
-    def test_one_broker_that_is_not_near_has_more_read_ahead(self, seconds: float) -> None:
+    @pytest.mark.parametrize(
+        ("seconds", "size"), [(QUICK, 16 * MIB), (MIDDLING, 50 * MIB), (SLOW, 50 * MIB)]
+    )
+    def test_one_broker_that_is_not_near_has_more_read_ahead(
+        self, seconds: float, size: int
+    ) -> None:
+        assert FetchConfig().fetch_max_bytes == 50 * MIB
         found = sizes()
         found.note_response(1, MIB, MIB, NEAR)
         found.note_response(2, MIB, MIB, seconds)
-        assert found.read_ahead == FetchConfig().fetch_max_bytes
+        assert found.read_ahead == size
 
-    def test_responses_of_a_near_broker_are_small(self) -> None:
+    def test_the_nearer_a_broker_the_smaller_its_responses(self) -> None:
         found = sizes()
+        found.note_response(1, MIB, MIB, MIDDLING)
+        assert found.of_response(1) == found.read_ahead == 50 * MIB
         found.note_response(1, MIB, MIB, QUICK)
-        assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
+        assert found.of_response(1) == found.read_ahead == 16 * MIB
         found.note_response(1, MIB, MIB, NEAR)
         assert found.of_response(1) == found.read_ahead == 4 * MIB
         found.note_response(2, MIB, MIB, QUICK)
         assert found.of_response(1) == 4 * MIB
-        assert found.of_response(2) == found.read_ahead == FetchConfig().fetch_max_bytes
+        assert found.of_response(2) == found.read_ahead == 16 * MIB
         found.note_response(1, MIB, MIB, MIDDLING)
         assert found.of_response(1) == 4 * MIB
         found.note_response(1, MIB, MIB, SLOW)
-        assert found.of_response(1) == FetchConfig().fetch_max_bytes
+        assert found.of_response(1) == found.read_ahead == 50 * MIB
 
     def test_a_larger_response_of_a_near_broker_may_take_longer(self) -> None:
         found = sizes()
