@@ -120,7 +120,13 @@ async def _serve_plain(broker: Broker, listener: Listener, sock: socket.socket) 
 
 
 async def _serve_tls(broker: Broker, listener: Listener, sock: socket.socket) -> None:
-    accepted = await accept_tls(broker, sock, listener)
+    try:
+        accepted = await accept_tls(broker, sock, listener)
+    except Exception:
+        # An error in this task would end the whole cluster.
+        logger.exception("broker %d failed in a TLS handshake on %s", broker.node.id, listener.name)
+        sock.close()
+        return
     if accepted is None:
         logger.info("broker %d: a TLS handshake on %s failed", broker.node.id, listener.name)
         return

@@ -113,10 +113,12 @@ async def accept_tls(
     except BaseException:
         sock.close()
         raise
-    subject = connection.subject()
-    if not subject:
-        return connection, ANONYMOUS
-    principal = security.certificate_principal(listener, subject)
+    try:
+        subject = connection.subject()
+        principal = security.certificate_principal(listener, subject) if subject else ANONYMOUS
+    except BaseException:
+        await connection.aclose()
+        raise
     if principal is None:
         await connection.aclose()
         return None

@@ -14,6 +14,7 @@ import pytest
 from kohort.errors import InvalidOptionError
 from kohort.protocol.messages import FetchRequest, MetadataRequest
 from kohort.testing import CertificateFiles, Cluster, Listener, MemoryCluster, Security
+from kohort.testing.security import SecurityState
 from kohort.testing.security._principals import apply_rules, distinguished_name
 from tests.testing.logins import RawLogin
 
@@ -276,6 +277,36 @@ def test_principal_rules_are_kafkas(rules: str, name: str | None) -> None:
     written = distinguished_name(subject)
     assert written == "CN=a\\,b,OU=x+L=y,O=z"
     assert apply_rules(rules, written) == name
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ("CN=(.*)", "is not a list of rules"),
+        ("DEFAULT,RULE:x", "is not a list of rules"),
+        ("RULE:CN=(/$1/", "has a bad regular expression"),
+        ("RULE:CN=(.*)/$2/L,DEFAULT", "names a group that does not exist"),
+    ],
+)
+def test_principal_rules_are_checked_at_construction(rules: str, problem: str) -> None:
+    with pytest.raises(InvalidOptionError, match=problem):
+        Listener("SSL", client_auth="required", principal_rules=rules)
+
+
+def test_broken_principal_ends_one_connection_only(
+    secured: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> str:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(SecurityState, "certificate_principal", broken)
+    context = trusting(secured)
+    files = secured.client_certificate("broken")
+    context.load_cert_chain(files.certfile, files.keyfile)
+    with pytest.raises((OSError, EOFError)), RawLogin(secured, "MTLS", context=context) as raw:
+        raw.ask(MetadataRequest(topics=[]), 12)
+    secured.create_topic("after-the-defect", 1)
+    assert "failed in a TLS handshake on MTLS" in caplog.text
 
 
 # In memory

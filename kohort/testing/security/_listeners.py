@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kohort.errors import InvalidOptionError
+from kohort.testing.security._principals import check_rules
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -43,6 +44,7 @@ class Listener:
         check_choice("protocol", self.protocol, PROTOCOLS)
         check_choice("client_auth", self.client_auth, _CLIENT_AUTH)
         check_mechanisms(self.mechanisms or ())
+        check_rules(self.principal_rules)
         if not self.name:
             object.__setattr__(self, "name", self.protocol)
 

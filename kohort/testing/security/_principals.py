@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from kohort.errors import InvalidOptionError
 
@@ -19,6 +20,7 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
+_GROUP = re.compile(r"\$(\d)")
 _RULE = re.compile(r"\s*(?:DEFAULT|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
 
 
@@ -38,19 +40,52 @@ def _escaped(value: str) -> str:
     return text[:-1] + "\\ " if text.endswith(" ") else text
 
 
+class _Rule(NamedTuple):
+    """``pattern`` is None for DEFAULT. ``template`` is one of Python's re module."""
+
+    pattern: re.Pattern[str] | None
+    template: str = ""
+    case: str = ""
+
+
+def check_rules(rules: str) -> None:
+    """InvalidOptionError for a text that is not a list of rules."""
+    _parsed(rules)
+
+
 def apply_rules(rules: str, name: str) -> str | None:
     """Return the name that the rules make of a distinguished name, None if no rule matches."""
-    at = 0
+    for rule in _parsed(rules):
+        if rule.pattern is None:
+            return name
+        found = rule.pattern.fullmatch(name)
+        if found is not None:
+            made = found.expand(rule.template)
+            return {"L": made.lower(), "U": made.upper()}.get(rule.case, made)
+    return None
+
+
+@cache
+def _parsed(rules: str) -> tuple[_Rule, ...]:
+    parsed, at = [], 0
     while at < len(rules):
         rule = _RULE.match(rules, at)
         if rule is None:
             raise InvalidOptionError(f"principal_rules: {rules!r} is not a list of rules")
         at = rule.end()
-        if rule[1] is None:
-            return name
-        found = re.fullmatch(rule[1], name)
-        if found is not None:
-            made = re.sub(r"\$(\d)", r"\\g<\1>", rule[2].replace("\\", r"\\"))
-            made = found.expand(made)
-            return {"L": made.lower(), "U": made.upper()}.get(rule[3], made)
-    return None
+        parsed.append(_Rule(None) if rule[1] is None else _rule(rules, rule[1], rule[2], rule[3]))
+    return tuple(parsed)
+
+
+def _rule(rules: str, pattern: str, replacement: str, case: str) -> _Rule:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InvalidOptionError(
+            f"principal_rules: {rules!r} has a bad regular expression: {error}"
+        ) from error
+    groups = [int(number) for number in _GROUP.findall(replacement)]
+    if max(groups, default=0) > compiled.groups:
+        raise InvalidOptionError(f"principal_rules: {rules!r} names a group that does not exist")
+    template = _GROUP.sub(r"\\g<\1>", replacement.replace("\\", r"\\"))
+    return _Rule(compiled, template, case)
