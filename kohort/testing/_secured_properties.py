@@ -4,134 +4,190 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from kohort.errors import InvalidOptionError
-from kohort.testing.security import CertificateFiles, Listener, Security
+from kohort.testing._keystores import certificate_files
+from kohort.testing.security import MECHANISMS, Authorization, CertificateFiles, Listener, Security
 
 _PASSWORD = r"""(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))"""
 _PLAIN_USER = re.compile(rf"\buser_([^\s=]+)\s*=\s*{_PASSWORD}")
 _LISTENER = re.compile(r"\s*(?P<name>\w+)://(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d+)\s*")
 _PREFIX = "listener.name."
-_TAKEN = frozenset(
-    {
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "listener.security.protocol.map",
-        "listeners",
-        "sasl.enabled.mechanisms",
-        "ssl.client.auth",
-        "ssl.keystore.location",
-        "ssl.keystore.type",
-        "ssl.principal.mapping.rules",
-        "ssl.truststore.location",
-        "ssl.truststore.type",
-    }
-)
-_NOT_TAKEN = (
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.password",
-    "ssl.truststore.certificates",
-    "ssl.truststore.password",
-)
+_LIFETIME = "connections.max.reauth.ms"
+_AUTHORIZER = "authorizer.class.name"
+_AUTHORIZERS = ("StandardAuthorizer", "AclAuthorizer")
+"""Kafka's authorizers, whose rules are those of the cluster."""
+_OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
+
+
+class SecuredProperties(NamedTuple):
+    """Security that properties describe, None if all clients may do everything on PLAINTEXT.
+
+    ``used``: names of the properties that it is made of. ``ignored``: names of properties about
+    security that have no effect in this cluster.
+    """
+
+    security: Security | None
+    used: frozenset[str]
+    ignored: frozenset[str]
 
 
 def security_of(
-    properties: Mapping[str, str], users: Mapping[str, str]
-) -> tuple[Security | None, frozenset[str]]:
-    """Return the security that properties describe, and the names that it is made of.
+    properties: Mapping[str, str], users: Mapping[str, str], folder: Path
+) -> SecuredProperties:
+    """Return the security that properties describe.
 
-    None and no names if all listeners are PLAINTEXT. ``users``: name -> password, beside those of
-    PlainLoginModule. InvalidOptionError for what the cluster cannot do.
+    ``users``: name -> password, beside those of PlainLoginModule. ``folder``: for certificates that
+    are not in PEM files. InvalidOptionError for settings that the cluster cannot follow.
     """
-    listeners = _listeners(properties)
-    if all(listener.protocol == "PLAINTEXT" for listener in listeners):
-        return None, frozenset()
-    names = {name for name in properties if name.startswith(_PREFIX)}
-    jaas = {name for name in properties if name.endswith("sasl.jaas.config")}
-    found = {user: pw for name in sorted(jaas) for user, pw in _plain_users(properties[name])}
-    security = Security(
-        listeners,
-        found | dict(users),
-        certificates=_certificates(properties),
-        failed_authentication_delay_ms=_number(
-            properties, "connection.failed.authentication.delay.ms"
-        ),
+    read = _Properties(properties)
+    authorization = _authorization(read)
+    listeners = _listeners(read)
+    security: Security | None = None
+    if any(listener.protocol != "PLAINTEXT" for listener in listeners):
+        security = Security(
+            listeners,
+            _plain_users(read) | dict(users),
+            certificates=_certificates(read, listeners, folder),
+            failed_authentication_delay_ms=read.number("connection.failed.authentication.delay.ms"),
+            authorization=authorization,
+        )
+    elif authorization is not None:
+        security = Security(("PLAINTEXT",), authorization=authorization)
+        read.used -= {"listeners", "listener.security.protocol.map"}  # the option --port is taken
+    else:
+        read.used.clear()
+    prefixed = {name for name in properties if name.startswith(_PREFIX)}
+    return SecuredProperties(
+        security,
+        frozenset(read.used),
+        frozenset(prefixed | (properties.keys() & set(_OF_AUTHORIZERS))) - read.used,
     )
-    return security, frozenset(names | jaas | (_TAKEN & properties.keys()))
 
 
-def _listeners(properties: Mapping[str, str]) -> list[Listener]:
-    pairs = (each.partition(":") for each in _list(properties, "listener.security.protocol.map"))
+class _Properties:
+    """Properties, and the names of those that were read."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.used: set[str] = set()
+        self._properties = properties
+
+    def value(self, name: str) -> str | None:
+        """Return the value of a property, None if it is not set."""
+        if name not in self._properties:
+            return None
+        self.used.add(name)
+        return self._properties[name].strip()
+
+    def of_listener(self, listener: str, name: str, mechanism: str = "") -> str | None:
+        """Return the value for a listener and a mechanism, else the one for all."""
+        prefix = f"{_PREFIX}{listener.lower()}."
+        names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism else []
+        found = [self.value(each) for each in (*names, prefix + name, name)]
+        return next((each for each in found if each is not None), None)
+
+    def parts(self, name: str) -> list[str]:
+        """Return the parts of a value between commas."""
+        return [each.strip() for each in (self.value(name) or "").split(",") if each.strip()]
+
+    def number(self, name: str) -> int:
+        """Return a number, 0 if it is not set."""
+        return _number(name, self.value(name))
+
+    def ending(self, end: str) -> list[str]:
+        """Return the values of all properties whose names end so, in the order of the names."""
+        names = sorted(name for name in self._properties if name.endswith(end))
+        self.used.update(names)
+        return [self._properties[name] for name in names]
+
+
+def _authorization(read: _Properties) -> Authorization | None:
+    name = read.value(_AUTHORIZER)
+    if not name:
+        return None
+    if name.rpartition(".")[2] not in _AUTHORIZERS:
+        raise InvalidOptionError(
+            f"{_AUTHORIZER}: the cluster does not have {name}: use StandardAuthorizer"
+        )
+    users = (read.value("super.users") or "").split(";")
+    default = read.value("allow.everyone.if.no.acl.found") or "false"
+    return Authorization(
+        super_users=tuple(user.strip() for user in users if user.strip()),
+        allow_everyone_if_no_acl_found=default.lower() == "true",
+    )
+
+
+def _listeners(read: _Properties) -> list[Listener]:
+    pairs = (each.partition(":") for each in read.parts("listener.security.protocol.map"))
     protocols = {name.strip(): protocol.strip() for name, _, protocol in pairs}
-    controllers = set(_list(properties, "controller.listener.names"))
+    controllers = set(read.parts("controller.listener.names"))
+    read.used.discard("controller.listener.names")
     found = []
-    for text in _list(properties, "listeners"):
+    for text in read.parts("listeners"):
         match = _LISTENER.fullmatch(text)
         if match is None:
             raise InvalidOptionError(f"listeners: {text!r} is not NAME://HOST:PORT")
         name = match["name"]
         if name not in controllers:
             protocol = protocols.get(name, name).upper()
-            found.append(_listener(properties, name, protocol, int(match["port"])))
+            found.append(_listener(read, name, protocol, int(match["port"])))
     return found
 
 
-def _listener(properties: Mapping[str, str], name: str, protocol: str, port: int) -> Listener:
-    def value(config: str) -> str | None:
-        return properties.get(f"{_PREFIX}{name.lower()}.{config}", properties.get(config))
-
-    mechanisms = value("sasl.enabled.mechanisms")
-    listed = None if mechanisms is None else [each.strip() for each in mechanisms.split(",")]
-    lifetimes = [_number(properties, "connections.max.reauth.ms")]
-    lifetimes += [
-        _number(properties, each)
-        for each in properties
-        if each.startswith(f"{_PREFIX}{name.lower()}.") and each.endswith(".max.reauth.ms")
-    ]
+def _listener(read: _Properties, name: str, protocol: str, port: int) -> Listener:
+    if not protocol.endswith("SSL"):
+        client_auth, rules = "none", "DEFAULT"
+    else:
+        client_auth = (read.of_listener(name, "ssl.client.auth") or "none").lower()
+        rules = read.of_listener(name, "ssl.principal.mapping.rules") or "DEFAULT"
+    if not protocol.startswith("SASL"):
+        return Listener(protocol, name, port, client_auth=client_auth, principal_rules=rules)
+    listed = read.of_listener(name, "sasl.enabled.mechanisms")
+    mechanisms = MECHANISMS if listed is None else [each.strip() for each in listed.split(",")]
     return Listener(
         protocol,
         name,
         port,
-        client_auth=value("ssl.client.auth") or "none",
-        principal_rules=value("ssl.principal.mapping.rules") or "DEFAULT",
-        mechanisms=listed,
-        session_lifetime_ms=lifetimes[-1],
+        client_auth=client_auth,
+        principal_rules=rules,
+        mechanisms=mechanisms,
+        session_lifetime_ms={
+            each: _number(_LIFETIME, read.of_listener(name, _LIFETIME, each)) for each in mechanisms
+        },
     )
 
 
-def _certificates(properties: Mapping[str, str]) -> CertificateFiles | None:
-    for name in _NOT_TAKEN:
-        if name in properties:
+def _certificates(
+    read: _Properties, listeners: list[Listener], folder: Path
+) -> CertificateFiles | None:
+    names = [listener.name for listener in listeners if listener.uses_tls]
+    for name in names:
+        for kind in ("keystore", "truststore"):
+            read.of_listener(name, f"ssl.{kind}.type")  # the content of the file shows its type
+            read.of_listener(name, f"ssl.{kind}.password")
+    for store in ("ssl.keystore.location", "ssl.keystore.key"):
+        if len({read.of_listener(name, store) for name in names}) > 1:
             raise InvalidOptionError(
-                f"{name}: the cluster takes plain PEM files, by ssl.keystore.location and "
-                "ssl.truststore.location"
+                f"{store}: the listeners {', '.join(names)} have different keystores, but the "
+                "cluster shows one certificate on all of them"
             )
-    keystore = properties.get("ssl.keystore.location")
-    truststore = properties.get("ssl.truststore.location")
-    for kind, location in (("keystore", keystore), ("truststore", truststore)):
-        if location is not None and properties.get(f"ssl.{kind}.type", "JKS").upper() != "PEM":
-            raise InvalidOptionError(f"ssl.{kind}.type: the cluster takes PEM alone")
-    if keystore is None:
+    if not names:
         return None
-    return CertificateFiles(truststore or keystore, keystore, keystore)
+    return certificate_files(lambda setting: read.of_listener(names[0], setting), folder)
 
 
-def _plain_users(jaas: str) -> list[tuple[str, str]]:
-    """Return the users of a JAAS entry of PlainLoginModule."""
-    return [
-        (found[1], re.sub(r"\\(.)", r"\1", found[2] or found[3] or "") or found[4] or "")
+def _plain_users(read: _Properties) -> dict[str, str]:
+    """Return the users of all entries of PlainLoginModule."""
+    return {
+        found[1]: re.sub(r"\\(.)", r"\1", found[2] or found[3] or "") or found[4] or ""
+        for jaas in read.ending("sasl.jaas.config")
         for found in _PLAIN_USER.finditer(jaas)
-    ]
+    }
 
 
-def _list(properties: Mapping[str, str], name: str) -> list[str]:
-    return [each.strip() for each in properties.get(name, "").split(",") if each.strip()]
-
-
-def _number(properties: Mapping[str, str], name: str) -> int:
-    text = properties.get(name, "0").strip()
-    if not text.isdecimal():
+def _number(name: str, text: str | None) -> int:
+    if text is not None and not text.isdecimal():
         raise InvalidOptionError(f"{name}: {text!r} is not a whole number")
-    return int(text)
+    return int(text or 0)

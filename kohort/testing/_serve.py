@@ -7,7 +7,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kohort.errors import InvalidOptionError
 from kohort.testing._cluster import Cluster
@@ -43,42 +45,49 @@ def serve(
     What the file sets and a parameter of this function decides, such as ``listeners``, is left out
     with a line on standard error; so is said what changes nothing in this cluster.
 
-    If ``listeners`` of the file names a listener with TLS or SASL, it is taken with its ports and
-    settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
+    If ``listeners`` of the file names a listener with TLS or SASL, all listeners are taken with
+    their ports and settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
+    ``authorizer.class.name`` gives the cluster ACLs.
     """
     read = {} if properties is None else _read("properties", properties)
-    security, taken = security_of(read, {} if users is None else _read("users", users))
-    if users is not None and security is None:
-        raise InvalidOptionError("users: no listener of the properties has SASL")
-    read = {name: value for name, value in read.items() if name not in taken}
-    given = {**_allowed(read, properties), **(configs or {})}
-    _note("shown by DescribeConfigs and without effect here", given.keys() - effective_configs())
+    passwords = {} if users is None else _read("users", users)
     stop = threading.Event()
-    handlers = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        with Cluster(
-            brokers,
-            topics,
-            host=host,
-            ports=port or None,
-            default_partitions=default_partitions,
-            advertised_host=advertised_host,
-            auto_create_topics=auto_create_topics,
-            configs=given,
-            security=security or PLAINTEXT_ONLY,
-            seed=seed,
-        ) as cluster:
-            prepare(cluster)
-            print(f"listening on {cluster.bootstrap_servers}", flush=True)
-            if security is not None:
-                _tell(cluster, security)
-            stop.wait()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with ExitStack() as ending:
+        # Keys that are not in PEM files are there while the cluster runs.
+        folder = ending.enter_context(TemporaryDirectory(prefix="kohort-broker-"))
+        secured = security_of(read, passwords, Path(folder))
+        security = secured.security or PLAINTEXT_ONLY
+        if users is not None and not any(each.uses_sasl for each in security.all_listeners):
+            raise InvalidOptionError("users: no listener of the properties has SASL")
+        known = read.keys() - secured.used - secured.ignored
+        found = _allowed({name: read[name] for name in read if name in known}, properties)
+        given = {**found, **(configs or {})}
+        _note("without effect here", secured.ignored)
+        _note(
+            "shown by DescribeConfigs and without effect here", given.keys() - effective_configs()
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            former = signal.signal(number, lambda *_: stop.set())
+            ending.callback(signal.signal, number, former)
+        cluster = ending.enter_context(
+            Cluster(
+                brokers,
+                topics,
+                host=host,
+                ports=port or None,
+                default_partitions=default_partitions,
+                advertised_host=advertised_host,
+                auto_create_topics=auto_create_topics,
+                configs=given,
+                security=security,
+                seed=seed,
+            )
+        )
+        prepare(cluster)
+        print(f"listening on {cluster.bootstrap_servers}", flush=True)
+        if secured.security is not None:
+            _tell(cluster, security)
+        stop.wait()
     return 0
 
 

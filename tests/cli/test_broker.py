@@ -227,8 +227,8 @@ def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
     [
         ("listeners=SSL:9093", "'SSL:9093' is not NAME://HOST:PORT"),
         ("listeners=X://:9093", "choose one of PLAINTEXT, SSL"),
-        ("listeners=SSL://:0\nssl.keystore.location=x.jks", "the cluster takes PEM alone"),
-        ("listeners=SSL://:0\nssl.key.password=hidden", "takes plain PEM files"),
+        ("listeners=SSL://:0\nssl.keystore.location=x.jks", "x.jks cannot be read: No such file"),
+        ("listeners=SSL://:0\nssl.key.password=hidden", "requires ssl.keystore.location"),
         ("listeners=SASL_SSL://:0\nsasl.enabled.mechanisms=GSSAPI", "mechanisms='GSSAPI'"),
         ("listeners=SSL://:0\nconnections.max.reauth.ms=x", "'x' is not a whole number"),
     ],

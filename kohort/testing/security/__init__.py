@@ -23,7 +23,7 @@ from kohort.testing.security._credentials import (
 )
 from kohort.testing.security._delegation import EXPIRY_MS as TOKEN_EXPIRY_MS
 from kohort.testing.security._delegation import DelegationToken
-from kohort.testing.security._listeners import Listener, TokenCheck
+from kohort.testing.security._listeners import MECHANISMS, Listener, TokenCheck
 from kohort.testing.security._mechanism import LoginBrokenError
 from kohort.testing.security._sasl import ANONYMOUS, ClientLogin, Phase, Step
 from kohort.testing.security._settings import PLAINTEXT_ONLY, Authorization, Security
@@ -35,6 +35,7 @@ __all__ = [
     "CLUSTER_NAME",
     "KINDS",
     "MAX_ITERATIONS",
+    "MECHANISMS",
     "MIN_ITERATIONS",
     "PLAINTEXT_ONLY",
     "SCRAM_HASHES",

@@ -6,7 +6,7 @@ import datetime
 import ssl
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,21 +25,32 @@ _WRONG_HOST = "other.kohort.invalid"
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files of a broker: the CA of clients, the certificate chain, and the private key."""
+    """PEM files of a broker: the CA of clients, the certificate chain, and the private key.
+
+    ``password`` is that of an encrypted key.
+    """
 
     cafile: str
     certfile: str
     keyfile: str
+    password: str | None = field(default=None, repr=False)
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """InvalidOptionError for files that cannot be loaded."""
         try:
-            context.load_cert_chain(self.certfile, self.keyfile, _no_password)
+            context.load_cert_chain(self.certfile, self.keyfile, self._password)
         except OSError as error:
             reason = error.strerror or str(error)
             raise InvalidOptionError(
                 f"certificates: {self.certfile} and {self.keyfile} cannot be loaded: {reason}"
             ) from error
+
+    def _password(self) -> str:
+        if self.password is None:  # OpenSSL would ask on the terminal
+            raise InvalidOptionError(
+                "certificates: the private key is encrypted: give its password"
+            )
+        return self.password
 
 
 class ClientCertificate(NamedTuple):
@@ -208,8 +219,3 @@ def _crl(ca: trustme.CA, revoked: trustme.LeafCert) -> bytes:
     )
     signed = builder.sign(key, hashes.SHA256())  # type: ignore[arg-type]  # trustme's keys can sign
     return signed.public_bytes(serialization.Encoding.PEM)
-
-
-def _no_password() -> str:
-    # Without this OpenSSL would ask on the terminal.
-    raise InvalidOptionError("certificates: the private key is encrypted; give a plain key")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kohort.errors import InvalidOptionError
@@ -28,7 +28,8 @@ class Listener:
     ``client_auth``: Kafka's ``ssl.client.auth``: "none", "requested" or "required".
     ``principal_rules``: Kafka's ``ssl.principal.mapping.rules``.
 
-    ``mechanisms``, ``session_lifetime_ms`` and ``tokens`` replace those of :class:`Security`.
+    ``mechanisms``, ``session_lifetime_ms`` and ``tokens`` replace those of :class:`Security`. The
+    lifetime may be a mapping from mechanisms.
     """
 
     protocol: str = "PLAINTEXT"
@@ -37,7 +38,7 @@ class Listener:
     client_auth: str = "none"
     principal_rules: str = "DEFAULT"
     mechanisms: Sequence[str] | None = None
-    session_lifetime_ms: int | None = None
+    session_lifetime_ms: int | Mapping[str, int] | None = None
     tokens: TokenCheck | None = None
 
     def __post_init__(self) -> None:

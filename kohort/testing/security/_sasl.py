@@ -212,7 +212,7 @@ class ClientLogin:
         self.principal, self.by_token = principal, identity.by_token
         self._logged_in, self._exchange, self.phase = True, None, Phase.OPEN
         limits = []
-        if (most := self._state.session_lifetime_ms(self.listener)) > 0:
+        if (most := self._state.session_lifetime_ms(self.listener, self._mechanism)) > 0:
             limits.append(most)
         if identity.expires_at_ms is not None:
             limits.append(max(0, identity.expires_at_ms - self._state.now_ms()))

@@ -6,7 +6,7 @@ import base64
 import random
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -65,9 +65,11 @@ class SecurityState:
         given = listener.mechanisms
         return sorted(self.settings.mechanisms if given is None else given)
 
-    def session_lifetime_ms(self, listener: Listener) -> int:
-        """Return the longest session of a listener in milliseconds, 0 for no limit."""
+    def session_lifetime_ms(self, listener: Listener, mechanism: str) -> int:
+        """Return the longest session of a login in milliseconds, 0 for no limit."""
         given = listener.session_lifetime_ms
+        if isinstance(given, Mapping):
+            given = given.get(mechanism)
         return self.settings.session_lifetime_ms if given is None else given
 
     def begin(self, listener: Listener, mechanism: str) -> ServerMechanism:
