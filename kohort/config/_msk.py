@@ -31,19 +31,19 @@ class MskTokens:
         self._region = region
         self._options = dict(options)
 
-    def token(self) -> tuple[str, float]:
+    def token(self) -> Any:
         """Return a token and its expiry in milliseconds since 1970. It may ask AWS."""
-        signer = importlib.import_module(SIGNER).MSKAuthTokenProvider
+        return self._signed(importlib.import_module(SIGNER).MSKAuthTokenProvider)
+
+    def _signed(self, signer: Any) -> Any:
+        # No local variable has the token: frames that raise show these.
         if (role := self._options.get("awsRoleArn")) is not None:
             session = self._options.get("awsRoleSessionName")
             more = () if session is None else (session.reveal(),)
-            found = signer.generate_auth_token_from_role_arn(self._region, role.reveal(), *more)
-        elif (profile := self._options.get("awsProfileName")) is not None:
-            found = signer.generate_auth_token_from_profile(self._region, profile.reveal())
-        else:
-            found = signer.generate_auth_token(self._region)
-        # Not a tuple of two names: frames that raise show their local variables.
-        return (found[0], found[1])
+            return signer.generate_auth_token_from_role_arn(self._region, role.reveal(), *more)
+        if (profile := self._options.get("awsProfileName")) is not None:
+            return signer.generate_auth_token_from_profile(self._region, profile.reveal())
+        return signer.generate_auth_token(self._region)
 
 
 def is_installed() -> bool:

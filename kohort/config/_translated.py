@@ -347,9 +347,16 @@ class OAuthCallback:
 
     def token(self) -> tuple[str, float]:
         """Return the token and its expiry in seconds since 1970."""
-        token, expiry, *rest = self._callback(self._config.reveal())
-        self._extensions = dict(rest[1]) if len(rest) > 1 and rest[1] else {}
-        return token, expiry
+        return self._read(*self._callback(self._config.reveal()))
+
+    def _read(
+        self, token: Any, expiry: float, principal: Any = None, extensions: Any = None
+    ) -> tuple[str, float]:
+        """Return token and expiry. The principal is not sent, as in librdkafka."""
+        # No local variable has the token where something can fail: tracebacks show these.
+        token = Secret(token)
+        self._extensions = dict(extensions or {})
+        return token.reveal(), expiry
 
     def extensions(self) -> dict[str, str]:
         """Return the extensions that came with the latest token."""

@@ -13,6 +13,7 @@ from kohort.config import without_frames
 from kohort.errors import InvalidOptionError, KafkaError
 from kohort.security._certificate import Certificate, read_pem
 from kohort.security._pem import (
+    check_folder,
     load_authorities,
     load_identity,
     load_revocations,
@@ -171,6 +172,7 @@ class TlsContexts:
         if tls.ssl_cafile is not None and tls.ssl_cafile != SYSTEM:
             given = True
             if os.path.isdir(tls.ssl_cafile):
+                check_folder("ssl_cafile", tls.ssl_cafile)
                 context.load_verify_locations(capath=tls.ssl_cafile)
             else:
                 _trust(context, "ssl_cafile", read_file("ssl_cafile", tls.ssl_cafile))

@@ -46,6 +46,7 @@ class Call:
         self._context = context
         self._redact = redact
         self._connection: http.client.HTTPConnection | None = None
+        self._connected = False
         self._aborted = False
         self._content = b""  # an attribute, because frames that raise show their local variables
         self.where = str(url)
@@ -65,6 +66,11 @@ class Call:
             raise OAuthTokenError(
                 f"the certificate of the token endpoint {where} is not accepted: "
                 f"{printable(error.verify_message)}. Set sasl_oauthbearer_https_cafile"
+            ) from error.with_traceback(None)
+        except TimeoutError as error:
+            seconds = TOTAL_SECONDS if self._connected else CONNECT_SECONDS
+            raise OAuthTokenUnavailableError(
+                f"the token endpoint {where} did not answer within {seconds:g} s"
             ) from error.with_traceback(None)
         except (OSError, http.client.HTTPException) as error:
             text = error.strerror if isinstance(error, OSError) else None
@@ -88,6 +94,7 @@ class Call:
         connection.connect()
         if self._aborted:
             raise OSError("given up")
+        self._connected = True
         connection.sock.settimeout(TOTAL_SECONDS)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
+import anyio
+
 from kohort.config import Secret, Url
 from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
-from kohort.security._calls import in_thread
+from kohort.security._calls import CALL_SECONDS, in_thread
 from kohort.security._http import Call, post
 from kohort.security._jwt import signed, signer, unsecured
 from kohort.security._secrets import mask, text_of, utf8_of
@@ -250,7 +252,16 @@ class TokenFile:
 
     async def __call__(self) -> Token:
         """Return the token that the file has now. Raises OAuthTokenError."""
-        value = await in_thread(lambda: file_secret(self._path, "token file"))
+        try:
+            with anyio.fail_after(CALL_SECONDS):
+                value = await in_thread(lambda: file_secret(self._path, "token file"))
+        except TimeoutError as error:
+            if isinstance(error, OAuthTokenError):
+                raise
+            raise OAuthTokenUnavailableError(
+                f"reading the token file {printable(str(self._path))} took longer than "
+                f"{CALL_SECONDS:g} s"
+            ) from error
         return token_of(value, self._clock(), extensions=self._extensions)
 
 

@@ -23,6 +23,8 @@ _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _ENCRYPTED = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED")
 _CERTIFICATE = re.compile(rb"-----BEGIN (TRUSTED )?CERTIFICATE-----")
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----")
+_HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
+"""Names of certificates in a folder, made by ``openssl rehash``."""
 _JKS = bytes.fromhex("feedfeed")
 _JCEKS = bytes.fromhex("cececece")
 _DER = tuple(bytes((0x30, each)) for each in range(0x80, 0x85))
@@ -39,6 +41,19 @@ def read_file(option: str, path: str) -> bytes:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not a path"
         raise InvalidOptionError(f"{option}: the file cannot be read: {why}") from None
+
+
+def check_folder(option: str, path: str) -> None:
+    """Raise InvalidOptionError for a folder where OpenSSL finds no certificate."""
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise InvalidOptionError(f"{option}: the folder cannot be read: {error.strerror}") from None
+    if not any(map(_HASHED.fullmatch, names)):
+        raise InvalidOptionError(
+            f"{option} is a folder where OpenSSL finds no certificate: run openssl rehash on it, "
+            "or give a file"
+        )
 
 
 @contextlib.contextmanager

@@ -325,3 +325,9 @@ def test_create_ssl_context_has_the_arguments_of_aiokafka(certificates: Certific
     plain = kohort.create_ssl_context(cadata=text(certificates, "ca.pem"))
     assert subject_of(plain, certificates) is None
     assert plain.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_folder_without_hashed_names_is_refused(certificates: Certificates, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(Path(certificates.ca).read_text())
+    with pytest.raises(InvalidOptionError, match=r"ssl_cafile is a folder .* openssl rehash"):
+        contexts(ssl_cafile=str(tmp_path))

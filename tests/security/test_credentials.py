@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -94,6 +96,35 @@ async def test_provider_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KafkaTimeoutError, match="did not return within"):
         await CredentialsSource(None, lambda: release.wait(10)).get()
     release.set()
+
+
+async def test_calls_that_hang_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_calls, "MAX_THREADS", 2)
+    release = threading.Event()
+    for _ in range(2):
+        with anyio.move_on_after(0.02):
+            await _calls.in_thread(lambda: release.wait(10))
+    begun = []
+    with anyio.move_on_after(0.2) as scope:
+        await _calls.in_thread(lambda: begun.append(1))
+    assert scope.cancelled_caught
+    assert not begun
+    release.set()
+    with anyio.fail_after(5):
+        await _calls.in_thread(lambda: begun.append(1))
+    assert begun == [1]
+
+
+def test_call_that_hangs_does_not_keep_the_process() -> None:
+    program = (
+        "import anyio, time\n"
+        "from kohort.security._calls import call\n"
+        "async def main():\n"
+        "    with anyio.move_on_after(0.1):\n"
+        "        await call(lambda: time.sleep(60))\n"
+        "anyio.run(main)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
 
 
 async def test_source_without_credentials_says_so() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import ssl
 import threading
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from kohort.config import ConsumerConfig
 from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
-from kohort.security import _http, _token_sources, mechanism_of
+from kohort.security import _http, _oidc, _token_sources, mechanism_of
 from kohort.security._jwt import signer
 from kohort.security._secrets import text_of
 from kohort.security._token_sources import token_source
@@ -385,6 +386,27 @@ async def test_token_file_is_read_at_each_login(tmp_path: Path) -> None:
     path.write_bytes("é".encode())
     with pytest.raises(OAuthTokenError, match="is not ASCII"):
         await token_source(given).get()
+
+
+async def test_token_file_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_oidc, "CALL_SECONDS", 0.05)
+    path = tmp_path / "token"
+    os.mkfifo(path)
+    source = token_source(
+        config(
+            sasl_oauthbearer_token_endpoint_url=None,
+            sasl_oauthbearer_allow_http=None,
+            sasl_oauthbearer_client_id=None,
+            sasl_oauthbearer_client_secret=None,
+            sasl_oauthbearer_token_file=str(path),
+        )
+    )
+    with pytest.raises(OAuthTokenUnavailableError, match="took longer than"):
+        await source.get()
+    with path.open("wb"):  # ends the thread
+        pass
 
 
 async def test_unsecured_tokens_have_the_claims() -> None:
