@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kohort.errors import ErrorCode, broker_error
+from kohort.errors import ErrorCode
 from kohort.protocol import Request, Response
 from kohort.protocol import messages as m
 from kohort.testing._failures import error_response
-from kohort.testing.apis import Context
+from kohort.testing.apis import Context, refusal_message
 from kohort.testing.security import CLUSTER_NAME, AclOperation, ResourceType
 
 _ERRORS = {
@@ -111,7 +111,11 @@ def refusal(ctx: Context, request: Request[Any]) -> Response | None:
     if isinstance(response, m.JoinGroupResponse):
         response.protocol_name = None if ctx.version >= 7 else ""
     if hasattr(response, "error_message"):
-        response.error_message = str(broker_error(error))
+        response.error_message = (
+            f"Request {type(request).__name__} is not authorized."
+            if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            else refusal_message(error)
+        )
     assert isinstance(response, Response)
     return response
 

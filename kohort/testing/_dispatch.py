@@ -22,6 +22,9 @@ from kohort.protocol import (
 )
 from kohort.protocol.messages import (
     ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
     RequestHeader,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
@@ -94,6 +97,7 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
         raise CloseConnection(f"API key {key} is not served")
     if version not in served.versions:
         if key == ApiKey.API_VERSIONS and step is Step.SERVE:
+            decode_from(RequestHeader, 2, frame, 0)  # Kafka closes on a header that is too short
             frame_of_it = encode_response(api_versions.unsupported_version(), 0, correlation_id)
             return Reply(frame_of_it, None)
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
@@ -133,7 +137,24 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
 
 
 def _refusal(ctx: Context, request: Request[Any]) -> Response:
-    """The answer to a request in the middle of a login."""
+    """Return the response to a request in the middle of a login.
+
+    It names only what the client has named. CloseConnection for a request without a response.
+    """
+    if isinstance(request, ProduceRequest) and request.acks == 0:
+        raise CloseConnection("Produce without acks during the login")
+    if isinstance(request, MetadataRequest):
+        return MetadataResponse(
+            topics=[
+                MetadataResponse.MetadataResponseTopic(
+                    name=topic.name or "",
+                    topic_id=topic.topic_id,
+                    error_code=ErrorCode.ILLEGAL_SASL_STATE,
+                )
+                for topic in request.topics or ()
+            ],
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        )
     try:
         return error_response(ctx, request, ErrorCode.ILLEGAL_SASL_STATE)
     except AttributeError as error:

@@ -13,6 +13,8 @@ from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 _BUFFERS_AT_ONCE = 512
 """Below the limit of every system for one sendmsg()."""
 _READ_AHEAD = 1 << 14
+_UNPROVEN = 1 << 16
+"""Bytes of a frame that are allocated before any has come; more than the read-ahead."""
 
 
 class ByteConnection(Protocol):
@@ -80,17 +82,29 @@ class FrameSource:
                 return None
         start = self._start + PREFIX_SIZE
         size = frame_size(self._held[self._start : start], self.max_size)
-        frame = bytearray(size)
+        # A client that only announces a large frame must not make the cluster allocate it.
+        frame = bytearray(min(size, _UNPROVEN))
         got = min(size, self._end - start)
-        view = memoryview(frame)
-        view[:got] = self._held[start : start + got]
+        frame[:got] = self._held[start : start + got]
         self._start = start + got
-        while got < size:
-            count = await self._connection.recv_into(view[got:])
-            if not count:
+        if not await self._receive(frame, got):
+            return None
+        if size > _UNPROVEN:
+            begun, frame = frame, bytearray(size)
+            frame[:_UNPROVEN] = begun
+            if not await self._receive(frame, _UNPROVEN):
                 return None
-            got += count
         return frame
+
+    async def _receive(self, frame: bytearray, got: int) -> bool:
+        """Fill a frame that has its first bytes; False if the connection ended before."""
+        with memoryview(frame) as view:
+            while got < len(frame):
+                count = await self._connection.recv_into(view[got:])
+                if not count:
+                    return False
+                got += count
+        return True
 
     async def _fill(self) -> bool:
         left = self._end - self._start

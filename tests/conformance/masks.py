@@ -52,7 +52,8 @@ _UNORDERED = {
 """Lists that Kafka makes of a hash table: they are compared in an order of their own."""
 
 _WORDING = {"error_message", "batch_index_error_message"}
-"""For humans: only whether there is one is compared."""
+"""For humans: only whether there is one is compared. Those about rights are compared as a whole."""
+_ABOUT_RIGHTS = re.compile(r"[\w ]+ authorization failed\.|NONE")
 
 
 class Masks:
@@ -119,7 +120,7 @@ class Masks:
     def _text(self, value: str, field: str) -> str:
         if field == "cluster_id" and value:
             return f"<{len(value)} characters>"
-        if field in _WORDING and value:
+        if field in _WORDING and value and not _ABOUT_RIGHTS.fullmatch(value):
             return "<text>"
         for known, name in self._names.items():
             if isinstance(known, bytes):

@@ -19,6 +19,7 @@ from kohort.protocol.messages import (
     ApiVersionsResponse,
     HeartbeatRequest,
     MetadataRequest,
+    ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -116,6 +117,26 @@ def test_other_request_after_the_handshake_is_refused(raw: RawLogin) -> None:
     raw.handshake("PLAIN")
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     assert raw.ask(request, 0).error_code == 34
+    assert raw.is_closed()
+
+
+@pytest.mark.parametrize("version", [1, 13])
+def test_metadata_within_a_login_names_nothing(raw: RawLogin, version: int) -> None:
+    raw.handshake("PLAIN")
+    answer = raw.ask(MetadataRequest(topics=None), version)
+    assert (answer.brokers, answer.topics, answer.controller_id) == ([], [], -1)
+    assert answer.error_code == (34 if version == 13 else 0)
+    assert raw.is_closed()
+
+
+def test_produce_without_acks_within_a_login_is_closed_on(raw: RawLogin) -> None:
+    raw.handshake("PLAIN")
+    raw.send(ProduceRequest(acks=0, timeout_ms=100), 7)
+    assert raw.is_closed()
+
+
+def test_versions_with_a_short_header_are_closed_on(raw: RawLogin) -> None:
+    raw.send_frame(struct.pack(">hhih", 18, 99, 1, -1))
     assert raw.is_closed()
 
 

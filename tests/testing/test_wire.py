@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import random
 import struct
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from kohort.protocol import decode_response, encode_request
+from kohort.protocol import Buffer, decode_response, encode_request
 from kohort.protocol.messages import (
     ApiVersionsRequest,
     DescribeGroupsRequest,
@@ -20,6 +23,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from kohort.testing import Cluster
+from kohort.testing._socket import FrameSource
 from kohort.testing.apis import SERVED
 from tests.support.fuzz import mutated_request
 from tests.testing.raw import Raw, find_coordinator, join, join_request
@@ -121,6 +125,55 @@ def test_a_frame_that_stays_half_is_waited_for_and_let_go_with_its_connection(
     assert not raw.has_answer(0.05)
     raw.close()
     assert alive(cluster)
+
+
+def test_announced_frame_is_not_allocated_before_it_comes() -> None:
+    async def held() -> int:
+        network = MemoryConnection(struct.pack(">i", 100 << 20))
+        tracemalloc.start()
+        try:
+            assert await FrameSource(network, 100 << 20).next() is None
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert anyio.run(held) < 1 << 20
+
+
+@pytest.mark.parametrize("size", [1, 16_380, 65_535, 65_536, 65_537, 300_000])
+def test_frames_of_any_size_come_whole(size: int) -> None:
+    frames = [bytes([number]) * size for number in range(3)]
+    data = b"".join(struct.pack(">i", size) + frame for frame in frames)
+
+    async def received() -> list[bytes]:
+        source = FrameSource(MemoryConnection(data), 1 << 20)
+        found = []
+        while (frame := await source.next()) is not None:
+            found.append(bytes(frame))
+        return found
+
+    assert anyio.run(received) == frames
+
+
+class MemoryConnection:
+    """Byte connection of a client that sent some bytes and ended."""
+
+    peer_host = "127.0.0.1"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def recv_into(self, view: memoryview) -> int:
+        part = self._data[: min(len(view), 9_999)]
+        view[: len(part)] = part
+        self._data = self._data[len(part) :]
+        return len(part)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
 def test_a_frame_may_come_byte_by_byte_and_many_at_once(raw: Raw) -> None:

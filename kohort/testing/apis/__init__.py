@@ -64,6 +64,7 @@ from kohort.testing.apis._registry import (
     Context,
     Handler,
     Served,
+    refusal_message,
     serves,
 )
 from kohort.testing.security import ANONYMOUS
@@ -123,6 +124,7 @@ __all__ = [
     "offset_fetch",
     "offset_for_leader_epoch",
     "produce",
+    "refusal_message",
     "renew_delegation_token",
     "sasl_authenticate",
     "sasl_handshake",

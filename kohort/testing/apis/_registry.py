@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from kohort.errors import ErrorCode
 from kohort.protocol import ApiKey, Request, Response, VersionRange
 from kohort.testing._broker import Broker, Node
 from kohort.testing.groups import Caller
@@ -19,7 +20,18 @@ from kohort.testing.security import (
 )
 
 AUTHORIZATION_FAILED = "Authorization failed."
-"""Message beside errors about rights."""
+"""Kafka's message for topics that a client may not create."""
+_REFUSALS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
+
+def refusal_message(error: ErrorCode) -> str:
+    """Return Kafka's message for an error about rights."""
+    return _REFUSALS[error]
 
 
 class CloseConnection(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kohort.errors import ErrorCode, broker_error
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Topic, is_legal_name
@@ -14,7 +14,7 @@ from kohort.testing.apis._broker_changes import (
     changeable_broker,
     check_broker_values,
 )
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.apis.describe_configs import BROKER, TOPIC, Resource, refused_config
 from kohort.testing.security import AclOperation
 
@@ -58,7 +58,7 @@ def check_rights(ctx: Context, asked: Resource) -> None:
     """ChangeRefusedError if the principal may not change these settings."""
     refused = refused_config(ctx, AclOperation.ALTER_CONFIGS, asked)
     if refused is not ErrorCode.NONE:
-        raise ChangeRefusedError(refused, str(broker_error(refused)))
+        raise ChangeRefusedError(refused, refusal_message(refused))
 
 
 def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kohort.errors import ErrorCode, broker_error
+from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from kohort.testing._topics import Topic
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.apis.metadata import is_visible
 from kohort.testing.security import AclOperation, ResourceType
 
@@ -78,5 +78,5 @@ def _refused(
         name=known if visible else name,
         topic_id=topic_id,
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message=str(broker_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
+        error_message=refusal_message(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kohort.errors import ErrorCode, broker_error
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from kohort.testing._broker_configs import setting_of
 from kohort.testing._config_types import ConfigSource, ConfigType, SourcedValue
 from kohort.testing._topic_settings import TOPIC_SETTINGS
 from kohort.testing._topics import is_legal_name
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.security import AclOperation, ResourceType
 
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -71,7 +71,7 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: _Asked) -> _
 def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
     refused = refused_config(ctx, AclOperation.DESCRIBE_CONFIGS, asked)
     if refused is not ErrorCode.NONE:
-        raise _Refused(refused, str(broker_error(refused)))
+        raise _Refused(refused, refusal_message(refused))
     if asked.resource_type == TOPIC:
         return _topic_configs(ctx, asked.resource_name)
     if asked.resource_type != BROKER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode, broker_error
 from kohort.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kohort.testing._topics import is_legal_name
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.security import AclOperation, ResourceType
 
 _Answer = DescribeProducersResponse.PartitionResponse
@@ -29,9 +29,7 @@ async def describe_producers(
 def _partition(ctx: Context, topic: str, index: int) -> _Answer:
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return _Answer(
-            partition_index=index, error_code=code, error_message=str(broker_error(code))
-        )
+        return _Answer(partition_index=index, error_code=code, error_message=refusal_message(code))
     found = ctx.broker.cluster.topics.get(topic)
     if found is None:
         legal = is_legal_name(topic)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from kohort.testing.apis._registry import Context, serves
+from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.security import AclOperation, ResourceType
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
@@ -45,7 +45,13 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
         )
     refused = _refused(ctx, key_type, key)
     if refused is not ErrorCode.NONE:
-        return FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1, error_code=refused)
+        return FindCoordinatorResponse.Coordinator(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=refused,
+            error_message="" if ctx.version >= 4 else refusal_message(refused),
+        )
     cluster = ctx.broker.cluster
     if key_type == _GROUP:
         node = cluster.coordinator_node(key)
