@@ -177,8 +177,9 @@ class Section:
         return hash(self._values())
 
     def __repr__(self) -> str:
+        # A tool that shows the local variables of copy.deepcopy() meets a section without values.
         names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        shown = ", ".join(f"{name}={getattr(self, name, None)!r}" for name in names)
         return f"{type(self).__qualname__}({shown})"
 
     def _values(self) -> tuple[Any, ...]:
@@ -206,7 +207,7 @@ class SecuritySection(Section):
         opaque = {each.name for each in options_of(type(self)) if each.kind.is_opaque}
         shown = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+            value = getattr(self, field.name, None)
             hidden = value is not None and (field.name in opaque or callable(value))
             shown.append(f"{field.name}={f'<{type(value).__name__}>' if hidden else repr(value)}")
         return f"{type(self).__qualname__}({', '.join(shown)})"

@@ -15,7 +15,10 @@ _LENGTH_MAX = 2_048
 
 
 class Url:
-    """An ``https`` or ``http`` address. ``str()`` and ``repr()`` leave out its query."""
+    """An ``https`` or ``http`` address. ``str()`` and ``repr()`` leave out its query.
+
+    The query is a Secret, so an address that has one is neither pickled nor copied.
+    """
 
     __slots__ = ("_query", "host", "path", "port", "scheme")
 
@@ -24,12 +27,12 @@ class Url:
         self.host: Final = host
         self.port: Final = port
         self.path: Final = path
-        self._query: Final = query
+        self._query: Final = Secret(query) if query else None
 
     @property
     def target(self) -> str:
         """The path with the query: the target of an HTTP request."""
-        return f"{self.path}?{self._query}" if self._query else self.path
+        return f"{self.path}?{self._query.reveal()}" if self._query else self.path
 
     @property
     def is_loopback(self) -> bool:
@@ -49,6 +52,11 @@ class Url:
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if self._query is not None:
+            self._query.__reduce_ex__(protocol)  # raises
+        return Url, (self.scheme, self.host, self.port, self.path, "")
 
     def _key(self) -> tuple[Any, ...]:
         return (self.scheme, self.host, self.port, self.target)

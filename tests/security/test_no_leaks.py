@@ -5,6 +5,7 @@ tests/config/test_security.py does the same for errors of single options.
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
-from kohort.config import ConsumerConfig
+from kohort.config import ConsumerConfig, Url
 from kohort.errors import ConfigurationError, InvalidOptionError, KafkaError
 from kohort.security import TlsContexts
 from tests.support.certificates import Certificates
@@ -92,6 +93,35 @@ def test_a_configuration_is_neither_shown_nor_pickled() -> None:
     with pytest.raises(TypeError) as raised:
         pickle.dumps(config)
     assert not leaked(SECRET, told(raised.value))
+
+
+@pytest.mark.parametrize("section", ["", "security", "sasl"])
+def test_a_configuration_with_a_secret_is_not_copied(section: str) -> None:
+    """Tools that report the error show the local variables of copy.deepcopy(), too."""
+    config = ConsumerConfig.from_kwargs(**PLAIN)
+    parts: dict[str, Any] = {"": config, "security": config.security, "sasl": config.security.sasl}
+    with pytest.raises(TypeError, match="cannot be pickled or copied") as raised:
+        copy.deepcopy(parts[section])
+    assert not leaked(SECRET, told(raised.value))
+
+
+def test_a_copy_of_a_token_endpoint_does_not_show_its_query() -> None:
+    url = f"https://idp/token?key={SECRET}"
+    config = ConsumerConfig.from_kwargs(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url=url,
+        sasl_oauthbearer_client_id="app",
+        sasl_oauthbearer_client_secret="x",
+    )
+    endpoint = config.security.oauth.sasl_oauthbearer_token_endpoint_url
+    assert endpoint is not None and endpoint.target.endswith(SECRET)
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError) as raised:
+            way(endpoint)
+        assert not leaked(SECRET, told(raised.value, inside=""))
+    plain = Url("https", "idp", 443, "/token", "")
+    assert pickle.loads(pickle.dumps(plain)) == copy.deepcopy(plain) == plain
 
 
 @pytest.mark.parametrize(

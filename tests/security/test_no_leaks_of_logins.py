@@ -7,10 +7,10 @@ import hashlib
 import hmac
 import json
 import logging
-import pickle
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from kohort import KafkaConsumer, Secret
 from kohort.errors import KafkaError, SaslAuthenticationFailedError
 from kohort.security._secrets import MASK, mask
 from kohort.testing import Cluster, Security
-from tests.support.leaks import leaked, told
+from tests.security.traces import read, reports, traces
+from tests.support.leaks import leaked
 from tests.support.tokens import unsecured
 
 SECRET = "hunter2-correct-horse"
@@ -30,12 +31,15 @@ USER = "alice"
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOKEN = unsecured(USER, life=86_400, marker="planted-in-the-token")
 """Tokens are looked for by their payload, because others have the same header."""
+BOTH_LISTENERS = pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 
 
 @pytest.fixture(scope="module")
 def security() -> Security:
     return Security(
-        listeners=["PLAINTEXT", "SASL_PLAINTEXT"], users={USER: SECRET}, session_lifetime_ms=1_500
+        listeners=["PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"],
+        users={USER: SECRET},
+        session_lifetime_ms=1_500,
     )
 
 
@@ -68,48 +72,33 @@ def planted(security: Security, mechanism: str, password: str = SECRET) -> list[
     return found
 
 
-def make(cluster: Cluster, mechanism: str, **more: Any) -> KafkaConsumer:
+def make(
+    cluster: Cluster, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: Any
+) -> KafkaConsumer:
     options: dict[str, Any] = {
-        "bootstrap_servers": cluster.bootstrap_servers_of("SASL_PLAINTEXT"),
-        "security_protocol": "SASL_PLAINTEXT",
+        "bootstrap_servers": cluster.bootstrap_servers_of(listener),
+        "security_protocol": listener,
         "sasl_mechanism": mechanism,
         "auto_offset_reset": "earliest",
         "bootstrap_timeout_ms": 1_000,
     }
+    if listener == "SASL_SSL":
+        options["ssl_cafile"] = cluster.ssl_cafile
     if mechanism in PASSWORDS:
         options |= {"sasl_plain_username": USER, "sasl_plain_password": SECRET}
     return KafkaConsumer("orders", **options | more)
 
 
-def reports(consumer: KafkaConsumer, cluster: Cluster) -> list[str]:
-    """Return all texts that a consumer and the cluster give about themselves."""
-    with pytest.raises(TypeError) as raised:
-        pickle.dumps(consumer)
-    return [
-        told(raised.value),
-        repr(consumer),
-        repr(vars(consumer)),
-        repr(consumer.explain()),
-        str(consumer.explain()),
-        repr(consumer.metrics()),
-        repr(cluster.requests),
-        repr(consumer.__dict__["_config"]),
-    ]
-
-
-def read(consumer: KafkaConsumer, count: int = 10) -> None:
-    found = 0
-    deadline = time.monotonic() + 20
-    while found < count and time.monotonic() < deadline:
-        found += sum(map(len, consumer.poll(timeout_ms=200).values()))
-    assert found == count
-
-
+@BOTH_LISTENERS
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 def test_a_login_by_password_shows_no_secret(
-    secured: Cluster, security: Security, mechanism: str, caplog: pytest.LogCaptureFixture
+    secured: Cluster,
+    security: Security,
+    mechanism: str,
+    listener: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with make(secured, mechanism, metadata_max_age_ms=300) as consumer:
+    def read_past_a_session(consumer: KafkaConsumer) -> None:
         read(consumer)
         logins = [each for each in secured.requests if each.api == "SaslAuthenticate"]
         deadline = time.monotonic() + 20
@@ -118,68 +107,71 @@ def test_a_login_by_password_shows_no_secret(
             again = [each for each in secured.requests if each.api == "SaslAuthenticate"]
             if len(again) > len(logins):
                 break
-        shown = reports(consumer, secured)
-    assert "auth_bytes=<" in "".join(shown)
+
+    given = partial(make, secured, mechanism, listener, metadata_max_age_ms=300)
+    shown = traces(caplog, given, secured, use=read_past_a_session)
+    assert "auth_bytes=<" in shown
     for secret in planted(security, mechanism):
-        assert not leaked(secret, caplog.text, *shown)
+        assert not leaked(secret, shown)
 
 
+@BOTH_LISTENERS
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 def test_a_refused_password_is_not_shown(
-    secured: Cluster, security: Security, mechanism: str, caplog: pytest.LogCaptureFixture
+    secured: Cluster,
+    security: Security,
+    mechanism: str,
+    listener: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     wrong = "correct-horse-battery"
-    with make(secured, mechanism, sasl_plain_password=wrong) as consumer:
-        with pytest.raises(SaslAuthenticationFailedError) as raised:
-            read(consumer)
-        shown = [told(raised.value), *reports(consumer, secured)]
+    given = partial(make, secured, mechanism, listener, sasl_plain_password=wrong)
+    shown = traces(caplog, given, secured, raises=SaslAuthenticationFailedError)
     for secret in planted(security, mechanism, wrong):
-        assert not leaked(secret, caplog.text, *shown)
+        assert not leaked(secret, shown)
 
 
+@BOTH_LISTENERS
 @pytest.mark.parametrize("mechanism", [*PASSWORDS, "OAUTHBEARER"])
 @pytest.mark.parametrize("fault", ["disconnect", "hang"])
 def test_a_login_that_is_cut_shows_no_secret(
     secured: Cluster,
     security: Security,
     mechanism: str,
+    listener: str,
     fault: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rule = getattr(secured, fault)("SaslAuthenticate", times=None)
-    more = {"sasl_oauth_token_provider": lambda: TOKEN} if mechanism == "OAUTHBEARER" else {}
+    more: dict[str, Any] = {}
+    if mechanism == "OAUTHBEARER":
+        more["sasl_oauth_token_provider"] = lambda: TOKEN
+    more["socket_connection_setup_timeout_ms"] = 300
     try:
-        with make(secured, mechanism, socket_connection_setup_timeout_ms=300, **more) as consumer:
-            with pytest.raises(KafkaError) as raised:
-                read(consumer)
-            shown = [told(raised.value), *reports(consumer, secured)]
+        given = partial(make, secured, mechanism, listener, **more)
+        shown = traces(caplog, given, secured, raises=KafkaError)
     finally:
         rule.stop()
     secrets = planted(security, mechanism) if mechanism in PASSWORDS else [payload(TOKEN)]
     for secret in secrets:
-        assert not leaked(secret, caplog.text, *shown)
+        assert not leaked(secret, shown)
 
 
 def payload(token: str) -> bytes:
     return token.split(".")[1].encode()
 
 
+@BOTH_LISTENERS
 @pytest.mark.parametrize("good", [True, False], ids=["taken", "refused"])
 def test_a_token_is_not_shown(
-    secured: Cluster, good: bool, caplog: pytest.LogCaptureFixture
+    secured: Cluster, good: bool, listener: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = TOKEN if good else unsecured(USER, sub=None, marker="planted-in-the-token")
     provider = lambda: (token, time.time() + 200)  # noqa: E731
-    with make(secured, "OAUTHBEARER", sasl_oauth_token_provider=provider) as consumer:
-        shown = []
-        if good:
-            read(consumer)
-        else:
-            with pytest.raises(SaslAuthenticationFailedError) as raised:
-                read(consumer)
-            shown = [told(raised.value)]
-        shown += reports(consumer, secured)
-    assert not leaked(payload(token), caplog.text, *shown)
+    given = partial(make, secured, "OAUTHBEARER", listener, sasl_oauth_token_provider=provider)
+    raises = None if good else SaslAuthenticationFailedError
+    shown = traces(caplog, given, secured, raises=raises)
+    assert not leaked(payload(token), shown)
 
 
 class IdentityProvider(BaseHTTPRequestHandler):
@@ -230,17 +222,10 @@ def test_a_client_secret_is_not_shown(
         "sasl_oauthbearer_client_id": "app",
         "sasl_oauthbearer_client_secret": SECRET,
     }
-    with make(secured, "OAUTHBEARER", **options) as consumer:
-        shown = []
-        if status == 200:
-            read(consumer)
-        else:
-            with pytest.raises(KafkaError) as raised:
-                read(consumer)
-            shown = [told(raised.value)]
-        shown += reports(consumer, secured)
+    given = partial(make, secured, "OAUTHBEARER", **options)
+    shown = traces(caplog, given, secured, raises=None if status == 200 else KafkaError)
     for secret in (SECRET, payload(TOKEN), "planted-in-the-query"):
-        assert not leaked(secret, caplog.text, *shown)
+        assert not leaked(secret, shown)
 
 
 @pytest.mark.parametrize("status", [200, 401])
@@ -262,17 +247,10 @@ def test_an_assertion_is_not_shown(
         "sasl_oauthbearer_grant_type": "jwt-bearer",
         "sasl_oauthbearer_assertion_file": file,
     }
-    with make(secured, "OAUTHBEARER", **options) as consumer:
-        shown = []
-        if status == 200:
-            read(consumer)
-        else:
-            with pytest.raises(KafkaError) as raised:
-                read(consumer)
-            shown = [told(raised.value)]
-        shown += reports(consumer, secured)
+    given = partial(make, secured, "OAUTHBEARER", **options)
+    shown = traces(caplog, given, secured, raises=None if status == 200 else KafkaError)
     for secret in (payload(assertion), payload(TOKEN), "planted-in-the-query"):
-        assert not leaked(secret, caplog.text, *shown)
+        assert not leaked(secret, shown)
 
 
 def test_a_provider_that_raises_with_a_token_shows_it_as_its_own_error_only(
@@ -284,8 +262,8 @@ def test_a_provider_that_raises_with_a_token_shows_it_as_its_own_error_only(
     with make(secured, "OAUTHBEARER", sasl_oauth_token_provider=provider) as consumer:
         with pytest.raises(KafkaError) as raised:
             read(consumer)
-        shown = reports(consumer, secured)
-    assert not leaked(payload(TOKEN), str(raised.value), *shown)
+        shown = reports(consumer)
+    assert not leaked(payload(TOKEN), str(raised.value), shown)
 
 
 def test_the_search_finds_a_planted_leak(
