@@ -54,6 +54,7 @@ class Call:
     def run(self) -> Mapping[str, Any]:
         """Return the JSON object that the server answered with. Raises OAuthTokenError."""
         where = self.where
+        fault = ""
         connection = self._connection = self._make()
         try:
             self._connect(connection)
@@ -72,14 +73,20 @@ class Call:
             raise OAuthTokenUnavailableError(
                 f"the token endpoint {where} did not answer within {seconds:g} s"
             ) from error.with_traceback(None)
-        except (OSError, http.client.HTTPException) as error:
-            text = error.strerror if isinstance(error, OSError) else None
+        except OSError as error:
             raise OAuthTokenUnavailableError(
                 f"the token endpoint {where} cannot be reached: "
-                f"{printable(text or str(error) or type(error).__name__)}"
+                f"{printable(error.strerror or str(error) or type(error).__name__)}"
             ) from error.with_traceback(None)
+        except http.client.HTTPException as error:
+            fault = printable(str(error) or type(error).__name__)
         finally:
             connection.close()
+        if fault:
+            # Without the cause: IncompleteRead has the body, which may hold tokens.
+            raise OAuthTokenUnavailableError(
+                f"the token endpoint {where} cannot be reached: {fault}"
+            )
         return self._result(response.status, response.headers.get_content_type())
 
     def _make(self) -> http.client.HTTPConnection:
@@ -102,6 +109,7 @@ class Call:
         while piece := response.read(PIECE):
             content += piece
             if len(content) > MAX_BODY:
+                del content, piece  # they may hold tokens
                 raise OAuthTokenError(
                     f"the token endpoint {self.where} answered with more than {MAX_BODY} bytes"
                 )
@@ -119,13 +127,13 @@ class Call:
                 f"the token endpoint {where} answered {printable(content_type)} without a JSON "
                 "object: check sasl_oauthbearer_token_endpoint_url"
             )
+        why = self._redact(_error_text(fields or {}))
+        del fields  # they may repeat the secret, or hold tokens
         if 300 <= status < 400:
             raise OAuthTokenError(
                 f"the token endpoint {where} answered {status}, a redirect, which is not followed: "
                 "check sasl_oauthbearer_token_endpoint_url"
             )
-        why = self._redact(_error_text(fields or {}))
-        del fields  # they may repeat the secret
         text = f"the token endpoint {where} answered {status}" + (f": {why}" if why else "")
         if status >= 500 or status in RETRIED:
             raise OAuthTokenUnavailableError(text)

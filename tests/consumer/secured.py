@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import anyio
+
+from kohort.config import ConsumerConfig
+from kohort.protocol.messages import CreateDelegationTokenRequest
+from kohort.transport import ClusterClient
 from tests.support.secure_kafka import SecureKafka
 from tests.support.topics import create_topic
 
@@ -55,3 +61,25 @@ def options(secured: Secured, protocol: str, mechanism: str, **more: Any) -> dic
     else:
         found |= {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
     return found | more
+
+
+async def delegation_token(given: dict[str, Any]) -> tuple[str, bytes]:
+    """Create a delegation token as the user of the options; return its id and HMAC."""
+    config = ConsumerConfig.from_kwargs(**given)
+    client = ClusterClient(config.client, security=config.security)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(client.run)
+        answer = await client.request(CreateDelegationTokenRequest(max_lifetime_ms=600_000))
+        await client.aclose()
+        tasks.cancel_scope.cancel()
+    assert answer.error_code == 0
+    return answer.token_id, bytes(answer.hmac)
+
+
+def with_delegation_token(token_id: str, hmac: bytes) -> dict[str, Any]:
+    """Return the options of SCRAM for a delegation token."""
+    return {
+        "sasl_delegation_token": True,
+        "sasl_plain_username": token_id,
+        "sasl_plain_password": base64.b64encode(hmac).decode(),
+    }

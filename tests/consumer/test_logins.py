@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,15 +10,12 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
-from kohort.config import ConsumerConfig
 from kohort.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     WrongListenerError,
 )
-from kohort.protocol.messages import CreateDelegationTokenRequest
 from kohort.testing import Cluster, Security
-from kohort.transport import ClusterClient
 from tests.consumer.kit import aread, read
 from tests.consumer.secured import (
     MECHANISMS,
@@ -27,8 +23,10 @@ from tests.consumer.secured import (
     PROTOCOLS,
     USER,
     Secured,
+    delegation_token,
     on_kafka,
     options,
+    with_delegation_token,
 )
 from tests.support.secure_kafka import SecureKafka
 from tests.support.tokens import unsecured
@@ -264,23 +262,8 @@ async def test_delegation_token_logs_in(
     secure_kafka: SecureKafka, unique: Callable[[str], str], mechanism: str
 ) -> None:
     secured = Secured(secure_kafka.bootstrap_servers_of, "", lambda *_: None)
-    given = options(secured, "SASL_PLAINTEXT", "PLAIN")
-    config = ConsumerConfig.from_kwargs(**given)
-    client = ClusterClient(config.client, security=config.security)
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(client.run)
-        answer = await client.request(CreateDelegationTokenRequest(max_lifetime_ms=600_000))
-        await client.aclose()
-        tasks.cancel_scope.cancel()
-    assert answer.error_code == 0
-    given = options(
-        secured,
-        "SASL_PLAINTEXT",
-        mechanism,
-        sasl_delegation_token=True,
-        sasl_plain_username=answer.token_id,
-        sasl_plain_password=base64.b64encode(answer.hmac).decode(),
-    )
+    token = await delegation_token(options(secured, "SASL_PLAINTEXT", "PLAIN"))
+    given = options(secured, "SASL_PLAINTEXT", mechanism, **with_delegation_token(*token))
     topic = await anyio.to_thread.run_sync(
         create_topic, secure_kafka.bootstrap_servers, unique("token"), 1
     )

@@ -216,7 +216,7 @@ def test_a_client_secret_is_not_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(IdentityProvider, "status", status)
-    options = {
+    options: dict[str, Any] = {
         "sasl_oauthbearer_token_endpoint_url": endpoint,
         "sasl_oauthbearer_allow_http": True,
         "sasl_oauthbearer_client_id": "app",
@@ -241,7 +241,7 @@ def test_an_assertion_is_not_shown(
     assertion = unsecured("app", marker="planted-in-the-assertion")
     file = tmp_path / "assertion.jwt"
     file.write_text(assertion)
-    options = {
+    options: dict[str, Any] = {
         "sasl_oauthbearer_token_endpoint_url": endpoint,
         "sasl_oauthbearer_allow_http": True,
         "sasl_oauthbearer_grant_type": "jwt-bearer",
