@@ -46,7 +46,7 @@ SOURCES = (
     "_ahead.h",
 )
 TRANSPORT = Path("kohort", "transport")
-POLLER = "_poller_c.pyx"
+POLLER = ("_poller_c.pyx", "_openssl.h")
 PURE = os.environ.get("KOHORT_PURE") == "1"
 REQUIRED = os.environ.get("KOHORT_REQUIRE_EXTENSIONS") == "1"
 LINES = os.environ.get("KOHORT_LINES") == "1"
@@ -83,7 +83,7 @@ def extensions() -> list[Extension]:
                 *(extension(RECORDS, name, source, SOURCES) for name, source in MODULES.items()),
                 # epoll is Linux's.
                 *(
-                    [extension(TRANSPORT, "_poller_c", POLLER, (POLLER,))]
+                    [extension(TRANSPORT, "_poller_c", POLLER[0], POLLER)]
                     if sys.platform == "linux"
                     else []
                 ),

@@ -17,7 +17,7 @@ from typing import Any
 from kohort.protocol import Buffer
 from kohort.records import compiled_module
 
-SOURCES = ("_poller_c.pyx",)
+SOURCES = ("_poller_c.pyx", "_openssl.h")
 """The files that the compiled module is built from."""
 SMALL = 64 << 10
 """Bytes that buffers are joined up to, to be sent in one piece."""
@@ -33,8 +33,17 @@ class FrameReceiver:
 
     @property
     def done(self) -> bool:
-        """True if the frame is there, does not fit, is another one, or never comes."""
+        """True if the frame is there, does not fit, is another one, was stopped, or never comes."""
         return bool(self._receiver.done)
+
+    @property
+    def stopped(self) -> bool:
+        """True if TLS has to do something else before the rest of the frame can be received."""
+        return bool(self._receiver.stopped)
+
+    def put(self, data: Buffer) -> None:
+        """Go on with a frame that was stopped, behind these bytes of it."""
+        self._receiver.put(data)
 
     def start(self, view: memoryview, awaited_id: Callable[[], int | None]) -> None:
         """Receive the next frame into ``view``, without its prefix, if it fits.
@@ -83,9 +92,9 @@ class FrameSelector:
         self._compiled = compiled
         self._poller = compiled.Poller(inner.fileno())
 
-    def receiver(self, fd: int) -> FrameReceiver:
-        """Return what receives the frames of a non-blocking socket."""
-        return FrameReceiver(self._poller, self._compiled.Receiver(fd))
+    def receiver(self, fd: int, records: Any = None) -> FrameReceiver:
+        """Return what receives the frames of a non-blocking socket, over TLS by its records."""
+        return FrameReceiver(self._poller, self._compiled.Receiver(fd, records))
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Do what the method of the selector does, and receive frames meanwhile."""

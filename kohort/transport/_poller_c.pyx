@@ -1,12 +1,20 @@
-"""Waits for sockets and receives whole frames, without the interpreter's lock; see _poller.py."""
+"""Waits for sockets and receives whole frames, without the interpreter's lock; see _poller.py.
+
+Over TLS it calls OpenSSL on the connection of an SSLSocket; see _tls_records.py.
+"""
 
 import os
+import ssl
+import weakref
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
+from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 
 cdef extern from "Python.h":
@@ -38,19 +46,37 @@ cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC
 
 
+cdef extern from "_openssl.h" nogil:
+    ctypedef struct kohort_tls:
+        void *ssl
+        bint stopped
+        int number
+
+    bint kohort_openssl_load(const char *)
+    int kohort_tls_fd(const kohort_tls *)
+    ssize_t kohort_tls_read(kohort_tls *, void *, size_t)
+    ssize_t kohort_tls_write(kohort_tls *, const void *, size_t)
+    void kohort_tls_put_back(kohort_tls *)
+
+
 cdef enum:
     PREFIX = 4
     ID = 4  # bytes of the correlation id, which a response begins with
     MOST_EVENTS = 64
+    RECORD = 1 << 14
+    TURN = 1 << 20  # bytes of one connection by TLS, before others get a turn
     WAITING = 0
     HERE = 1
     ENDED = 2
+    STOPPED = 3
 
 
 cdef struct Frame:
     int fd
     int have  # bytes of the prefix
-    int state  # WAITING, HERE, ENDED, or a negative errno
+    int state  # WAITING, HERE, ENDED, STOPPED, or a negative errno
+    bint dry  # nothing can be received before epoll says so
+    kohort_tls *tls  # NULL: plaintext
     int64_t size, filled, room
     int64_t awaited_id  # of the response; -1: unknown
     uint8_t prefix[PREFIX]
@@ -74,35 +100,54 @@ cdef bint is_another(Frame *frame) noexcept nogil:
         frame.awaited_id >= 0 and frame.filled >= ID and number(frame.data) != frame.awaited_id)
 
 
+cdef ssize_t receive(Frame *frame, uint8_t *data, int64_t size) noexcept nogil:
+    """Return the number of bytes; 0 if the frame is dry or does not wait any more."""
+    cdef ssize_t got
+    if frame.tls != NULL:
+        got = kohort_tls_read(frame.tls, data, size)
+        if got == 0:
+            frame.dry = True
+        elif got < 0:
+            frame.state = STOPPED
+    else:
+        got = recv(frame.fd, data, size, MSG_DONTWAIT)
+        if got == 0:
+            frame.state = ENDED
+        elif got < 0 and errno == EAGAIN:  # Linux has the same number for EWOULDBLOCK
+            frame.dry = True
+        elif got < 0 and errno != EINTR:
+            frame.state = -errno
+    return max(got, 0)
+
+
+cdef void count(Frame *frame, ssize_t got) noexcept nogil:
+    """Take bytes as received that are in their place: of the prefix, or else of the frame."""
+    if frame.have < PREFIX:
+        frame.have += <int> got
+        if frame.have == PREFIX:
+            frame.size = number(frame.prefix)
+            if not 0 < frame.size <= frame.room:
+                frame.state = HERE
+    else:
+        frame.filled += got
+        if frame.filled == frame.size or is_another(frame):  # of another, the rest may never come
+            frame.state = HERE
+
+
 cdef void advance(Frame *frame) noexcept nogil:
     """Receive what is there of the frame, and nothing behind it."""
     cdef ssize_t got
-    while frame.state == WAITING:
+    cdef int64_t end = frame.filled + TURN
+    while frame.state == WAITING and not frame.dry:
         if frame.have < PREFIX:
-            got = recv(frame.fd, frame.prefix + frame.have, PREFIX - frame.have, MSG_DONTWAIT)
-        else:
-            got = recv(frame.fd, frame.data + frame.filled, frame.size - frame.filled, MSG_DONTWAIT)
-        if got == 0:
-            frame.state = ENDED
-        elif got < 0:
-            if errno == EINTR:
-                continue
-            if errno != EAGAIN:  # Linux has the same number for EWOULDBLOCK
-                frame.state = -errno
-            return
-        elif frame.have < PREFIX:
-            frame.have += <int> got
-            if frame.have == PREFIX:
-                frame.size = number(frame.prefix)
-                if not 0 < frame.size <= frame.room:
-                    frame.state = HERE
-        else:
-            frame.filled += got
-            if frame.filled == frame.size:
-                frame.state = HERE
-            elif is_another(frame):
-                frame.state = HERE  # the rest may never come
-            else:  # more is hardly there yet
+            count(frame, receive(frame, frame.prefix + frame.have, PREFIX - frame.have))
+            continue
+        got = receive(frame, frame.data + frame.filled, frame.size - frame.filled)
+        if got:
+            count(frame, got)
+            if frame.tls == NULL:
+                frame.dry = True  # more is hardly there yet
+            elif frame.filled >= end:
                 return
 
 
@@ -110,6 +155,90 @@ cdef double now() noexcept nogil:
     cdef timespec time
     clock_gettime(CLOCK_MONOTONIC, &time)
     return time.tv_sec + time.tv_nsec * 1e-9
+
+
+cdef bint loaded = False
+"""True once the functions of OpenSSL are found."""
+
+
+def load_openssl(path):
+    """Take OpenSSL's functions from what the extension module at ``path`` uses, if it is loaded."""
+    global loaded
+    loaded = loaded or kohort_openssl_load(os.fsencode(path))
+    return loaded
+
+
+@cython.no_gc_clear  # the socket keeps what tls.ssl points to
+cdef class Records:
+    """Reads and writes records of TLS by OpenSSL, for one SSLSocket and one thread.
+
+    It reads as long as there is something to receive. All else is left to the SSLSocket: after an
+    error, at the end, or where there is no room to send, its read() gets the same answer again.
+    """
+
+    cdef kohort_tls tls
+    cdef readonly bint dry
+    """True if the last read() took all that was there."""
+    cdef object sock, owner
+
+    def __cinit__(self, sock, owner, int header):
+        """``owner``: the object of Python's that has a weak reference, the SSL, and the context.
+
+        They are behind a header of so many bytes. ValueError if they are not.
+        """
+        cdef void **words = <void **> (<char *> <PyObject *> owner + header)
+        reference = weakref.ref(sock)
+        context = owner.context
+        if not loaded or words[0] != <PyObject *> reference or words[2] != <PyObject *> context:
+            raise ValueError("the SSL of this object is somewhere else")
+        self.tls.ssl = words[1]
+        self.sock = sock
+        self.owner = owner
+        if self.tls.ssl == NULL or kohort_tls_fd(&self.tls) != sock.fileno():
+            raise ValueError("the SSL of this object is that of another socket")
+
+    def read(self, Py_ssize_t size, view):
+        """Do what the SSLSocket's read() does, with all records that are there. SSLError, OSError.
+
+        TURN bytes are enough for one call.
+        """
+        cdef Py_buffer buffer
+        cdef ssize_t got = 0, filled = 0
+        cdef bint stopped = self.tls.stopped
+        if not stopped:
+            PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+            size = min(size, buffer.len)
+            with nogil:
+                while filled < size and filled < TURN:
+                    got = kohort_tls_read(&self.tls, <uint8_t *> buffer.buf + filled, size - filled)
+                    if got <= 0:
+                        break
+                    filled += got
+            PyBuffer_Release(&buffer)
+            self.dry = got == 0
+            if filled:
+                return filled
+            if self.dry and size:
+                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to receive yet")
+        self.dry = False
+        number, self.tls.number = self.tls.number, 0
+        kohort_tls_put_back(&self.tls)
+        if number:
+            raise OSError(number, os.strerror(number))
+        return self.sock.read(size, view)
+
+    def write(self, data):
+        """Write without waiting, as one record. 0: the SSLSocket has to write the same.
+
+        The lock is not given away, as in Receiver.send().
+        """
+        cdef Py_buffer buffer
+        cdef ssize_t sent = 0
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+        if 0 < buffer.len <= RECORD:
+            sent = kohort_tls_write(&self.tls, buffer.buf, buffer.len)
+        PyBuffer_Release(&buffer)
+        return sent
 
 
 @cython.no_gc_clear  # it would clear the view without a release
@@ -120,10 +249,14 @@ cdef class Receiver:
     cdef Py_buffer buffer
     cdef bint started
     cdef object awaited
+    cdef Records records
 
-    def __cinit__(self, int fd):
+    def __cinit__(self, int fd, Records records=None):
         self.frame.fd = fd
         self.frame.state = HERE
+        self.records = records
+        if records is not None:
+            self.frame.tls = &records.tls
 
     def __dealloc__(self):
         self.stop()
@@ -142,6 +275,8 @@ cdef class Receiver:
         self.frame.have = 0
         self.frame.size = self.frame.filled = 0
         self.frame.state = WAITING
+        # OpenSSL may hold bytes, which do not make the socket readable.
+        self.frame.dry = self.frame.tls == NULL
 
     def stop(self):
         """Let go of the view."""
@@ -161,9 +296,27 @@ cdef class Receiver:
     def advance(self):
         """Receive what is there. Return True if there is nothing to wait for."""
         self.look_up_id()
+        self.frame.dry = False
         with nogil:
             advance(&self.frame)
         return self.frame.state != WAITING
+
+    def put(self, const uint8_t[::1] data not None):
+        """Go on with a frame that was stopped, behind bytes that were received elsewhere."""
+        if self.frame.state != STOPPED or not data.shape[0]:
+            raise ValueError("the frame was not stopped")
+        cdef int64_t room = PREFIX - self.frame.have
+        if self.frame.have == PREFIX:
+            room = self.frame.size - self.frame.filled
+        if data.shape[0] > room:
+            raise ValueError("more bytes than the frame has")
+        if self.frame.have < PREFIX:
+            memcpy(self.frame.prefix + self.frame.have, &data[0], data.shape[0])
+        else:
+            memcpy(self.frame.data + self.frame.filled, &data[0], data.shape[0])
+        self.frame.state = WAITING
+        self.frame.dry = False
+        count(&self.frame, data.shape[0])
 
     def send(self, data):
         """Send what goes without waiting; return how many bytes. The lock is not given away.
@@ -183,8 +336,13 @@ cdef class Receiver:
 
     @property
     def done(self):
-        """True if the frame is there, does not fit, or never comes."""
+        """True if the frame is there, does not fit, was stopped, or never comes."""
         return self.frame.state != WAITING
+
+    @property
+    def stopped(self):
+        """True if OpenSSL wants something else than to receive; put() goes on."""
+        return self.frame.state == STOPPED
 
     @property
     def prefix(self):
@@ -210,13 +368,21 @@ cdef class Poller:
 
     cdef int fd
     cdef list receivers
+    cdef Frame **frames  # room for one of each receiver
 
     def __cinit__(self, int epoll_fd):
         self.fd = epoll_fd
         self.receivers = []
 
+    def __dealloc__(self):
+        free(self.frames)
+
     def add(self, Receiver receiver not None):
         """Have poll() receive for it."""
+        cdef void *room = realloc(self.frames, (len(self.receivers) + 1) * sizeof(Frame *))
+        if room == NULL:
+            raise MemoryError
+        self.frames = <Frame **> room
         self.receivers.append(receiver)
 
     def discard(self, Receiver receiver not None):
@@ -229,23 +395,24 @@ cdef class Poller:
 
         A socket whose frame is being received counts as readable when there is no more to wait for.
         """
-        cdef epoll_event events[MOST_EVENTS]
-        cdef Frame *frames[MOST_EVENTS]
+        cdef epoll_event events[2 * MOST_EVENTS]
         cdef int waiting = 0, ready, index
+        cdef bint dry = True
         cdef Receiver receiver
         for each in self.receivers:
             receiver = <Receiver> each
-            if receiver.frame.state == WAITING and waiting < MOST_EVENTS:
+            if receiver.frame.state == WAITING:
                 receiver.look_up_id()
-                frames[waiting] = &receiver.frame
+                self.frames[waiting] = &receiver.frame
+                dry = dry and receiver.frame.dry
                 waiting += 1
         # What is ready at once is seen without giving the lock away.
         ready = epoll_wait(self.fd, events, MOST_EVENTS, 0)
-        if ready == 0 and timeout == 0:
+        if ready == 0 and timeout == 0 and dry:
             return []
         if ready == 0 or (ready > 0 and waiting):
             with nogil:
-                ready = wait(self.fd, events, ready, frames, waiting, timeout)
+                ready = wait(self.fd, events, ready, self.frames, waiting, timeout)
         if ready < 0:
             if errno == EINTR:
                 return []
@@ -253,36 +420,54 @@ cdef class Poller:
         return [(events[index].data.fd, events[index].events) for index in range(ready)]
 
 
+cdef int receive_all(
+    epoll_event *events, int ready, Frame **frames, int waiting, bint *dry) noexcept nogil:
+    """Receive for the frames that are not dry; return the number of events that are left.
+
+    Frames that do not wait any more have an event at the end.
+    """
+    cdef int index, each, kept = 0, done = 0
+    cdef Frame *frame
+    for index in range(ready):
+        for each in range(waiting):
+            if frames[each].fd == events[index].data.fd:
+                if events[index].events & ~EPOLLOUT:
+                    frames[each].dry = False
+                events[index].events &= EPOLLOUT  # a request waits to be sent
+        if events[index].events:
+            events[kept] = events[index]
+            kept += 1
+    dry[0] = True
+    for each in range(waiting):
+        frame = frames[each]
+        if done < MOST_EVENTS:
+            advance(frame)
+        if frame.state != WAITING:
+            events[kept].data.fd = frame.fd
+            events[kept].events = EPOLLIN
+            kept += 1
+            done += 1
+        dry[0] = dry[0] and frame.dry
+    return kept
+
+
 cdef int wait(
     int fd, epoll_event *events, int ready, Frame **frames, int waiting, double timeout) noexcept nogil:
     """Return the number of events to report; below 0 after an error, which errno tells."""
     cdef double until = now() + timeout, left
-    cdef int index, kept, each, milliseconds
-    cdef Frame *frame
+    cdef int kept, milliseconds
+    cdef bint dry
     while True:
-        kept = 0
-        for index in range(ready):
-            frame = NULL
-            for each in range(waiting):
-                if frames[each].fd == events[index].data.fd:
-                    frame = frames[each]
-            if frame != NULL:
-                advance(frame)
-                if frame.state == WAITING:
-                    if not events[index].events & EPOLLOUT:
-                        continue
-                    events[index].events &= ~EPOLLIN  # a request waits to be sent
-            events[kept] = events[index]
-            kept += 1
+        kept = receive_all(events, ready, frames, waiting, &dry)
         if kept:
             return kept
         if timeout < 0:
             milliseconds = -1
         else:
             left = until - now()
-            if ready and left <= 0:
+            if (ready or not dry) and left <= 0:
                 return 0
             milliseconds = <int> (left * 1000 + 0.999) if 0 < left < 1e6 else 1000000000 if left > 0 else 0
-        ready = epoll_wait(fd, events, MOST_EVENTS, milliseconds)
-        if ready <= 0:
+        ready = epoll_wait(fd, events, MOST_EVENTS, milliseconds if dry else 0)
+        if ready < 0 or (ready == 0 and dry):
             return ready

@@ -3,6 +3,9 @@
 OpenSSL gives out one TLS record, 16 KiB at most, at a time. So one call receives until the buffer
 is full or the socket is empty. OpenSSL reads no further than the record that it decrypts. So data
 that the system holds makes the socket readable, unless a record was given out in part.
+
+Once a broker has answered, the compiled module reads all records that are there in one call, or a
+whole frame while the event loop waits; see _tls_records.py.
 """
 
 from __future__ import annotations
@@ -11,16 +14,21 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
 
 from kohort.errors import KafkaTimeoutError
 from kohort.protocol import Buffer
-from kohort.transport._loop import CallbackLoop
+from kohort.transport._bytes import ReceiveFrame
+from kohort.transport._loop import CallbackLoop, frame_selector_of
 from kohort.transport._tcp import behind
 from kohort.transport._text import in_seconds
+from kohort.transport._tls_records import records_of
 from kohort.transport._waits import SocketWaits
+
+if TYPE_CHECKING:
+    from kohort.transport._poller import FrameReceiver
 
 logger = logging.getLogger("kohort.transport")
 
@@ -83,6 +91,10 @@ class TlsConnection:
         """Bytes of a write that has to be repeated as it was."""
         self._write_reads = False
         """True if the write has to wait for something to receive."""
+        self._records: Any = None
+        """Reads and writes in C; None where that is not possible."""
+        self._frames: FrameReceiver | None = None
+        """Receives whole frames in this event loop; None where that is not possible."""
 
     # -- handshake ----------------------------------------------------------------------------
 
@@ -128,6 +140,7 @@ class TlsConnection:
             except ssl.SSLWantWriteError:
                 await anyio.wait_writable(wrapped)
             else:
+                self._records = records_of(wrapped)
                 return
 
     # -- receiving ----------------------------------------------------------------------------
@@ -136,6 +149,8 @@ class TlsConnection:
         """Have asyncio's event loop call ``on_readable``, as for a TcpConnection."""
         if not self._waits.read_with(loop, on_readable):
             return False
+        if self._records is not None and (selector := frame_selector_of(loop)) is not None:
+            self._frames = selector.receiver(self._socket.fileno(), self._records)
         if self._socket.pending():
             # What OpenSSL has decrypted does not make the socket readable.
             loop.call_soon(on_readable)
@@ -143,7 +158,38 @@ class TlsConnection:
 
     def stop_reading(self) -> None:
         """Call the reader of read_with() no more."""
+        if self._frames is not None:
+            self._frames.close()
+            self._frames = None
         self._waits.stop_reading()
+
+    def frame_receiver(self) -> ReceiveFrame | None:
+        """Return a function that receives a whole frame; None without the compiled selector."""
+        return None if self._frames is None else self._receive_frame
+
+    async def _receive_frame(
+        self, view: memoryview, awaited_id: Callable[[], int | None], /
+    ) -> tuple[bytes, int]:
+        """Receive the next frame without the interpreter's lock; see ReceiveFrame. OSError."""
+        self._check_open()
+        frames = self._frames
+        assert frames is not None
+        frames.start(view, awaited_id)
+        byte = memoryview(bytearray(1))
+        try:
+            while True:
+                while not frames.done:
+                    await self._waits.reader_until_readable()
+                    self._check_open()
+                    frames.advance()
+                self._dry = False
+                # The SSLSocket finds out why it was stopped: an error, the end, or a wait to send.
+                if not frames.stopped or not await self.recv_into(byte):
+                    return frames.result()
+                frames.put(byte)
+        finally:
+            frames.stop()
+            self._dry = False
 
     def expect(self, size: int, /) -> None:
         """At least ``size`` bytes are to come; 1 after the last of them."""
@@ -176,6 +222,9 @@ class TlsConnection:
                 break
             else:
                 filled += count
+                if self._records is not None and self._records.dry:
+                    self._dry = True
+                    break
                 if count < RECORD:
                     if not count:
                         self._ended = True
@@ -185,7 +234,10 @@ class TlsConnection:
                         break
                 elif filled >= TURN_BYTES and not self._socket.pending():
                     break
-        self._answered = True
+        if not self._answered:
+            self._answered = True
+            if self._records is not None:
+                self._read = self._records.read
         self._turn += filled
         if self._turn >= TURN_BYTES and not self._socket.pending():
             self._dry = True
@@ -231,7 +283,9 @@ class TlsConnection:
         self._check_open()
         chunk = joined(buffers) if self._chunk is None else self._chunk
         try:
-            sent = self._socket.send(chunk)
+            records = self._records
+            # The SSLSocket finds out why nothing was sent.
+            sent = (records and records.write(chunk)) or self._socket.send(chunk)
         except ssl.SSLWantReadError:
             self._chunk, self._write_reads = chunk, True
             return 0
@@ -267,6 +321,7 @@ class TlsConnection:
             anyio.notify_closing(self._plain)
             self._plain.close()
             return
+        self.stop_reading()
         self._waits.close()
         try:
             self._socket.unwrap()

@@ -17,15 +17,13 @@ import pytest
 from kohort.consumer._core_loop import WatchedSelector, new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.protocol import Buffer
-from kohort.transport import BufferPool, TcpConnection
-from kohort.transport._frames import FrameSource
+from kohort.transport import TcpConnection
 from kohort.transport._poller import FrameSelector
 from kohort.transport._tcp import behind
 from tests.support.decoders import decoder_named
+from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of, run_once, sending
 
 Ends: TypeAlias = tuple[socket.socket, socket.socket]
-MAX = 20 << 20
-LARGE = 300_000
 
 
 @pytest.fixture(autouse=True)
@@ -54,92 +52,12 @@ def ends() -> Iterator[Ends]:
         yield ours, theirs
 
 
-def framed(*bodies: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-
-
-class Reading:
-    """Reads the frames of a connection in the callbacks of an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, ours: socket.socket) -> None:
-        self.loop = loop
-        self.connection = TcpConnection(ours)
-        self.pool = BufferPool()
-        self.bodies: list[bytes] = []
-        self.turns: list[int] = []
-        """Calls of the callback until each frame was there."""
-        self.buffer_sizes: list[int] = []
-        """Bytes of the buffer of each large frame."""
-        self._calls = 0
-        self.ended = loop.create_future()
-        self.source = FrameSource(self.connection, self.pool, MAX)
-        self._reader = self._read()
-
-    async def _read(self) -> None:
-        while (frame := await self.source.read()) is not None:
-            self.bodies.append(bytes(frame.data))
-            self.turns.append(self._calls)
-            if isinstance(frame.data, memoryview):
-                self.buffer_sizes.append(memoryview(frame.data.obj).nbytes)
-            frame.release()
-
-    def _on_readable(self) -> None:
-        self._calls += 1
-        try:
-            self._reader.send(None)
-        except StopIteration:
-            self.connection.stop_reading()
-            self.ended.set_result(None)
-        except Exception as error:
-            self.connection.stop_reading()
-            self.ended.set_exception(error)
-
-    def start(self) -> None:
-        assert self.connection.read_with(self.loop, self._on_readable)
-
-    def run(self) -> list[bytes]:
-        """Return the frames when the peer has ended."""
-        self.start()
-        self.loop.run_until_complete(asyncio.wait_for(self.ended, 10))
-        return self.bodies
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-def sending(theirs: socket.socket, pieces: Iterable[bytes]) -> threading.Thread:
-    """Start a thread that sends the pieces and closes."""
-
-    def send() -> None:
-        for piece in pieces:
-            theirs.sendall(piece)
-        theirs.close()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    return thread
-
-
-def pieces_of(data: bytes, rng: random.Random, largest: int) -> Iterator[bytes]:
-    position = 0
-    while position < len(data):
-        size = rng.randint(1, largest)
-        yield data[position : position + size]
-        position += size
-
-
-def run_once(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the callbacks that are due."""
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-
-
 def run_of(
     loop: asyncio.AbstractEventLoop,
     ends: Ends,
     data: Iterable[bytes],
 ) -> Reading:
-    reading = Reading(loop, ends[0])
+    reading = Reading(loop, TcpConnection(ends[0]))
     thread = sending(ends[1], data)
     try:
         reading.run()
@@ -206,7 +124,7 @@ def test_an_end_inside_a_frame_is_an_error(
 
 def test_a_reset_inside_a_frame_is_an_error(loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     body = bytes(LARGE)
     abort = struct.pack("ii", 1, 0)
 
@@ -226,7 +144,7 @@ def test_wrong_correlation_id_raises_before_frame_is_whole(
 ) -> None:
     ours, theirs = ends
     awaited: int | None = None
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     reading.source.awaited_id = lambda: awaited
     reading.start()
     theirs.sendall(framed(struct.pack(">i", 5) + bytes(LARGE)))
@@ -248,7 +166,7 @@ def test_frame_with_awaited_correlation_id_is_received(
 ) -> None:
     bodies = [struct.pack(">i", -(1 << 31) + 9 + number) + bytes(LARGE) for number in range(3)]
     bodies += [struct.pack(">i", number) + bytes(LARGE) for number in range(3)]
-    reading = Reading(loop, ends[0])
+    reading = Reading(loop, TcpConnection(ends[0]))
     awaited = [None, None, None, 0, 1, 2, None]
     reading.source.awaited_id = lambda: awaited[len(reading.bodies)]
     thread = sending(ends[1], pieces_of(framed(*bodies), random.Random(4), 50_000))
@@ -270,7 +188,7 @@ def test_a_frame_that_is_being_received_lets_go_of_its_buffer_when_it_ends(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     theirs.sendall(framed(bytes(LARGE)))
     theirs.sendall(framed(bytes(LARGE))[:1000])
     reading.start()
@@ -287,7 +205,7 @@ def test_a_request_goes_out_while_frames_are_received(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     reading.start()
     buffers: list[Buffer] = [b"a" * 10, memoryview(b"b" * 20), bytearray(b"c" * 5)]
     assert reading.connection.send_now(buffers) == 35
@@ -315,7 +233,7 @@ def test_many_small_buffers_are_sent_in_few_pieces(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     reading.start()
     buffers: list[Buffer] = [b"abcdefgh" for _ in range(20_000)]
     left, pieces, received = buffers, 0, 0
@@ -333,7 +251,7 @@ def test_large_request_goes_out_while_frame_is_awaited(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     theirs.sendall(framed(bytes(LARGE)))
     reading.start()
     while not reading.bodies:
@@ -366,7 +284,7 @@ def test_large_request_goes_out_while_frame_is_awaited(
 def test_sending_to_a_peer_that_reads_nothing_waits(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
-    reading = Reading(loop, ends[0])
+    reading = Reading(loop, TcpConnection(ends[0]))
     reading.start()
     while reading.connection.send_now([bytes(1 << 16)]):
         pass
@@ -379,7 +297,7 @@ def test_sending_to_a_peer_that_is_gone_is_an_error(
     loop: asyncio.AbstractEventLoop, ends: Ends
 ) -> None:
     ours, theirs = ends
-    reading = Reading(loop, ours)
+    reading = Reading(loop, TcpConnection(ours))
     reading.start()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     theirs.close()

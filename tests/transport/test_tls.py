@@ -30,6 +30,14 @@ from tests.support.tls_server import TlsServer, broker, server_context
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=["compiled", "SSLSocket"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read by the compiled module where it is built, and by Python's ssl module alone."""
+    if request.param == "SSLSocket":
+        monkeypatch.setattr("kohort.transport._tls.records_of", lambda sock: None)
+    return str(request.param)
+
+
 def connector(certificates: Certificates, **options: Any) -> TlsConnector:
     if "ssl_context" not in options:
         options.setdefault("ssl_cafile", certificates.ca)
