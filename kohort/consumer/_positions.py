@@ -69,7 +69,9 @@ class PositionFinder:
             awaiting = self._engine.subscription.awaiting_position()
             missing = self._refused.due(awaiting, anyio.current_time())
             if not missing or self._engine.host.assigning:
-                with anyio.CancelScope(deadline=self._refused.next_due):
+                # What is due waits for the end of the callback, which wakes this task.
+                pause = anyio.current_time() + FIRST_SECONDS
+                with anyio.CancelScope(deadline=pause if missing else self._refused.next_due):
                     await self._wanted.wait()
                 continue
             try:

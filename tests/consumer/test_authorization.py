@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import pickle
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort import AsyncKafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort import (
+    AsyncKafkaConsumer,
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from kohort.consumer._positions import RefusedPositions
 from kohort.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
@@ -20,7 +27,7 @@ from kohort.errors import (
 )
 from kohort.testing import Authorization, MemoryCluster, Security
 from tests.consumer.virtual import MemoryConsumer
-from tests.support.virtual import run_virtual
+from tests.support.virtual import pass_time, run_virtual
 
 ME = "User:ANONYMOUS"
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -321,6 +328,53 @@ def test_on_error_skip_only_logs_missing_rights(
         run_virtual(scenario)
     texts = [each.getMessage() for each in caplog.records if "on topic 'b'" in each.getMessage()]
     assert len(texts) == 1
+
+
+class SlowListener(ConsumerRebalanceListener):
+    """Takes its time with an assignment."""
+
+    async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        await anyio.sleep(5)
+
+
+def test_refused_positions_wait_for_the_end_of_a_callback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A position that was due spun until on_partitions_assigned returned."""
+    looks: list[float] = []
+    due = RefusedPositions.due
+
+    def counted(refused: RefusedPositions, missing: Any, now: float) -> Any:
+        looks.append(now)
+        if looks.count(now) > 100:
+            pass_time(0.1)  # nothing else would end a spin on a virtual clock
+        return due(refused, missing, now)
+
+    monkeypatch.setattr(RefusedPositions, "due", counted)
+
+    async def scenario() -> None:
+        async with secured() as cluster:
+            cluster.grant(ME, "READ", topic="*")
+            cluster.grant(ME, "READ", group="g")
+            cooperative = {"partition_assignment_strategy": ("cooperative-sticky",)}
+            first = MemoryConsumer(cluster, **cooperative)
+            first.subscribe(["a", "b"], listener=SlowListener())
+
+            async def visit() -> None:
+                await anyio.sleep(1)  # the callback runs, and no position is known
+                cluster.deny(ME, "ALL", topic="a")
+                await anyio.sleep(9)
+                async with MemoryConsumer(cluster, "b", seed=6, **cooperative):
+                    await anyio.sleep(20)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(visit)
+                async with first:
+                    await poll(first, 40.0)
+
+    run_virtual(scenario)
+    assert len(looks) > 5
+    assert max(Counter(looks).values()) < 100
 
 
 def test_explain_names_the_rights_that_are_missing() -> None:
