@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kohort.errors import CredentialsUnavailableError, OAuthTokenError, SaslServerError
+from kohort.errors import (
+    CredentialsUnavailableError,
+    OAuthTokenError,
+    OAuthTokenUnavailableError,
+    SaslServerError,
+)
 from kohort.security._secrets import mask, utf8_of
 from kohort.security._text import printable
 from kohort.security._tokens import Clock, Token, TokenSource, duration
@@ -33,10 +38,13 @@ class OAuthBearerExchange:
         self._refused = False
 
     def first(self) -> bytes:
-        """Return the token in the client's first message. OAuthTokenError if it expired by now."""
+        """Return the token in the client's first message.
+
+        Raises OAuthTokenUnavailableError if it expired by now: a later login gets another one.
+        """
         now = self._source.clock()
         if not self.token.is_sendable(now):
-            raise OAuthTokenError(
+            raise OAuthTokenUnavailableError(
                 f"the OAuth token expires in {duration(self.token.left(now) or 0.0)}: "
                 "it is not sent"
             )
@@ -61,13 +69,20 @@ class OAuthBearerExchange:
         return _SEPARATOR
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
-        """Return the broker's limit, or the life of the token if the broker cannot say."""
+        """Return the broker's limit, or the life of the token if the broker cannot say.
+
+        Raises OAuthTokenError for less than a second, or OAuthTokenUnavailableError if the token
+        is about to end.
+        """
         if lifetime_ms is None:
             return self.token.left(self._source.clock())
         if lifetime_ms / 1000 < SHORTEST_SESSION:
             self._source.discard(self.token)
             now = self._source.clock()
-            raise OAuthTokenError(
+            left = self.token.left(now)
+            ends_soon = left is not None and left < SHORTEST_SESSION
+            kind = OAuthTokenUnavailableError if ends_soon else OAuthTokenError
+            raise kind(
                 f"the broker accepted the OAuth token for {lifetime_ms} ms only: it is about to "
                 f"expire, or the clocks differ. {self.token.described(now)}"
             )

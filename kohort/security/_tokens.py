@@ -1,7 +1,8 @@
 """OAuth tokens: what a provider returns, how long it is used, and one source for all connections.
 
-A token is replaced after 80 % of its life. One that is about to expire is never sent: a broker
-accepts it within its tolerance for clocks, and closes the connection at the first request.
+A token is replaced after 80 % of its life, or with 2 s left. One that is about to expire is never
+sent: a broker accepts it within its tolerance for clocks, and closes the connection at the first
+request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ logger = logging.getLogger("kohort.security")
 USED_PART = 0.8
 """Part of its life after which a token is replaced."""
 LEAST_LEFT = 2.0
-"""Seconds that a token needs to be sent, unless its life is short."""
+"""Seconds that a token needs to be sent, unless its life is short. With less it is replaced."""
 LEAST_PART = 0.2
 """Part of a short life that has to be left."""
 FIRST_PAUSE = 0.1
@@ -80,7 +81,10 @@ class Token:
     def is_fresh(self, now: float) -> bool:
         """True if it need not be replaced yet."""
         left = self.left(now)
-        return left is not None and self.life is not None and left > self.life * (1 - USED_PART)
+        if left is None or self.life is None:
+            return False
+        # A broker ends the session with the token: a login with less is hardly worth it.
+        return left > max(self.life * (1 - USED_PART), min(LEAST_LEFT, self.life / 2))
 
     def is_sendable(self, now: float) -> bool:
         """True if enough of its life is left to log in with it."""

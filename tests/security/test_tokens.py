@@ -198,6 +198,23 @@ def test_token_is_kept_until_80_percent_of_its_life(virtual: Any) -> None:
     virtual(main)
 
 
+def test_token_is_replaced_with_two_seconds_left(virtual: Any) -> None:
+    """A broker ends the session with the token, and refuses nothing: the login is in vain."""
+
+    async def main() -> None:
+        made: list[float] = []
+        source = TokenSource(counting(4, made), clock=anyio.current_time)
+        await source.get()
+        await anyio.sleep(1.9)
+        await source.get()
+        assert len(made) == 1
+        await anyio.sleep(0.2)
+        await source.get()
+        assert len(made) == 2
+
+    virtual(main)
+
+
 def test_token_is_fetched_once_for_all_logins(virtual: Any) -> None:
     async def main() -> None:
         made: list[float] = []
@@ -374,6 +391,14 @@ async def test_refused_token_of_an_earlier_login_is_replaced() -> None:
     third = await mechanism.login_again(second, "h")
     assert third is not None
     assert third.token is not first.token
+
+
+@pytest.mark.parametrize(("now", "is_over"), [(NOW, False), (NOW + 299.4, True)])
+def test_short_session_is_retried_when_the_token_ends(now: float, is_over: bool) -> None:
+    """With much of its life left the clocks differ, and the next login would meet the same."""
+    with pytest.raises(OAuthTokenError, match="accepted the OAuth token for 600 ms only") as caught:
+        exchange(token(), now).session_seconds(600)
+    assert caught.value.retriable is is_over
 
 
 def test_session_lasts_as_long_as_the_broker_says() -> None:
