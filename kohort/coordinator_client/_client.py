@@ -212,7 +212,7 @@ class CoordinatorClient:
         self._last_known = ClusterTopics(
             {**old_counts, **now.partitions}, {**old_racks, **now.racks}
         )
-        self._feed(TopicsChanged(self._last_known))
+        self._feed(TopicsChanged(self._last_known, frozenset(told)))
 
     async def commit(
         self,

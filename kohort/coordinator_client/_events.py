@@ -32,9 +32,13 @@ class RejoinRequested(NamedTuple):
 
 
 class TopicsChanged(NamedTuple):
-    """The topics of the group as the cluster's metadata has them now."""
+    """The topics of the group as the cluster's metadata has them now.
+
+    ``told``: the topics that the metadata says something about, None for all.
+    """
 
     topics: ClusterTopics
+    told: frozenset[str] | None = None
 
 
 class CoordinatorFound(NamedTuple):

@@ -107,8 +107,8 @@ class ClassicMembership(Leaving):
                 self.leave_requested(event, now)
             case RejoinRequested(reason):
                 self.want_rebalance(reason, now)
-            case TopicsChanged(topics):
-                self.topics_changed(topics, now)
+            case TopicsChanged(topics, told):
+                self.topics_changed(topics, told, now)
             case CoordinatorFound():
                 self.heartbeats.found(now)
             case CommitRefused():

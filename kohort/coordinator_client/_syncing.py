@@ -45,6 +45,8 @@ class Syncing(Joining):
         self.again: str | None = None
         """Why another rebalance is due as soon as this one is complete."""
         self._dealt: ClusterTopics | None = None
+        self._unknown: frozenset[str] = frozenset()
+        """Topics of an assignment that an earlier process made, until metadata tells of them."""
         self._target: frozenset[TopicPartition] = frozenset()
         self._user_data: bytes | None = None
         self._revoked: frozenset[TopicPartition] = frozenset()
@@ -71,6 +73,7 @@ class Syncing(Joining):
         topics = frozenset(topic for said in members.values() for topic in said.topics)
         self.emit(WatchTopics(topics))
         if response.skip_assignment:  # a static leader came back; its group goes on (KIP-814)
+            self._unknown = topics
             self._send_sync({})
             return
         self.move(MemberState.ASSIGNING, f"leader of generation {self.generation}")
@@ -87,18 +90,25 @@ class Syncing(Joining):
     def stop_leading(self) -> None:
         if self.leading:
             self.leading = False
-            self._dealt = None
+            self._dealt, self._unknown = None, frozenset()
             self.emit(WatchTopics(frozenset()))
 
     def assignment_made(self, event: AssignmentMade) -> None:
-        self._dealt = event.topics
+        self._dealt, self._unknown = event.topics, frozenset()
         self._send_sync(dict(event.assignments))
 
-    def topics_changed(self, topics: ClusterTopics, now: float) -> None:
+    def topics_changed(
+        self, topics: ClusterTopics, told: frozenset[str] | None, now: float
+    ) -> None:
         """The leader deals anew when the group's topics are not what it dealt."""
         if not self.leading:
             return
         dealt, self._dealt = self._dealt, topics
+        first = self._unknown if told is None else self._unknown & told
+        if first:
+            # A static leader that came back learns what its group has been dealt.
+            self._unknown -= first
+            dealt, topics = dealt and _without(dealt, first), _without(topics, first)
         if dealt is None or dealt == topics:
             return
         names = dealt.partitions.keys() | topics.partitions.keys()
@@ -269,3 +279,11 @@ class Syncing(Joining):
             len(record.assignment),
             escaped(record.reason),
         )
+
+
+def _without(known: ClusterTopics, names: frozenset[str]) -> ClusterTopics:
+    """Return the topics but those with these names."""
+    return ClusterTopics(
+        {name: count for name, count in known.partitions.items() if name not in names},
+        {tp: racks for tp, racks in known.racks.items() if tp.topic not in names},
+    )

@@ -97,6 +97,24 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
     assert script.machine.leading
 
 
+def test_a_static_leader_that_came_back_learns_the_topics() -> None:
+    """Its metadata may come after its assignment: that is no change of the topics."""
+    script = Script(static=True)
+    script.to_joining()
+    members = {"me": Subscription(("t", "u", "v"))}
+    script.join_answer(leader="me", members=members, skip_assignment=True)
+    script.feed(TopicsChanged(ClusterTopics({}), frozenset()))
+    script.sync_answer(parts(0, 1, 2, 3))
+    script.poll()
+    script.called_back(CallAssigned)
+    script.feed(TopicsChanged(ClusterTopics({"t": 4}), frozenset({"t", "v"})))
+    script.feed(TopicsChanged(ClusterTopics({"t": 4, "u": 2}), frozenset({"t", "u", "v"})))
+    assert script.at(MemberState.STABLE)
+    script.feed(TopicsChanged(ClusterTopics({"t": 4, "u": 2, "v": 1})))
+    assert script.at(MemberState.JOIN_PENDING)
+    assert script.machine.join_reason == "partitions changed: v 0 -> 1"
+
+
 def test_assigned_is_called_even_when_nothing_is() -> None:
     script = Script()
     script.to_syncing()
