@@ -356,7 +356,7 @@ def test_refused_positions_wait_for_the_end_of_a_callback(
         async with secured() as cluster:
             cluster.grant(ME, "READ", topic="*")
             cluster.grant(ME, "READ", group="g")
-            cooperative = {"partition_assignment_strategy": ("cooperative-sticky",)}
+            cooperative: dict[str, Any] = {"partition_assignment_strategy": ("cooperative-sticky",)}
             first = MemoryConsumer(cluster, **cooperative)
             first.subscribe(["a", "b"], listener=SlowListener())
 
