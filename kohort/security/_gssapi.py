@@ -71,6 +71,10 @@ class GssapiExchange:
         # No authorization id after the size: the broker takes the name of the ticket.
         return bytes(self._context.wrap(bytes([QOP_AUTH]) + layers[1:], False).message)
 
+    def is_valid_for(self, seconds: float) -> bool:
+        """Return True: the broker decides how long credentials are valid."""
+        return True
+
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None

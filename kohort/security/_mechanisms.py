@@ -30,6 +30,10 @@ class LoginExchange(Protocol):
         """
         ...
 
+    def is_valid_for(self, seconds: float) -> bool:
+        """True if a broker that reads the first message so much later accepts it."""
+        ...
+
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return how long the session lasts; None without an end.
 

@@ -13,7 +13,7 @@ from kohort.errors import (
 )
 from kohort.security._secrets import mask, utf8_of
 from kohort.security._text import printable
-from kohort.security._tokens import Clock, Token, TokenSource, duration
+from kohort.security._tokens import LEAST_LEFT, Clock, Token, TokenSource, duration
 
 if TYPE_CHECKING:
     from kohort.config import SecurityConfig
@@ -67,6 +67,11 @@ class OAuthBearerExchange:
         self._refused = True
         self._status = _status(challenge)
         return _SEPARATOR
+
+    def is_valid_for(self, seconds: float) -> bool:
+        """True if the token lives longer than that."""
+        left = self.token.left(self._source.clock())
+        return left is None or left > seconds + LEAST_LEFT
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return the broker's limit, or the life of the token if the broker cannot say.

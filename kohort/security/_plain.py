@@ -30,6 +30,10 @@ class PlainExchange:
             raise SaslServerError(f"a PLAIN login was answered with {len(challenge)} bytes")
         return None
 
+    def is_valid_for(self, seconds: float) -> bool:
+        """Return True: the broker decides how long credentials are valid."""
+        return True
+
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None

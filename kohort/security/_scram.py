@@ -143,6 +143,10 @@ class ScramExchange:
             )
         self._complete = True
 
+    def is_valid_for(self, seconds: float) -> bool:
+        """Return True: the broker decides how long credentials are valid."""
+        return True
+
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None

@@ -5,7 +5,8 @@ flight, even a fetch that waits for records. Between SaslHandshake and the end o
 broker takes nothing else: requests made meanwhile wait for about one round trip.
 
 1. At 85 to 95 % of the session the client gets credentials or a token. Requests go on.
-2. It closes the gate and sends SaslHandshake with the first SaslAuthenticate.
+2. It closes the gate and sends SaslHandshake with the first SaslAuthenticate. A token that may
+   expire before the broker reads it is sent after the answer to SaslHandshake.
 3. With the last answer it opens the gate.
 
 A connection that was not used since its last login is not logged in again until its next request.
@@ -211,6 +212,12 @@ class Logins:
         await self._prepare(login)
         self._pipeline.is_closed = True
         ask = PipelinedAsk(connection, self._pipeline, login, self._timeout, self._clock)
+        wait = self._pipeline.last_deadline - self._clock()
+        if wait > 0 and login.exchange is not None and not login.exchange.is_valid_for(wait):
+            # A fetch may keep the broker from reading the token until it has expired.
+            await ask.shake_hands()
+            login.exchange = None
+            await self._prepare(login)
         self.begin(await login.authenticate(ask, connection.versions))
         logger.debug("renewed the SASL session of %s", connection.peer)
         connection.begin_sending()
@@ -275,19 +282,34 @@ class PipelinedAsk:
         self.sent_at = self._clock()
         if self._has_begun:
             return await self._answer(self._post(message, version), message, version)
+        handshake = self._begin()
+        pending = self._post(message, version)
+        if not await self._is_begun(handshake):
+            await self._answer(pending, message, version)
+            raise IllegalSaslStateError("too early")
+        return await self._answer(pending, message, version)
+
+    async def shake_hands(self) -> None:
+        """Send SaslHandshake alone. Its answer comes after those to all that is in flight."""
+        if not await self._is_begun(self._begin()):
+            raise IllegalSaslStateError("too early")
+
+    def _begin(self) -> Pending:
         self._has_begun = True
         hello = SaslHandshakeRequest(mechanism=self._login.name)
-        hello_version = self._connection.version_for(SaslHandshakeRequest, 1)
-        handshake = self._post(hello, hello_version)
-        pending = self._post(message, version)
-        response = await self._answer(handshake, hello, hello_version)
+        return self._post(hello, self._connection.version_for(SaslHandshakeRequest, 1))
+
+    async def _is_begun(self, handshake: Pending) -> bool:
+        """False if the broker takes no login yet."""
+        hello = SaslHandshakeRequest(mechanism=self._login.name)
+        version = self._connection.version_for(SaslHandshakeRequest, 1)
+        response = await self._answer(handshake, hello, version)
         # The broker took up the login after all that was in flight before.
         self.sent_at = self._clock()
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            await self._answer(pending, message, version)
-            raise IllegalSaslStateError("too early")
+            return False
         self._login.check_handshake(response)
-        return await self._answer(pending, message, version)
+        return True
 
     def _post(self, message: Request[R], version: int) -> Pending:
         now = self._clock()

@@ -158,3 +158,34 @@ def test_last_poll_timestamp_is_of_the_wall_clock() -> None:
                 assert 0 <= cluster.wall_clock() * 1000 - polled < 1000
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_token_is_fresh_when_it_follows_a_long_fetch(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A token that was sent behind a fetch expired before the broker read it."""
+
+    async def main() -> None:
+        security = Security(["SASL_PLAINTEXT"])
+        async with MemoryCluster(brokers=2, topics={"t": 4}, security=security) as cluster:
+
+            async def token() -> str:
+                return unsecured_token("app", LIFE, now=cluster.wall_clock())
+
+            async with MemoryConsumer(
+                cluster,
+                "t",
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauth_token_provider=token,
+                wall_clock=cluster.wall_clock,
+                fetch_max_wait_ms=5000,
+            ) as consumer:
+                with anyio.move_on_after(SECONDS):
+                    await consume(consumer, [], [])
+
+    with caplog.at_level(logging.DEBUG, "kohort.transport"):
+        run_virtual_on(backend, main)
+    assert not [each for each in caplog.messages if "cannot be renewed" in each]
+    assert len([each for each in caplog.messages if "renewed the SASL session" in each]) > 10
