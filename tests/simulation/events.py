@@ -206,6 +206,23 @@ class Operation(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoginsFail(Event):
+    """Members of a slot, "" for all, may see these errors of logins or of TLS until a time."""
+
+    slot: str
+    errors: frozenset[str]
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFailed(Event):
+    """A connection of a member could not be made, or ended; ``lost``: with requests in flight."""
+
+    error: str
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled(Event):
     """The clock went on by so much while nobody could do anything."""
 

@@ -15,6 +15,7 @@ from tests.simulation.events import (
     CallbackBegan,
     CallbackEnded,
     CommitAccepted,
+    ConnectionFailed,
     CorePaused,
     Crashed,
     Delivered,
@@ -23,6 +24,7 @@ from tests.simulation.events import (
     Failed,
     GenerationStored,
     Healed,
+    LoginsFail,
     Lost,
     NeverSettled,
     OffsetStored,
@@ -55,11 +57,16 @@ JOIN_LIMIT = 12.0
 ERRORS = {
     "commit": {"CommitFailedError", "RebalanceInProgressError", "KafkaTimeoutError"},
     "getmany": {"UnknownTopicOrPartitionError"},
+    "start": set[str](),
     "block": set[str](),
 }
 """What a call may raise, whatever happens to the cluster."""
 RIGHTS = {"TopicAuthorizationFailedError", "GroupAuthorizationFailedError"}
 """What it may raise besides, where rights are denied."""
+
+
+TOLD_FOR = 45.0
+"""Seconds after a fault of logins in which members may still hear of it, or try with a pause."""
 
 
 class _Done:
@@ -325,11 +332,30 @@ def idle_members_hold_nobody_up(log: EventLog) -> list[str]:
 def errors_are_the_ones_told_of(log: EventLog) -> list[str]:
     """I18: what a commit or a poll may raise; a zombie's commit fails so, and nothing else does."""
     denied = any("is denied" in event.what for event in log.of(Operation))
+    refused = log.of(LoginsFail)
     return [
         f"{event}: not one of {sorted(ERRORS[event.call])}"
         for event in log.of(Failed)
         if event.error not in ERRORS[event.call] | (RIGHTS if denied else set())
+        and event.error not in _refusals(refused, event)
     ]
+
+
+def _refusals(faults: list[LoginsFail], failed: Failed) -> set[str]:
+    """Return the errors of logins and of TLS that a member may see at that time."""
+    errors: set[str] = set()
+    for fault in faults:
+        is_about_it = fault.slot in ("", failed.who.partition(".")[0])
+        if is_about_it and fault.at <= failed.at <= fault.until + TOLD_FOR:
+            errors |= fault.errors
+    if failed.call == "start" and len(errors) > 1:
+        errors.add("SecurityError")  # the bootstrap servers refuse for different reasons
+    return errors
+
+
+def connections_last(log: EventLog) -> list[str]:
+    """I21: no connection fails where nothing is done to them, however short sessions are."""
+    return [str(event) for event in log.of(ConnectionFailed)]
 
 
 def all_is_well_in_the_end(log: EventLog) -> list[str]:
@@ -361,8 +387,8 @@ ALWAYS: tuple[Check, ...] = (
 )
 """What holds of every seed."""
 IN_PROFILE: dict[str, tuple[Check, ...]] = {
-    "calm": (nothing_comes_twice, idle_members_hold_nobody_up),
-    "unpolled": (nothing_comes_twice, idle_members_hold_nobody_up),
+    "calm": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
+    "unpolled": (nothing_comes_twice, idle_members_hold_nobody_up, connections_last),
     "alone": (nothing_comes_twice,),
     "bounce": (steady_groups_stay,),
     "static": (steady_groups_stay,),

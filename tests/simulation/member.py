@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 
 from kohort import AsyncKafkaConsumer, ConsumerRebalanceListener
-from kohort.errors import IllegalStateError, KafkaError
+from kohort.errors import IllegalStateError, KafkaError, SecurityError
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
 from tests.simulation.events import (
@@ -98,7 +98,9 @@ class Member:
         habits: Habits,
         topics: frozenset[str],
         rng: random.Random,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
+        """``options``: those of the consumer that say how it logs in."""
         self.name = name
         self.habits = habits
         self.topics = topics
@@ -115,10 +117,11 @@ class Member:
         self._log = log
         self._rng = rng
         self._stop = False
+        self._started = False
         self._polling: anyio.CancelScope | None = None
         self._scope = anyio.CancelScope()
         self._next_topics: frozenset[str] | None = None
-        self.consumer = AsyncKafkaConsumer(**self._configs(cluster))
+        self.consumer = AsyncKafkaConsumer(**self._configs(cluster), **(options or {}))
         if habits.by_hand is not None:
             self.consumer.assign(habits.by_hand)
         else:
@@ -201,6 +204,7 @@ class Member:
     def relieve(self) -> None:
         """End everything that is wrong with it."""
         self.network.thaw()
+        self.network.complete_handshakes()
         self.network.latency = 0.0
         self.block_for = self._rest = 0.0
 
@@ -227,12 +231,27 @@ class Member:
     async def _in_its_block(self) -> None:
         if self.habits.by_hand is not None:
             self.note(Assigned(partitions=self.habits.by_hand))
-        async with self.consumer:
-            try:
-                while not self._stop:
-                    await self._poll_and_process()
-            finally:
-                self.note(Stopping())
+        while not self._stop:
+            with self._starting():
+                async with self.consumer:
+                    self._started = True
+                    try:
+                        while not self._stop:
+                            await self._poll_and_process()
+                    finally:
+                        self.note(Stopping())
+            if not self._started:
+                await anyio.sleep(self._rng.uniform(0.1, 2))
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Go on after a refused start, as a user does who waits for a password."""
+        try:
+            yield
+        except SecurityError as error:
+            if self._started:
+                raise
+            self.note(Failed(call="start", error=type(error).__name__, seconds=0.0))
 
     async def _poll_and_process(self) -> None:
         if self._next_topics is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Sequence
 
 import anyio
 
 from kohort.protocol import Buffer
+from kohort.security import explain_tls
+from kohort.security._tls_errors import TlsAttempt
 from kohort.testing import MemoryCluster
 from kohort.testing._memory import MemoryConnection
 
@@ -26,11 +29,19 @@ class MemberNetwork:
         self.dead = False
         """Nothing goes through ever again, and nobody is told: the machine is no more."""
         self.latency = 0.0
+        self.resets_handshakes = False
+        """New connections are reset before their TLS handshake is complete."""
 
     async def connect(self, host: str, port: int) -> _Connection:
-        """The connect hook."""
+        """The connect hook. It raises what a failed TLS handshake would."""
         await self.pass_through()
-        connection = _Connection(self, await self._cluster.connect(host, port))
+        if self.resets_handshakes:
+            raise ConnectionResetError("reset in the TLS handshake")
+        try:
+            inner = await self._cluster.connect(host, port)
+        except ssl.SSLError as error:
+            raise explain_tls(error, TlsAttempt(f"{host}:{port}", host)) from error
+        connection = _Connection(self, inner)
         self._open.append(connection)
         return connection
 
@@ -54,6 +65,10 @@ class MemberNetwork:
     def thaw(self) -> None:
         if not self.dead:
             self._thawed.set()
+
+    def complete_handshakes(self) -> None:
+        """Let new connections have their handshake."""
+        self.resets_handshakes = False
 
     def break_one(self) -> bool:
         """One connection breaks, after some bytes more in one of its directions."""

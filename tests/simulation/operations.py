@@ -16,6 +16,7 @@ from kohort.protocol import Response
 from kohort.testing import Call
 from tests.simulation.events import Stalled, now
 from tests.simulation.idling import pause_core, rest, start_beside_rest
+from tests.simulation.login_faults import break_logins
 from tests.simulation.member import GROUP, MAX_POLL_INTERVAL, SESSION, SLOTS, Habits, Member
 from tests.simulation.world import BROKERS, TOPICS, World
 
@@ -349,6 +350,10 @@ RECREATED = Profile("recreated", _MEMBERS | {recreate: 2})
 RECREATED_STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER | {recreate: 2})
 RIGHTS = Profile("rights", _MEMBERS | {revoke: 3})
 RIGHTS_STORM = Profile("storm", _MEMBERS | _CRASHES | _NETWORK | _CLUSTER | {revoke: 3})
+LOGINS = Profile("logins", _MEMBERS | {break_logins: 3})
+LOGINS_STORM = Profile(
+    "storm", _MEMBERS | _CRASHES | _IDLE | _NETWORK | _CLUSTER | {break_logins: 6, revoke: 1}
+)
 ALONE = Profile("alone", {produce: 2, outlive_retention: 1, restart: 1}, by_hand=True)
 STATIC = Profile("static", {produce: 3, restart_static: 2}, steady=True, static=True)
 PROFILES = (
@@ -367,3 +372,5 @@ PROFILES = (
 )
 WITH_RIGHTS = (RIGHTS, RIGHTS_STORM)
 """Drawn for a tenth of the seeds, instead of the others."""
+WITH_LOGINS = (LOGINS, LOGINS, LOGINS_STORM, LOGINS_STORM, CALM, UNPOLLED)
+"""Drawn for three quarters of the seeds whose members log in."""

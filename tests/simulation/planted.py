@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +13,14 @@ from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommits
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import Member as GroupMember
+from kohort.errors import KafkaConnectionError, KafkaError
+from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
+from kohort.transport._connection import BrokerConnection
+from kohort.transport._loop import OneShot, callback_loop
+from kohort.transport._nodes import Nodes
+from kohort.transport._refusals import is_refusal
+from kohort.transport._session import Logins
 from kohort.types import TopicPartition
 
 
@@ -135,6 +142,55 @@ def commit_unchanged_offsets_once() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def lose_answers_at_logins() -> Iterator[None]:
+    """Nobody hears of the answers to requests that are in flight when a session is renewed."""
+    renew: Callable[[Logins, BrokerConnection], Awaitable[None]] = Logins._renew
+
+    async def renewed(logins: Logins, connection: BrokerConnection) -> None:
+        for pending in logins._pipeline.sent:
+            pending.done = OneShot(callback_loop())
+        await renew(logins, connection)
+
+    with patch.object(Logins, "_renew", renewed):
+        yield
+
+
+@contextmanager
+def connect_again_at_the_end_of_sessions() -> Iterator[None]:
+    """A session is not renewed on its connection: a new one replaces it, and a fetch is lost."""
+
+    async def refused(logins: Logins, connection: BrokerConnection) -> None:
+        raise KafkaConnectionError("not renewed")
+
+    with patch.object(Logins, "_renew", refused):
+        yield
+
+
+@contextmanager
+def give_up_refused_brokers() -> Iterator[None]:
+    """A broker that refuses a login or TLS once is never connected to again."""
+    fail: Callable[..., None] = Nodes._failed
+
+    def failed(nodes: Nodes, node: Any, error: KafkaError, *, lost: bool = True) -> None:
+        fail(nodes, node, error, lost=lost)
+        if is_refusal(error):
+            node.not_before = math.inf
+
+    with patch.object(Nodes, "_failed", failed):
+        yield
+
+
+@contextmanager
+def keep_expired_tokens() -> Iterator[None]:
+    """A token is never replaced."""
+    with (
+        patch.object(Token, "is_fresh", lambda token, now: True),
+        patch.object(Token, "is_sendable", lambda token, now: True),
+    ):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit before processing": commit_before_processing,
     "deliver after revoke": deliver_after_revoke,
@@ -143,4 +199,8 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "commit unchanged offsets once": commit_unchanged_offsets_once,
     "rebalance in polls only": rebalance_in_polls_only,
     "rebalance while records are held": rebalance_while_records_are_held,
+    "lose answers at logins": lose_answers_at_logins,
+    "connect again at the end of sessions": connect_again_at_the_end_of_sessions,
+    "give up refused brokers": give_up_refused_brokers,
+    "keep expired tokens": keep_expired_tokens,
 }

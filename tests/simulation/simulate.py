@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from kohort.testing import Authorization, MemoryCluster, Security
 from kohort.types import TopicPartition
+from tests.simulation.accounts import Access, Accounts, quick_keys
 from tests.simulation.events import (
     Broke,
     Delivered,
@@ -25,7 +26,14 @@ from tests.simulation.events import (
 )
 from tests.simulation.invariants import violations
 from tests.simulation.member import SLOTS, Habits
-from tests.simulation.operations import PROFILES, RETENTION, WITH_RIGHTS, Profile, habits_of
+from tests.simulation.operations import (
+    PROFILES,
+    RETENTION,
+    WITH_LOGINS,
+    WITH_RIGHTS,
+    Profile,
+    habits_of,
+)
 from tests.simulation.pausing import pausable
 from tests.simulation.witness import watching
 from tests.simulation.world import TOPICS, World
@@ -47,6 +55,8 @@ STEPS = 100_000
 """Of tasks, in one moment of the virtual clock: more than that, and somebody spins."""
 
 SHARE_OF_RIGHTS = 0.1
+SHARE_OF_LOGINS = 0.4
+"""Of the seeds: members log in, or connect by what stands for TLS."""
 OPEN = Security(
     listeners=["PLAINTEXT"], authorization=Authorization(allow_everyone_if_no_acl_found=True)
 )
@@ -116,6 +126,12 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
     of_rights = random.Random(f"rights {seed}")
     if of_rights.random() < SHARE_OF_RIGHTS:
         profile = of_rights.choice(WITH_RIGHTS)
+    of_logins = random.Random(f"logins {seed}")
+    accounts: Accounts | None = None
+    if of_logins.random() < SHARE_OF_LOGINS:
+        accounts = Accounts(Access.draw(of_logins), random.Random(of_logins.random()))
+        if of_logins.random() < 3 / 4:
+            profile = of_logins.choice(WITH_LOGINS)
     autocommit = rng.random() < 0.5
     most = rng.choice((5, 50))
     habits = Habits(
@@ -132,7 +148,7 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
         habits = replace(habits, autocommit=True, by_hand=frozenset(places))
     settings = RETENTION if profile.by_hand else None
     clock = cast(MockClock, trio.lowlevel.current_clock())
-    with anyio.CancelScope() as scope, watching(log), pausable():
+    with anyio.CancelScope() as scope, watching(log), pausable(), quick_keys():
         trio.lowlevel.add_instrument(_Watch(log, scope, clock))
         async with MemoryCluster(
             3,
@@ -140,9 +156,9 @@ async def _live(seed: int, operations: int, log: EventLog) -> tuple[Profile, flo
             auto_create_topics=False,
             group_settings=settings,
             seed=seed,
-            security=OPEN,
+            security=OPEN if accounts is None else accounts.security(),
         ) as cluster:
-            world = World(cluster, log, rng)
+            world = World(cluster, log, rng, accounts)
             await _in_world(world, profile, habits, operations)
     return profile, now()
 

@@ -16,6 +16,7 @@ from tests.simulation.events import (
     CallbackEnded,
     CommitAccepted,
     Committed,
+    ConnectionFailed,
     CorePaused,
     Crashed,
     Delivered,
@@ -24,6 +25,7 @@ from tests.simulation.events import (
     Failed,
     GenerationStored,
     Healed,
+    LoginsFail,
     Lost,
     NeverSettled,
     OffsetStored,
@@ -219,6 +221,28 @@ BAD: dict[str, tuple[Check, list[Event]]] = {
     "an error out of place": (
         invariants.errors_are_the_ones_told_of,
         [Failed(who="a", call="commit", error="UnknownMemberIdError", seconds=0.0)],
+    ),
+    "an error of a login without its fault": (
+        invariants.errors_are_the_ones_told_of,
+        [
+            LoginsFail(slot="b", errors=frozenset({"SaslAuthenticationFailedError"}), until=9.0),
+            LoginsFail(slot="", errors=frozenset({"SaslServerError"}), until=9.0),
+            Failed(who="a.1", call="getmany", error="SaslServerError", seconds=0.0),
+            Failed(who="b.1", call="start", error="SecurityError", seconds=0.0),
+            Failed(who="b.1", call="getmany", error="SaslAuthenticationFailedError", seconds=0.0),
+            Failed(who="a.1", call="start", error="SaslAuthenticationFailedError", seconds=0.0),
+        ],
+    ),
+    "an error of a login long after its fault": (
+        invariants.errors_are_the_ones_told_of,
+        [
+            LoginsFail(slot="", errors=frozenset({"SaslServerError"}), until=9.0),
+            Failed(who="a.1", call="getmany", error="SaslServerError", seconds=0.0, at=60.0),
+        ],
+    ),
+    "a connection fails": (
+        invariants.connections_last,
+        [ConnectionFailed(who="a.1", error="KafkaConnectionError", lost=False)],
     ),
     "the group never gets well": (
         invariants.all_is_well_in_the_end,

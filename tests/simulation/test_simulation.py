@@ -25,7 +25,7 @@ def test_no_seed_violates_anything() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [3, 5])
+@pytest.mark.parametrize("seed", [3, 5, 12, 36])
 def test_a_seed_is_the_same_to_the_last_byte_in_another_process(seed: int) -> None:
     first = simulate(seed)
     assert simulate(seed).log.render() == first.log.render()

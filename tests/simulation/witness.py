@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -20,9 +20,12 @@ from kohort.testing._snapshots import _partitions
 from kohort.testing.groups import GroupCoordinator
 from kohort.testing.groups._offsets import OffsetToCommit
 from kohort.testing.groups._records import read_key, read_value
+from kohort.transport._connection import BrokerConnection
+from kohort.transport._nodes import Nodes
 from kohort.types import TopicPartition
 from tests.simulation.events import (
     CommitAccepted,
+    ConnectionFailed,
     Event,
     EventLog,
     GenerationStored,
@@ -31,13 +34,17 @@ from tests.simulation.events import (
 )
 
 Records = list[tuple[bytes, bytes | None]]
+CLOSED_BY_CLIENT = "closed by this client"
+"""Part of the error of a connection that is closed because nobody wants it any longer."""
 
 
 @contextmanager
 def watching(log: EventLog) -> Iterator[None]:
-    """Note all that coordinators do, in any cluster of this process, within the block."""
+    """Note what coordinators do and which connections fail, in any cluster, within the block."""
     append: Callable[..., None] = ClusterCore._append_group_records
     commit: Callable[..., list[ErrorCode]] = GroupCoordinator.commit
+    fail: Callable[..., None] = Nodes._failed
+    close: Callable[..., None] = Nodes._closed
 
     def appended(core: ClusterCore, index: int, records: Records) -> None:
         append(core, index, records)
@@ -67,7 +74,20 @@ def watching(log: EventLog) -> Iterator[None]:
             )
         return errors
 
+    def failed(nodes: Nodes, node: Any, error: KafkaError, *, lost: bool = True) -> None:
+        who = nodes._config.client_id
+        log.add(ConnectionFailed(at=now(), who=who, error=type(error).__name__, lost=lost))
+        fail(nodes, node, error, lost=lost)
+
+    def closed(nodes: Nodes, node: Any, purpose: str, link: Any, ended: BrokerConnection) -> None:
+        if ended.closed_by_us and ended.lost and CLOSED_BY_CLIENT not in str(ended.failure):
+            error, who = type(ended.failure).__name__, nodes._config.client_id
+            log.add(ConnectionFailed(at=now(), who=who, error=error, lost=True))
+        close(nodes, node, purpose, link, ended)
+
     with (
+        patch.object(Nodes, "_failed", failed),
+        patch.object(Nodes, "_closed", closed),
         patch.object(ClusterCore, "_append_group_records", appended),
         patch.object(GroupCoordinator, "commit", committed),
     ):

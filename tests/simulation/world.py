@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
+from tests.simulation.accounts import Accounts
 from tests.simulation.events import (
     EventLog,
     Healed,
@@ -41,10 +42,18 @@ def slot_of(name: str) -> str:
 class World:
     """Members and cluster, and the one generator from which all that happens is drawn."""
 
-    def __init__(self, cluster: MemoryCluster, log: EventLog, rng: random.Random) -> None:
+    def __init__(
+        self,
+        cluster: MemoryCluster,
+        log: EventLog,
+        rng: random.Random,
+        accounts: Accounts | None = None,
+    ) -> None:
         self.cluster = cluster
         self.log = log
         self.rng = rng
+        self.accounts = accounts
+        """The users; None where nobody logs in."""
         self.members: dict[str, Member] = {}
         """The members that run, by their name without the number of their life."""
         self.tasks: TaskGroup | None = None
@@ -70,6 +79,7 @@ class World:
             habits,
             frozenset(topics),
             random.Random(self.rng.random()),
+            None if self.accounts is None else self.accounts.options(slot, self.cluster),
         )
         self.members[slot] = member
         self.tasks.start_soon(member.run)
