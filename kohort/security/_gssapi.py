@@ -5,6 +5,7 @@ All calls of the library may ask the KDC. They run in a worker thread.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ QOP_AUTH = 1
 """Security layer without encryption, the only one that Kafka uses."""
 _LAYER_SIZE = 4
 """Bytes of the message about security layers: the layers, and the largest message."""
+_numbers = itertools.count(1)
 _NO_KDC = -1765328228
 """KRB5_KDC_UNREACH, a minor code of MIT Kerberos."""
 _UNKNOWN_SERVICE = -1765328377
@@ -79,10 +81,14 @@ class GssapiExchange:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None
 
+    def shown(self, message: str) -> str:
+        """Return the broker's message, escaped, without secrets."""
+        return printable(message)
+
     def refusal(self, message: str) -> str:
         """Return the message, and what to check."""
         return (
-            f"{printable(message)}. Check that the broker has a keytab for the host that is "
+            f"{self.shown(message)}. Check that the broker has a keytab for the host that is "
             "connected to, and the clocks"
         )
 
@@ -96,6 +102,8 @@ class GssapiMechanism:
         self._config = config
         self._library = library
         self._waiting = Waiting("the KDC")
+        # Caches in memory outlive this object, so their names are not used again.
+        self._cache = f"MEMORY:kohort-{next(_numbers)}"
 
     async def login(self, host: str) -> GssapiExchange:
         """Get a ticket for the broker. Raises SecurityError."""
@@ -146,7 +154,7 @@ class GssapiMechanism:
             _check_keytab(config.sasl_kerberos_keytab)
             store["client_keytab"] = config.sasl_kerberos_keytab
             # A ticket of another user in the default cache must not be used.
-            store["ccache"] = config.sasl_kerberos_ccache or f"MEMORY:kohort-{id(self)}"
+            store["ccache"] = config.sasl_kerberos_ccache or self._cache
         elif config.sasl_kerberos_ccache is not None:
             store["ccache"] = config.sasl_kerberos_ccache
         name = None

@@ -79,7 +79,7 @@ class Call:
                 f"{printable(error.strerror or str(error) or type(error).__name__)}"
             ) from error.with_traceback(None)
         except http.client.HTTPException as error:
-            fault = printable(str(error) or type(error).__name__)
+            fault = self._shown(str(error) or type(error).__name__)
         finally:
             connection.close()
         if fault:
@@ -113,6 +113,9 @@ class Call:
                 raise OAuthTokenError(
                     f"the token endpoint {self.where} answered with more than {MAX_BODY} bytes"
                 )
+        if response.length:  # read() with a size does not say so
+            del content, piece
+            raise http.client.IncompleteRead(b"", response.length)
         return bytes(content)
 
     def _result(self, status: int, content_type: str) -> Mapping[str, Any]:
@@ -124,10 +127,10 @@ class Call:
             if fields is not None:
                 return fields
             raise OAuthTokenError(
-                f"the token endpoint {where} answered {printable(content_type)} without a JSON "
+                f"the token endpoint {where} answered {self._shown(content_type)} without a JSON "
                 "object: check sasl_oauthbearer_token_endpoint_url"
             )
-        why = self._redact(_error_text(fields or {}))
+        why = self._shown(_error_text(fields or {}))
         del fields  # they may repeat the secret, or hold tokens
         if 300 <= status < 400:
             raise OAuthTokenError(
@@ -138,6 +141,10 @@ class Call:
         if status >= 500 or status in RETRIED:
             raise OAuthTokenUnavailableError(text)
         raise OAuthTokenError(text)
+
+    def _shown(self, text: str) -> str:
+        """Return a text of the server without secrets, escaped and cut in this order."""
+        return printable(self._redact(text))
 
     def abort(self) -> None:
         """End run(), which then fails. Safe from another thread."""
@@ -161,9 +168,9 @@ def _json_object(content: bytes) -> dict[str, Any] | None:
 
 
 def _error_text(fields: Mapping[str, Any]) -> str:
-    """Return ``error`` and ``error_description`` of an answer, escaped and cut."""
+    """Return ``error`` and ``error_description`` of an answer."""
     parts = (fields.get("error"), fields.get("error_description"))
-    return printable(": ".join(each for each in parts if isinstance(each, str)))
+    return ": ".join(each for each in parts if isinstance(each, str))
 
 
 async def post(call: Call) -> Mapping[str, Any]:

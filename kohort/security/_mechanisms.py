@@ -42,6 +42,10 @@ class LoginExchange(Protocol):
         """
         ...
 
+    def shown(self, message: str) -> str:
+        """Return a message of the broker, escaped, without secrets."""
+        ...
+
     def refusal(self, message: str) -> str:
         """Return the broker's message about a refused login, escaped, with what to check."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import (
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 SHORTEST_SESSION = 1.0
 """Seconds. A broker that gives less accepted a token that is about to expire."""
-MAX_STATUS = 4_096
+MAX_STATUS = 65_536
 _SEPARATOR = b"\x01"
 
 
@@ -65,7 +66,7 @@ class OAuthBearerExchange:
         if not challenge:
             return None
         self._refused = True
-        self._status = _status(challenge)
+        self._status = _status(challenge, self.shown)
         return _SEPARATOR
 
     def is_valid_for(self, seconds: float) -> bool:
@@ -93,12 +94,16 @@ class OAuthBearerExchange:
             )
         return lifetime_ms / 1000
 
+    def shown(self, message: str) -> str:
+        """Return the broker's message, escaped, without secrets."""
+        return printable(mask(message, self.token.value))
+
     def refusal(self, message: str) -> str:
         """Return the message, and what is known of the token: the broker does not say why."""
         self._source.discard(self.token)
         text = message if message and message != "{}" else self._status
         now = self._source.clock()
-        return f"{printable(mask(text, self.token.value))}. {self.token.described(now)}"
+        return f"{self.shown(text)}. {self.token.described(now)}"
 
 
 class OAuthBearerMechanism:
@@ -137,14 +142,14 @@ def _escaped_name(name: str) -> str:
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
-def _status(challenge: bytes) -> str:
+def _status(challenge: bytes, shown: Callable[[str], str]) -> str:
     """Return the status and scope of a refusal; the text as it is if it is no JSON."""
     text = challenge[:MAX_STATUS].decode(errors="replace")
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return printable(text)
+        return shown(text)
     if not isinstance(found, dict):
-        return printable(text)
+        return shown(text)
     parts = (found.get(name) for name in ("status", "scope", "openid-configuration"))
-    return ", ".join(printable(each) for each in parts if isinstance(each, str))
+    return ", ".join(shown(each) for each in parts if isinstance(each, str))

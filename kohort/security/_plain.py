@@ -38,10 +38,13 @@ class PlainExchange:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None
 
+    def shown(self, message: str) -> str:
+        """Return the broker's message, escaped, without secrets."""
+        return printable(mask(message, self.credentials.password))
+
     def refusal(self, message: str) -> str:
         """Return the message, and the options to check."""
-        text = printable(mask(message, self.credentials.password))
-        return f"{text}. Check the user name and the password"
+        return f"{self.shown(message)}. Check the user name and the password"
 
 
 class PlainMechanism:

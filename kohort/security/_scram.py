@@ -151,9 +151,13 @@ class ScramExchange:
         """Return the broker's limit."""
         return lifetime_ms / 1000 if lifetime_ms else None
 
+    def shown(self, message: str) -> str:
+        """Return the broker's message, escaped, without secrets."""
+        return printable(message)
+
     def refusal(self, message: str) -> str:
         """Return the message, and the options to check."""
-        text = printable(message)
+        text = self.shown(message)
         return f"{text}. Check the user name and the password, and that {self._stored()}"
 
     def _stored(self) -> str:

@@ -12,7 +12,9 @@ from kohort.config import Secret
 MASK = "***"
 SHORTEST_MASKED = 4
 """Characters of the shortest secret that mask() looks for: shorter ones occur by chance."""
-_WORD = frozenset(string.ascii_letters + string.digits + "+/_=%-")
+BEGINNING = 32
+"""Characters by which mask() knows the beginning of a longer secret."""
+_WORD = frozenset(string.ascii_letters + string.digits + "+/_=%-.~")
 
 
 def text_of(secret: Secret) -> str:
@@ -35,6 +37,9 @@ def mask(text: str, *secrets: Secret | None) -> str:
         if secret is None or len(secret.reveal()) < SHORTEST_MASKED:
             continue
         text = text.replace(secret.reveal(), MASK)
+        if len(secret.reveal()) > BEGINNING:
+            # Servers cut long tokens.
+            text = _without_word(text, secret.reveal()[:BEGINNING])
         for form in _forms(secret):
             text = _without_word(text, form)
     return text

@@ -216,6 +216,7 @@ class TokenSource:
                 now = self.clock()
                 if (old := self._token) is not None and old.is_sendable(now):
                     self._not_before = now + pause
+                    self.waiting.error = None  # nothing waits: logins use the old one
                     logger.warning("the OAuth token is not replaced yet: %s", str(error))
                     return old
                 self._token = None

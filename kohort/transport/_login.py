@@ -133,14 +133,14 @@ class Login:
         code = response.error_code
         if not code:
             return
-        said = (response.error_message or "")[:MAX_MESSAGE]
+        said = response.error_message or ""  # whole, because a part of a secret is not known
         if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
             who = f" of {exchange.principal!r}" if exchange.principal else ""
             raise SaslAuthenticationFailedError(
                 f"{self._peer} refused the {self.name} login{who}: {exchange.refusal(said)}"
             )
         text = f"{self._peer} answered SaslAuthenticate with {error_name(code)}"
-        raise broker_error(code, f"{text}: {escaped(said)}" if said else text)
+        raise broker_error(code, f"{text}: {exchange.shown(said)}" if said else text)
 
     @property
     def name(self) -> str:

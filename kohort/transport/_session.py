@@ -40,10 +40,10 @@ from kohort.protocol.messages import (
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._decoding import decoded
 from kohort.transport._frames import Frame, FrameSource
-from kohort.transport._login import MAX_MESSAGE, DirectAsk, Login, SaslSession, log_in
+from kohort.transport._login import DirectAsk, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
 from kohort.transport._pending import Pending, Pipeline
-from kohort.transport._text import escaped, reason
+from kohort.transport._text import reason
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._wake import Wake
 
@@ -330,7 +330,9 @@ class PipelinedAsk:
         if response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
             connection = self._connection
             connection.closed_by_us = True
-            connection.farewell = not_renewed(escaped((response.error_message or "")[:MAX_MESSAGE]))
+            exchange = self._login.exchange
+            if exchange is not None:
+                connection.farewell = not_renewed(exchange.shown(response.error_message or ""))
 
     async def _answer(self, pending: Pending, message: Request[R], version: int) -> R:
         await pending.done.wait()

@@ -124,6 +124,14 @@ async def test_keytab_is_used_with_a_cache_of_its_own() -> None:
     assert credentials.store["ccache"].startswith("MEMORY:")
 
 
+async def test_caches_of_keytabs_are_never_shared() -> None:
+    names = []
+    for _ in range(20):
+        exchange = await mechanism(sasl_kerberos_keytab=__file__).login("b")
+        names.append(exchange._context.options["creds"].store["ccache"])
+    assert len(set(names)) == 20
+
+
 async def test_login_names_the_step_when_the_kdc_is_down() -> None:
     def failing(**_: Any) -> Any:
         raise GSSError("Cannot contact any KDC", -1765328228)

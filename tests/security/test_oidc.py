@@ -126,6 +126,22 @@ async def test_secret_is_masked_when_the_endpoint_repeats_it(idp: Idp) -> None:
     assert "not app:***" in str(raised.value)
 
 
+async def test_secret_is_masked_before_the_text_is_cut(idp: Idp) -> None:
+    for length in range(150, 200, 7):
+        idp.reply = 401, {"error": "e" * length, "error_description": f"not {CLIENT_SECRET}"}, {}
+        with pytest.raises(OAuthTokenError) as raised:
+            await get(idp.url)
+        assert CLIENT_SECRET[:6] not in str(raised.value)
+
+
+async def test_answer_that_is_cut_is_not_used(idp: Idp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_token_sources, "RETRY_SECONDS", 0.0)
+    body = {"access_token": "opaque", "expires_in": 60}
+    idp.reply = 200, body, {"Content-Length": "5000", "Connection": "close"}
+    with pytest.raises(OAuthTokenUnavailableError, match="IncompleteRead"):
+        await get(idp.url)
+
+
 async def test_expiry_comes_from_expires_in_when_the_token_is_opaque(idp: Idp) -> None:
     idp.mode = "opaque"
     token = await get(idp.url)

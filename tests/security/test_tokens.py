@@ -376,6 +376,19 @@ def test_refusal_masks_the_token() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("kept", [10_000, 300, 100, 40])
+@pytest.mark.parametrize(
+    "form", ["TOKEN", "bad:TOKEN", '{"status":"TOKEN"}', '{"scope":"a TOKEN"}']
+)
+async def test_refusal_masks_a_long_token_that_is_cut(kept: int, form: str) -> None:
+    value = "eyJ" + "0123456789abcdefghijKLMNOPQRST-_" * 30
+    login = exchange(token_of(Secret(value), NOW))
+    assert await login.next(form.replace("TOKEN", value[:kept]).encode())
+    for text in (login.refusal(""), login.refusal(f"bad token {value[:kept]}")):
+        assert "0123456789abcdefghij" not in text
+
+
+@pytest.mark.anyio
 async def test_refused_token_of_an_earlier_login_is_replaced() -> None:
     times = [NOW]
 

@@ -31,10 +31,14 @@ class Idp:
         self.forms: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.url = f"{scheme}://127.0.0.1:{port}/token"
+        self.reply: tuple[int, Any, dict[str, str]] | None = None
+        """Status, body and headers of every answer, in place of what ``mode`` says."""
         self.released = threading.Event()
 
     def answer(self, form: dict[str, str], authorization: str) -> tuple[int, Any, dict[str, str]]:
         """Status, body and headers of the answer."""
+        if self.reply is not None:
+            return self.reply
         if self.failures:
             self.failures -= 1
             return 503, {"error": "temporarily_unavailable"}, {}
@@ -92,7 +96,8 @@ def _handler(idp: Idp) -> type[http.server.BaseHTTPRequestHandler]:
             self.send_response(status)
             for name, value in ({"Content-Type": "application/json"} | headers).items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
+            if "Content-Length" not in headers:
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             try:
                 if idp.mode == "drip":

@@ -165,6 +165,18 @@ def test_connection_ends_when_a_later_login_is_refused(virtual: Any, message: st
     virtual(main)
 
 
+def test_later_refusal_shows_no_password_that_the_broker_repeats(virtual: Any) -> None:
+    async def main() -> None:
+        broker = SaslPeer(lifetime_ms=4000)
+        async with logged_in(broker, plain()) as connection:
+            broker.authenticate = lambda _: refused(f"wrong: {PASSWORD}")
+            with pytest.raises(KafkaConnectionError, match=r"wrong: \*\*\*") as raised:
+                await ask_for(20, connection)
+            assert PASSWORD not in str(raised.value)
+
+    virtual(main)
+
+
 def test_connection_ends_when_a_later_login_is_not_answered(virtual: Any) -> None:
     async def main() -> None:
         broker = SaslPeer(lifetime_ms=4000)
