@@ -45,6 +45,11 @@ class ConsumerGroupMetadata(NamedTuple):
     state: str = "<unjoined>"
 
 
+def escaped(text: str) -> str:
+    """Return the text without control characters, so that it cannot forge a line of the log."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
 class LazyModule:
     """A stand-in for a module that annotations name: :func:`typing.get_type_hints` imports it."""
 

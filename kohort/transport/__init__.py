@@ -26,8 +26,9 @@ from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tasks import Started, start_soon
 from kohort.transport._tcp import TcpConnection, TcpConnector
-from kohort.transport._text import escaped, in_seconds
+from kohort.transport._text import in_seconds
 from kohort.transport._weak import weak_callback
+from kohort.types import escaped
 
 __all__ = [
     "NETWORK_ERRORS",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kohort.errors import ErrorCode, error_class
 from kohort.protocol import ZERO_UUID
-from kohort.transport._text import escaped
-from kohort.types import TopicPartition
+from kohort.types import TopicPartition, escaped
 
 if TYPE_CHECKING:
     from kohort.protocol.messages import MetadataResponse

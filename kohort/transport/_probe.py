@@ -16,7 +16,8 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import FrameSource
 from kohort.transport._handshake import MAX_BYTES, secure, shake_hands
 from kohort.transport._pool import BufferPool
-from kohort.transport._text import address, escaped
+from kohort.transport._text import address
+from kohort.types import escaped
 
 PROBE_SECONDS = 2.0
 CLOSE_SECONDS = 0.5

@@ -19,7 +19,8 @@ from kohort.config import ClientConfig
 from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
-from kohort.transport._text import address, escaped, reason
+from kohort.transport._text import address, reason
+from kohort.types import escaped
 
 if TYPE_CHECKING:
     from kohort.transport._poller import FrameReceiver

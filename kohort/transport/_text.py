@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kohort.types import escaped
+
 NONSENSE = (
     "That is not the Kafka protocol: the connection is closed and opened again. If it comes again, "
     "check that the listener speaks security_protocol (plaintext by default), without a proxy that "
@@ -10,11 +12,6 @@ NONSENSE = (
 LOOKS_LIKE = "it looks like"
 LOOKS_LIKE_TLS = "it looks like TLS"
 RAISE = ". If the broker sends responses of this size, raise receive_message_max_bytes"
-
-
-def escaped(text: str) -> str:
-    """Without control characters, so that a name cannot forge a line of the log."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def address(host: str, port: int) -> str:
