@@ -158,7 +158,7 @@ def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
 
 def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     """Raise for a name that is not supported, unless its value is harmless."""
-    # Each provider of Java has properties of its own, such as config.providers.file.class.
+    # Each provider of Java has further properties, such as config.providers.file.class.
     providers = "config.providers"
     unsupported = _UNSUPPORTED.get(providers if name.startswith(f"{providers}.") else name)
     if unsupported is None:

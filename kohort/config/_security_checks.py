@@ -33,7 +33,7 @@ _KERBEROS = (
 )
 _OAUTH_PREFIX = "sasl_oauthbearer_"
 _JAVA_DEFAULTS = {"PLAIN", "GSSAPI"}
-"""Mechanisms that other clients have as their default, also where nobody logs in."""
+"""Default mechanisms of other clients, which they also have without SASL."""
 _KEYTOOL: Final = (
     "keytool -importkeystore -srckeystore FILE -destkeystore store.p12 -deststoretype PKCS12"
 )

@@ -26,7 +26,7 @@ class WatchedSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._inner = selectors.DefaultSelector()
         self.frames = frame_selector(self._inner)
-        """What receives frames while the event loop waits; None where there is none."""
+        """Receiver of frames while the event loop waits; None on systems without one."""
         self._select = (self.frames or self._inner).select
         self.is_waiting = False
         """True while the event loop has nothing to do, and until it has the interpreter again."""

@@ -266,7 +266,7 @@ class Engine:
         *,
         refused: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where nothing is.
+        """Return the committed offsets of the group; None for a partition without one.
 
         ``refused`` takes partitions on which a right is missing, instead of an error.
         """

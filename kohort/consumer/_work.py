@@ -221,7 +221,7 @@ class Mailbox:
             self.errors.remove(error)
 
     def withdraw(self, error: Exception) -> None:
-        """Drop a reported error whose cause is over, if nobody has raised it yet."""
+        """Drop a reported error whose cause is over, if it was not raised yet."""
         for other in tuple(self.errors):
             if type(other) is type(error) and str(other) == str(error):
                 with suppress(ValueError):  # the caller takes it at this moment

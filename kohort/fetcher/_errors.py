@@ -108,8 +108,8 @@ def refused_topics(
     names = ", ".join(repr(topic) for topic in sorted(topics))
     names += " (CREATE if it does not exist)" if may_create else ""
     return TopicAuthorizationFailedError(
-        f"{where}: this client needs {operation} on topic {names}. Grant it; the client tries "
-        "again by itself, and other topics go on",
+        f"{where}: this client needs {operation} on topic {names}. Grant it; the client "
+        "retries, and other topics go on",
         topics=topics,
         operation=operation,
     )

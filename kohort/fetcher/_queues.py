@@ -63,7 +63,7 @@ class FetchQueues:
         self.read_ahead = max_bytes
         """Bytes to have for the caller before a partition is fetched twice."""
         self.is_ample = False
-        """As of look(): the caller has so much to take that no partition needs to be fetched."""
+        """True if look() found enough buffered records, so that no partition needs a fetch."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
         self._fetcher_waits = False  # under the lock: something was left out for want of room

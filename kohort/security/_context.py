@@ -223,7 +223,7 @@ class TlsContexts:
         self.certificate = read_pem(chain[1].decode("latin-1"))
 
     def _look(self) -> Stamp:
-        """Return what tells whether a file was replaced; None for one that is not there."""
+        """Return stamps that show if a file was replaced; None for a missing file."""
         tls, stores = self._config.tls, self._config.stores
         paths: Iterable[str | None] = (
             tls.ssl_cafile,
@@ -306,8 +306,8 @@ def create_ssl_context(
     """Return a context for ``ssl_context``; the arguments are those of aiokafka's function.
 
     The CAs of the system are trusted if no others are given. ``cadata`` is PEM text or bytes in DER
-    form. Raises OSError for a file that cannot be read, ssl.SSLError for one that has no
-    certificate, InvalidOptionError for a certificate and key that do not load together.
+    form. OSError for a file that cannot be read, and ssl.SSLError for one without a certificate.
+    InvalidOptionError for a certificate and key that do not load together.
     """
     context = _client_context()
     if cafile is None and capath is None and cadata is None:

@@ -284,6 +284,6 @@ class UnsecuredTokens:
     async def __call__(self) -> Token:
         """Return a new token."""
         now = self._clock()
-        # A broker whose clock is behind refuses a token from the future.
+        # A broker with a slow clock refuses a token from the future.
         claims = {"iat": int(now) - 1, "exp": int(now) + self._life, **self._claims}
         return token_of(Secret(unsecured(claims)), now, extensions=self._extensions)

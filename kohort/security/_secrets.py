@@ -30,8 +30,8 @@ def utf8_of(secret: Secret) -> bytes:
 def mask(text: str, *secrets: Secret | None) -> str:
     """Return a text of another party without the secrets that it repeats.
 
-    A word of the text goes as a whole if it has a secret in hexadecimal digits, base64 or as in a
-    URL: identity providers repeat headers and bodies of requests.
+    Identity providers repeat headers and bodies of requests. A word is masked as a whole if it
+    contains a secret in hexadecimal digits, base64 or URL form.
     """
     for secret in secrets:
         if secret is None or len(secret.reveal()) < SHORTEST_MASKED:

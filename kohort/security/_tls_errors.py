@@ -1,4 +1,4 @@
-"""What failed in TLS, as typed errors that say which option to change."""
+"""Failures of TLS as typed errors that say which option to change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_TLS = (
 
 @dataclass(frozen=True, slots=True)
 class TlsAttempt:
-    """What the client offered to one address.
+    """Settings of one TLS connection, for the texts of its errors.
 
     ``peer`` is ``host:port`` for texts, ``host`` the name that the certificate has to contain.
     ``trust`` and ``identity`` name where the CAs and the client certificate come from, None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kohort.config import AssertionConfig, OAuthConfig, SecurityConfig
 
 RETRY_SECONDS = 10.0
-"""How long one login retries a token endpoint that is not available."""
+"""Seconds for which one login retries an unavailable token endpoint."""
 
 
 def token_source(config: SecurityConfig, clock: Clock | None = None) -> TokenSource:

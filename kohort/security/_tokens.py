@@ -1,7 +1,7 @@
 """OAuth tokens: what a provider returns, how long it is used, and one source for all connections.
 
 A token is replaced after 80 % of its life, or with 2 s left. One that is about to expire is never
-sent: a broker accepts it within its tolerance for clocks, and closes the connection at the first
+sent. A broker would accept it within its tolerance for clocks, and close the connection at the first
 request.
 """
 
@@ -173,7 +173,7 @@ class TokenSource:
         self._keep = keep
         self._fetch = fetch
         self._retry_seconds = retry_seconds
-        """How long one get() retries an unavailable token endpoint."""
+        """Seconds for which one get() retries an unavailable token endpoint."""
         self._token: Token | None = None
         self._pause = FIRST_PAUSE
         self._not_before = 0.0

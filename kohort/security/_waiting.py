@@ -26,7 +26,7 @@ class Waiting:
         self._source = source
         self._kind = kind
         self._calls: dict[object, tuple[str, float]] = {}
-        """What each call asks, and its begin by the clock of the event loop."""
+        """Source that each call waits for, and the begin of the call by the event loop's clock."""
 
     @contextmanager
     def asking(self, source: str = "") -> Iterator[None]:
@@ -36,7 +36,7 @@ class Waiting:
         try:
             yield
         except CredentialsUnavailableError as error:
-            # A copy, because the frames of the failed call are not needed any more.
+            # A copy, because the frames of the failed call are no longer needed.
             self.error = type(error)(*error.args)
             self.error.__cause__ = error.__cause__
             raise

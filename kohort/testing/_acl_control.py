@@ -1,4 +1,4 @@
-"""Rights that a test gives and takes while its clients run."""
+"""Rights that a test changes while its clients run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AclControl(ABC):
     ``principal`` is for example ``"User:bob"``, or ``"User:ANONYMOUS"`` for clients that do not log
     in. ``operations`` are Kafka's names such as ``"READ"``. The resource is a ``topic``, a
     ``group`` or a ``transactional_id``, "*" for all of them, or else the cluster.
-    ``is_prefix``: all resources whose names begin so.
+    ``is_prefix``: the name is a prefix of the resources' names.
     """
 
     @abstractmethod
@@ -55,7 +55,7 @@ class AclControl(ABC):
         is_prefix: bool = False,
         host: str = "*",
     ) -> Fault:
-        """Allow operations on a resource; to stop it is to take the new rights back."""
+        """Allow operations on a resource. Stopping the result removes the new rights."""
         made = _acls(
             principal, operations, (topic, group, transactional_id), is_prefix, host, "ALLOW"
         )
@@ -71,7 +71,7 @@ class AclControl(ABC):
         is_prefix: bool = False,
         host: str = "*",
     ) -> Fault:
-        """Deny operations on a resource, whatever is allowed; to stop it is to deny no more."""
+        """Deny operations on a resource, even allowed ones. Stopping the result ends the denial."""
         made = _acls(
             principal, operations, (topic, group, transactional_id), is_prefix, host, "DENY"
         )
@@ -85,10 +85,10 @@ class AclControl(ABC):
         group: str | None = None,
         transactional_id: str | None = None,
     ) -> Fault:
-        """Remove the permissions of a principal; to stop it is to give them back.
+        """Remove permissions of a principal. Stopping the result gives them back.
 
         Without operations all of them are removed, and without a resource those on every resource.
-        Literal and prefixed ACLs are removed whose own names are the given ones.
+        Both literal and prefixed ACLs with the given name are removed.
         """
         names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": transactional_id}
         kinds = {kind: name for kind, name in names.items() if name is not None}

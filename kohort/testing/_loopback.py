@@ -1,4 +1,4 @@
-"""The network of TCP: each listener of each broker has a port of its own."""
+"""The network of TCP: each listener of each broker has a separate port."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class MemoryNetwork:
     def _at(self, host: str, port: int) -> tuple[Broker, Listener]:
         found = self._listening.get(port)
         if host != self._config.host or found is None or not found[0].alive:
-            raise ConnectionRefusedError(f"nobody is at {host}:{port}")
+            raise ConnectionRefusedError(f"no broker listens on {host}:{port}")
         return found
 
     def listen(self, broker: Broker) -> None:

@@ -125,7 +125,7 @@ class MemoryCluster(ClusterFace):
         """Return the cluster's time in seconds since the epoch, which follows the loop's clock.
 
         For ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``: a client of OAUTHBEARER
-        compares the expiry of tokens with its own clock.
+        compares the expiry of tokens with its clock.
         """
         return self._call(lambda core: core.now_ms() / 1000)
 

@@ -1,4 +1,4 @@
-"""Security of a cluster in the hands of a test: addresses, users, certificates, faults."""
+"""Methods for tests of a secured cluster: addresses, users, certificates, faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORGERIES: dict[str, Callable[[bytes], bytes]] = {
 
 
 class SecurityFace(FaultControl):
-    """The methods of a cluster that are about TLS and logins."""
+    """Methods of a cluster for TLS and logins."""
 
     _has_certificates = True
     """False for a cluster whose connections only raise what TLS would."""
@@ -92,7 +92,7 @@ class SecurityFace(FaultControl):
         node: int | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Fail logins with SASL_AUTHENTICATION_FAILED, after so many that are let through."""
+        """Fail ``times`` logins with SASL_AUTHENTICATION_FAILED, after the first ``after`` ones."""
         if after < 0:
             raise InvalidOptionError(f"after={after}: 0 or more")
         seen = 0
@@ -114,11 +114,14 @@ class SecurityFace(FaultControl):
     def forge_scram(
         self, how: str = "signature", *, times: int | None = None, node: int | None = None
     ) -> Fault:
-        """Spoil the brokers' messages of SCRAM, which a client has to notice.
+        """Forge the brokers' messages of SCRAM. A client has to refuse them.
 
-        ``how``: "signature" and "no_signature" (the broker does not prove that it knows the
-        password), "iterations" (one), "many_iterations" (100 million), "nonce" (not the client's)
-        and "salt" (no base64).
+        ``how`` names the wrong part:
+
+        - "signature", "no_signature": the broker does not prove that it knows the password
+        - "iterations", "many_iterations": 1 and 100 million of them
+        - "nonce": it does not begin with the client's
+        - "salt": it is not base64
         """
         if how not in _FORGERIES:
             raise InvalidOptionError(f"how={how!r}: choose one of {', '.join(_FORGERIES)}")
@@ -149,11 +152,11 @@ class SecurityFace(FaultControl):
         return self._add_tls(TlsFault("slow", node, seconds))
 
     def answer_plainly(self, *, node: int | None = None) -> Fault:
-        """Answer new TLS connections with bytes that are no TLS."""
+        """Answer new TLS connections with bytes that are not TLS."""
         return self._add_tls(TlsFault("plain", node))
 
     def stop_faults(self) -> None:
-        """End all of them but damage to records."""
+        """End all faults except damage to records."""
         super().stop_faults()
         self._call(lambda core: core.security.stop_tls_faults())
 

@@ -162,7 +162,7 @@ class ClusterClient:
     ) -> None:
         """Call ``new`` with the error when brokers refuse this client for another cause.
 
-        Call ``over`` with the same error when no broker refuses it for that cause any more. The
+        Call ``over`` with the same error when no broker refuses it for that cause. The
         refusals before the first contact are raised by wait_bootstrapped() instead.
         """
         self._nodes.refusals.on_new = new
@@ -175,7 +175,7 @@ class ClusterClient:
 
     @property
     def refusals(self) -> list[str]:
-        """What brokers refuse now, a text for each cause."""
+        """Current refusals of brokers, a text for each cause."""
         return self._nodes.refusals.texts()
 
     def credentials_obstacle(self, now: float) -> str | None:

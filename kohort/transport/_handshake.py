@@ -148,7 +148,7 @@ async def connected(connect: Connect, host: str, port: int, timeout: float) -> B
 
 
 def explained_error(peer: str, error: Exception) -> KafkaError:
-    """Any failure as a typed error that names the peer."""
+    """Return any failure as a typed error that names the peer."""
     text = reason(error)
     if not text.startswith(peer):
         text = f"{peer}: {text}"

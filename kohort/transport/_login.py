@@ -209,7 +209,7 @@ async def log_in(
         with anyio.move_on_after(timeout) as scope:
             await login.shake_hands(ask, versions)
         if not scope.cancelled_caught:
-            # Not before: a listener without the mechanism is told apart without a token.
+            # Not earlier: a listener without the mechanism is recognized without a token.
             await login.prepare()
             with anyio.move_on_after(timeout):
                 session = await login.authenticate(ask, versions)

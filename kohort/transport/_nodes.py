@@ -132,7 +132,7 @@ class Nodes:
         self._security = security
         self._connect = connect
         self.mechanism: Mechanism | None = None
-        """How connections log in; None without SASL."""
+        """SASL mechanism of the connections; None without SASL."""
         if security.uses_sasl:
             from kohort.security import mechanism_of  # only listeners with SASL need it
 

@@ -1,6 +1,6 @@
 """Questions to a listener that did not answer, to find out which security protocol it uses.
 
-Each is a connection of its own. It sends what any client sends before a login, and no secret.
+Each uses a separate connection. It sends the requests of any client before a login, and no secret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Logins on a live connection, before its SASL session ends (KIP-368).
 
-A broker takes the requests of a connection in turn. So a login is pipelined behind what is in
-flight, even a fetch that waits for records. Between SaslHandshake and the end of the login the
-broker takes nothing else: requests made meanwhile wait for about one round trip.
+A broker takes the requests of a connection in turn. A login is therefore pipelined after the
+requests in flight, even after a fetch that waits for records. Between SaslHandshake and the end of
+the login the broker takes nothing else: later requests wait for about one round trip.
 
 1. At 85 to 95 % of the session the client gets credentials or a token. Requests go on.
 2. It closes the gate and sends SaslHandshake with the first SaslAuthenticate. A token that may

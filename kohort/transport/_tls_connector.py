@@ -129,7 +129,7 @@ class AddressedServer:
         return explain_tls(error, self._attempt(), first_bytes=first_bytes)
 
     async def _explain_silence(self) -> Exception:
-        """Tell a listener without TLS from one that is about to stop: ask in plain bytes."""
+        """Return the error for a closed handshake, after asking the listener in plain bytes."""
         with anyio.move_on_after(DIAGNOSIS_SECONDS):
             if await serves_plaintext(self._connector.tcp, self._host, self._port):
                 return WrongListenerError(
@@ -176,7 +176,7 @@ def _wrap_blocking(
     timeout: float,
     given_up: list[bool],
 ) -> ssl.SSLSocket:
-    """Do the whole handshake; for a worker thread. Nobody takes the result if ``given_up``."""
+    """Do the whole handshake; for a worker thread. The result is closed if ``given_up``."""
     sock.settimeout(timeout)
     wrapped = context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
     if given_up:

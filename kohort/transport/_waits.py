@@ -1,7 +1,7 @@
 """The waits of one socket that a reader and a sender share.
 
-In TLS each of them may have to wait for both directions: a key update that is received wants to be
-answered before reading goes on. An event loop takes only one waiting task for each direction.
+In TLS each of them may have to wait for both directions. A received key update, for example, must
+be answered before reading goes on. An event loop takes only one waiting task for each direction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SocketWaits:
         self._readable: anyio.Event | None = None
         """Set for the sender when the reader finds the socket readable."""
         self._writable: anyio.Event | OneShot | None = None
-        """Set when the socket is writable. None while nobody watches for that."""
+        """Set when the socket is writable. None while no task waits for it."""
         self._closed = False
 
     @property

@@ -207,15 +207,15 @@ def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline().split(": ") for _ in range(5)]
-        told = {line[0]: line[-1].strip() for line in lines[1:]}
-        assert set(told) == {"PLAINTEXT", "IN", "OUT", "ssl_cafile"}
+        printed = {line[0]: line[-1].strip() for line in lines[1:]}
+        assert set(printed) == {"PLAINTEXT", "IN", "OUT", "ssl_cafile"}
         for user in ("alice", "bob"):
-            with RawLogin(told["IN"]) as raw:
+            with RawLogin(printed["IN"]) as raw:
                 assert sorted(raw.handshake("PLAIN").mechanisms) == ["PLAIN", "SCRAM-SHA-256"]
                 answer = raw.authenticate(plain(user, f"{user}-secret"))
                 assert (answer.error_code, answer.session_lifetime_ms) == (0, 60_000)
-        context = ssl.create_default_context(cafile=told["ssl_cafile"])
-        with RawLogin(told["OUT"], context=context) as raw, pytest.raises(ssl.SSLError):
+        context = ssl.create_default_context(cafile=printed["ssl_cafile"])
+        with RawLogin(printed["OUT"], context=context) as raw, pytest.raises(ssl.SSLError):
             raw.ask(MetadataRequest(topics=[]), 12)
     finally:
         process.terminate()
@@ -241,14 +241,14 @@ def test_listener_that_cannot_be_is_refused(
     with pytest.raises(SystemExit) as ended:
         main(["broker", "--properties", str(file)])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert complaint in told
-    assert "hidden" not in told
+    printed = capsys.readouterr().err
+    assert complaint in printed
+    assert "hidden" not in printed
 
 
 def test_secret_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["broker", "--config", "ssl.key.password=hidden"])
-    told = capsys.readouterr().err
-    assert "is a secret: give it in --properties" in told
-    assert "hidden" not in told
+    printed = capsys.readouterr().err
+    assert "is a secret: give it in --properties" in printed
+    assert "hidden" not in printed

@@ -25,7 +25,7 @@ from kohort.config._jaas import (
 from kohort.config._names import TRANSLATED
 from kohort.config._translated import TRANSLATED as DOCUMENTED
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
-from tests.support.leaks import leaked, told
+from tests.support.leaks import error_text, leaked
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "jaas_config.json").read_text(encoding="utf-8")
@@ -117,10 +117,10 @@ def test_a_delegation_token_comes_from_the_jaas_text() -> None:
 def test_names_of_the_error_are_those_that_were_given() -> None:
     with pytest.raises(InvalidOptionError, match=r"sasl\.jaas\.config") as raised:
         read(f'{PLAIN} required username="alice" password="{SECRET}";', "OAUTHBEARER")
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
     with pytest.raises(InvalidOptionError, match=r"sasl\.password") as raised:
         read(f'{PLAIN} required username="a" password="{SECRET}";', sasl_password="other")
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_client_credentials_come_from_the_jaas_text() -> None:
@@ -210,8 +210,8 @@ def test_a_keytab_that_java_does_not_read_is_not_read() -> None:
 def test_other_login_modules_are_refused_by_name(module: str, said: str) -> None:
     with pytest.raises(UnsupportedOptionError, match=said) as raised:
         read(f'{module} required username="a" password="{SECRET}";')
-    assert not leaked(SECRET, told(raised.value))
-    assert not leaked("hunter2", told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
+    assert not leaked("hunter2", error_text(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_other_login_modules_are_refused_by_name(module: str, said: str) -> None
 def test_an_error_of_a_jaas_text_repeats_nothing_of_it(text: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read(text)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kohort import Secret
 from kohort.config import OPTIONS, ConsumerConfig, SaslConfig, SecurityConfig, TlsConfig, Url
 from kohort.config._oauth import JWT_BEARER
 from kohort.errors import ConfigurationError, InvalidOptionError, UnsupportedOptionError
-from tests.support.leaks import leaked, told
+from tests.support.leaks import error_text, leaked
 
 SECRET = "hunter2-correct-horse"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -104,7 +104,7 @@ def test_options_without_use_for_the_protocol_are_refused(
         security(**options)
     said = f"{name} is given, but security_protocol is {protocol}: use {better}"
     assert str(raised.value) == said
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_properties_are_refused_by_their_dotted_names() -> None:
@@ -232,7 +232,7 @@ def test_options_that_cannot_work_together_are_refused(options: Any, said: str) 
     with pytest.raises(InvalidOptionError) as raised:
         security(**options)
     assert said in str(raised.value)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_wrong_value_of_a_security_option_is_not_repeated(name: str, value: An
     assert str(raised.value).startswith(f"{name}: expected ")
     assert not leaked(SECRET, str(raised.value))
     if name in KEEPS_SECRETS:
-        assert not leaked(SECRET, told(raised.value))
+        assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_wrong_value_of_a_security_option_is_not_repeated(name: str, value: An
 def test_a_wrong_option_shows_neither_its_value_nor_others(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name.split("_")[0]) as raised:
         ConsumerConfig.from_kwargs(**PLAIN, **PASSWORD, **{name: value})
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize("name", ["proxy_url", "socks5_proxy"])
@@ -465,7 +465,7 @@ def test_names_of_java_and_librdkafka_stand_for_one_option() -> None:
     twice = {"ssl.keystore.key": KEY.replace("IE", SECRET), "ssl.key.pem": KEY}
     with pytest.raises(InvalidOptionError, match=r"the same as ssl\.keystore\.key") as raised:
         ConsumerConfig.from_properties(twice)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_stores_of_java_in_pem_become_pem_files(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_a_java_keystore_is_refused_with_the_command(tmp_path: Path, given: str 
         options = {f"ssl_{kind}_location": store, f"ssl_{kind}_password": SECRET}
         with pytest.raises(InvalidOptionError, match="keytool -importkeystore") as raised:
             security(**SSL, **options, **{f"ssl_{kind}_type": given})
-        assert not leaked(SECRET, told(raised.value))
+        assert not leaked(SECRET, error_text(raised.value))
     with pytest.raises(InvalidOptionError, match="keytool"):
         security(
             **SSL,
@@ -585,7 +585,7 @@ def test_a_secret_is_neither_pickled_nor_copied(how: Any) -> None:
     for each in (Secret(SECRET), [Secret(SECRET)] if how is not copy.copy else Secret(SECRET)):
         with pytest.raises(TypeError, match="a file or of an environment variable") as raised:
             how(each)
-        assert not leaked(SECRET, told(raised.value))
+        assert not leaked(SECRET, error_text(raised.value))
     if how is not copy.copy:
         with pytest.raises(TypeError, match="cannot be pickled or copied"):
             how(config)
@@ -594,7 +594,7 @@ def test_a_secret_is_neither_pickled_nor_copied(how: Any) -> None:
 def test_a_secret_is_made_of_text_only() -> None:
     with pytest.raises(TypeError, match="not list") as raised:
         Secret([SECRET])  # type: ignore[arg-type]
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_a_section_keeps_passwords_as_secrets() -> None:
@@ -603,7 +603,7 @@ def test_a_section_keeps_passwords_as_secrets() -> None:
     assert TlsConfig().key_password() is None
     with pytest.raises(InvalidOptionError) as raised:
         SaslConfig(sasl_plain_password=[SECRET])  # type: ignore[arg-type]
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_the_options_that_keep_secrets_are_known() -> None:

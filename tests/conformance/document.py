@@ -43,8 +43,8 @@ python -m pytest tests/conformance -k the_barrier
   an id that comes again has to be the same one.
 - Lists that Kafka takes out of hash tables are compared without their order: the members of a
   group, groups, topics and partitions of OffsetFetch, topics of Metadata and ListOffsets, settings.
-- Error messages are for humans: whether there is one, an empty one or null is compared, the
-  wording is not.
+- Error messages are for humans: only whether there is one, an empty one or null is compared. The
+  wording is compared for missing rights.
 - Every answer must carry its request's correlation id, decode with no byte left over, and be
   written by kohort's own encoder with the same bytes.
 - Batches that are fetched are compared by header, checksum, and record by record.

@@ -52,7 +52,7 @@ _UNORDERED = {
 """Lists that Kafka makes of a hash table: they are compared in an order of their own."""
 
 _WORDING = {"error_message", "batch_index_error_message"}
-"""For humans: only whether there is one is compared. Those about rights are compared as a whole."""
+"""Texts for humans: only their presence is compared, except for texts about rights."""
 _ABOUT_RIGHTS = re.compile(r"[\w ]+ authorization failed\.|NONE")
 
 
@@ -70,7 +70,7 @@ class Masks:
         return self._names[value]
 
     def name_id(self, value: bytes, name: str) -> None:
-        """Give an id a name of its own."""
+        """Give an id a fixed name."""
         self._names[value] = f"<id of {name}>"
 
     def plain(self, value: object, field: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""What each API answers to a principal with certain rights.
+"""Responses of each API to a principal with certain rights.
 
 A request goes to Apache Kafka and to the in-process cluster, from a user without rights, and again
 with each right that may matter.
@@ -25,7 +25,7 @@ PRODUCER = 987_654_321
 """An id that no producer has."""
 
 STEADY_ANSWERS, STEADY_S = 3, 0.01
-"""So many equal responses, so many seconds apart, are taken to be final."""
+"""Number of equal responses that are taken to be final, and the seconds between them."""
 
 _TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5}
 _OPERATIONS = {

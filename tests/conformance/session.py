@@ -86,7 +86,7 @@ class Session:
 
     @property
     def secured(self) -> Secured:
-        """What the cluster has of TLS and SASL; only the secured ones do."""
+        """Return the TLS and SASL settings of a secured cluster."""
         assert self.target.secured is not None
         return self.target.secured
 

@@ -80,7 +80,7 @@ class Connection:
         return False
 
     def silence(self) -> str:
-        """What follows a request that has no answer: "nothing" or "closed"."""
+        """Return what follows a request without an answer: "nothing" or "closed"."""
         self._waiting.pop()
         return "nothing" if self.is_parked() else "closed"
 

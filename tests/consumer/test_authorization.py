@@ -63,7 +63,7 @@ class Polled:
 async def poll(
     consumer: AsyncKafkaConsumer, seconds: float, polled: Polled | None = None
 ) -> Polled:
-    """Poll for so many seconds of the loop's clock."""
+    """Poll for a number of seconds of the loop's clock."""
     polled = Polled() if polled is None else polled
     begun = anyio.current_time()
     while (now := anyio.current_time() - begun) < seconds:

@@ -1,4 +1,4 @@
-"""Each wrong setting on a secured cluster: a typed error at once, on both clusters."""
+"""Wrong settings on both secured clusters: each raises a typed error at once."""
 
 from __future__ import annotations
 

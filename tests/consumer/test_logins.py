@@ -53,7 +53,7 @@ def in_process() -> Iterator[Secured]:
 
 @pytest.fixture(params=["in-process", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 def secured(request: pytest.FixtureRequest) -> Secured:
-    """Both clusters. Sessions end after 4 s on the one in the process."""
+    """Give both clusters. Sessions of the one in the process end after 4 s."""
     if request.param == "in-process":
         found: Secured = request.getfixturevalue("in_process")
         return found

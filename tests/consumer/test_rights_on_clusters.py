@@ -62,7 +62,7 @@ class Servers(NamedTuple):
 
 @pytest.fixture(params=["cluster", pytest.param("kafka", marks=pytest.mark.real_kafka)])
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    """Both clusters, where the user has no rights yet."""
+    """Give both clusters, on which the user has no rights yet."""
     if request.param == "kafka":
         kafka: SecureKafka = request.getfixturevalue("secure_kafka")
         yield Servers(kafka.bootstrap_servers, kafka.bootstrap_servers_of("SASL_PLAINTEXT"))

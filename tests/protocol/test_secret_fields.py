@@ -30,7 +30,7 @@ from kohort.protocol.messages import (
     SaslAuthenticateResponse,
 )
 from kohort.testing import ReceivedRequest
-from tests.support.leaks import leaked, told
+from tests.support.leaks import error_text, leaked
 
 SECRET = "hunter2-correct-horse"
 DATA = SECRET.encode()
@@ -126,7 +126,7 @@ def test_an_encode_error_shows_no_secret_field(message: Message) -> None:
     with pytest.raises(MessageEncodeError) as raised:
         encode(message, type(message).versions.last)
     assert raised.value.__cause__ is None
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_an_error_of_an_absent_field_shows_no_secret() -> None:
@@ -137,7 +137,7 @@ def test_an_error_of_an_absent_field_shows_no_secret() -> None:
 
     with pytest.raises(MessageEncodeError, match="token=<21 bytes> cannot be sent") as raised:
         encode(NewResponse(token=DATA), 0)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
     with pytest.raises(MessageEncodeError, match="name='x' cannot be sent"):
         encode(NewResponse(name="x"), 0)
 
@@ -149,7 +149,7 @@ def test_a_decode_error_shows_no_secret_of_a_request() -> None:
         for data in (frame[:-1], frame + b"\0"):
             with pytest.raises(MessageDecodeError) as raised:
                 decode_request(data)
-            assert not leaked(SECRET, told(raised.value))
+            assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_a_decode_error_shows_no_secret_of_a_response() -> None:
@@ -157,10 +157,10 @@ def test_a_decode_error_shows_no_secret_of_a_response() -> None:
     for data in (body[:-1], body + b"\0"):
         with pytest.raises(MessageDecodeError) as raised:
             decode(SaslAuthenticateResponse, 1, data)
-        assert not leaked(SECRET, told(raised.value))
+        assert not leaked(SECRET, error_text(raised.value))
         with pytest.raises(MessageDecodeError) as raised:
             decode_response(SaslAuthenticateResponse, 1, b"\0\0\0\1" + data)
-        assert not leaked(SECRET, told(raised.value))
+        assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_a_received_request_shows_no_secret_field() -> None:
@@ -180,5 +180,5 @@ def test_a_planted_leak_is_found_in_every_form() -> None:
     try:
         raise ValueError("nothing") from ValueError(secret)
     except ValueError as error:
-        assert leaked(secret, told(error))
+        assert leaked(secret, error_text(error))
     assert not leaked(secret, "password is ***", "<16 bytes>")

@@ -198,7 +198,7 @@ def test_certificate_itself_may_be_trusted(certificates: Certificates) -> None:
 def test_files_that_do_not_load_are_told_apart(
     certificates: Certificates, options: dict[str, Any], says: str
 ) -> None:
-    """Also when a consumer is made, and without the value of any option."""
+    """The refusal also comes when a consumer is made, and shows no value of an option."""
     certificates.path("store.jks").write_bytes(bytes.fromhex("feedfeed00000002"))
     certificates.path("damaged.pem").write_text(
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

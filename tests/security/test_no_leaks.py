@@ -18,7 +18,7 @@ from kohort.config import ConsumerConfig, Url
 from kohort.errors import ConfigurationError, InvalidOptionError, KafkaError
 from kohort.security import TlsContexts
 from tests.support.certificates import Certificates
-from tests.support.leaks import leaked, told
+from tests.support.leaks import error_text, leaked
 
 SECRET = "hunter2-correct-horse"
 PLAIN = {
@@ -56,7 +56,7 @@ def consumer(request: pytest.FixtureRequest) -> Any:
 def test_a_constructor_that_raises_shows_no_secret(consumer: Any, wrong: Any) -> None:
     with pytest.raises(KafkaError) as raised:
         consumer("orders", **{**PLAIN, **wrong})
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_properties_that_are_wrong_show_no_secret(consumer: Any, wrong: Any) -> 
     }
     with pytest.raises(KafkaError) as raised:
         consumer.from_properties(properties | wrong)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
     with pytest.raises(TypeError) as failed:
         consumer.from_properties(list((properties | wrong).items()))
-    assert not leaked(SECRET, told(failed.value))
+    assert not leaked(SECRET, error_text(failed.value))
 
 
 def test_a_configuration_is_neither_shown_nor_pickled() -> None:
@@ -92,7 +92,7 @@ def test_a_configuration_is_neither_shown_nor_pickled() -> None:
     assert not leaked(SECRET, repr(config), str(vars(config)), repr(vars(config.security.sasl)))
     with pytest.raises(TypeError) as raised:
         pickle.dumps(config)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 @pytest.mark.parametrize("section", ["", "security", "sasl"])
@@ -156,7 +156,7 @@ def test_a_wrong_password_of_a_file_is_not_shown(
     }
     with pytest.raises(InvalidOptionError, match=match) as raised:
         TlsContexts(ConsumerConfig.from_kwargs(security_protocol="SSL", **given).security)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_a_private_key_is_not_shown_when_it_does_not_fit(files: Certificates) -> None:
@@ -169,7 +169,7 @@ def test_a_private_key_is_not_shown_when_it_does_not_fit(files: Certificates) ->
     assert not leaked(body, repr(config))
     with pytest.raises(InvalidOptionError, match="not the one of the certificate") as raised:
         TlsContexts(config.security)
-    assert not leaked(body, told(raised.value))
+    assert not leaked(body, error_text(raised.value))
 
 
 def test_a_key_that_is_damaged_is_not_shown(files: Certificates) -> None:
@@ -181,7 +181,7 @@ def test_a_key_that_is_damaged_is_not_shown(files: Certificates) -> None:
     )
     with pytest.raises(InvalidOptionError) as raised:
         TlsContexts(config.security)
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_errors_of_loading_use_the_names_of_properties(consumer: Any, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_logs_and_reports_of_a_consumer_show_no_secret(
     )
     with pytest.raises(TypeError) as raised:
         pickle.dumps(consumer)
-    shown = [told(raised.value), repr(consumer), repr(vars(consumer))]
+    shown = [error_text(raised.value), repr(consumer), repr(vars(consumer))]
     consumer.poll(timeout_ms=50)
     shown += [str(consumer.explain()), repr(consumer.explain()), repr(consumer.metrics())]
     consumer.close()

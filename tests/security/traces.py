@@ -14,7 +14,7 @@ import pytest
 from kohort import KafkaConsumer
 from kohort.errors import KafkaError
 from kohort.testing import Cluster
-from tests.support.leaks import told
+from tests.support.leaks import error_text
 
 COUNT = 10
 """Records that read() waits for."""
@@ -66,7 +66,7 @@ def copied(thing: object) -> str:
         try:
             made = way(thing)
         except Exception as error:
-            found.append(told(error))
+            found.append(error_text(error))
         else:
             found.append(made.decode("latin-1") if isinstance(made, bytes) else repr(made))
     return "\n".join(found)
@@ -74,7 +74,7 @@ def copied(thing: object) -> str:
 
 def told_by(error: BaseException) -> str:
     """Return all that an error tells, pickled and copied too."""
-    return f"{told(error)}\n{copied(error)}"
+    return f"{error_text(error)}\n{copied(error)}"
 
 
 def shown_by(cluster: Cluster) -> list[str]:

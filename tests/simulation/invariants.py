@@ -62,7 +62,7 @@ ERRORS = {
 }
 """What a call may raise, whatever happens to the cluster."""
 RIGHTS = {"TopicAuthorizationFailedError", "GroupAuthorizationFailedError"}
-"""What it may raise besides, where rights are denied."""
+"""Further errors that it may raise where rights are denied."""
 
 
 TOLD_FOR = 45.0

@@ -1,4 +1,4 @@
-"""A token endpoint on loopback, which misbehaves when it is told to."""
+"""A token endpoint on loopback, which misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIENT_ID, CLIENT_SECRET = "app", "app-secret"
 
 
 class Idp:
-    """What the endpoint does, and what it was sent."""
+    """Behaviour of the endpoint, and the requests that it got."""
 
     def __init__(self, port: int, scheme: str) -> None:
         self.mode = "ok"

@@ -37,8 +37,8 @@ def leaked(secret: str | bytes, *texts: str) -> list[str]:
     return shown
 
 
-def told(error: BaseException, *, inside: str = KOHORT) -> str:
-    """Return all that an error tells: text, arguments, causes and contexts, with locals.
+def error_text(error: BaseException, *, inside: str = KOHORT) -> str:
+    """Return all text of an error: message, arguments, causes and contexts, with locals.
 
     Frames of tests hold the planted secret, so only those of files below ``inside`` count.
     """

@@ -58,7 +58,7 @@ ROOT = Path(__file__).parents[2]
 LONGEST_S = 1.0
 TIMEOUT_S = 10.0
 LIMIT_S = 4 * TIMEOUT_S
-"""Seconds of the virtual clock: connecting, the handshake and the login have their own limits."""
+"""Seconds of the virtual clock: connecting, the handshake and the login have separate limits."""
 STEPS = 5
 """Answers of a broker in the longest login."""
 IN_A_CLUSTER = 500
@@ -274,7 +274,7 @@ class TlsCase:
 
 
 class _Bugs(logging.Handler):
-    """Keeps the errors that the transport logs: it raises a typed error for its own bugs, too."""
+    """Log handler that keeps the transport's errors, because bugs become typed errors, too."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -300,7 +300,7 @@ def _watched_log() -> Iterator[_Bugs]:
 
 
 class Tally:
-    """What became of the cases, and the most that one took."""
+    """Results of the cases, and the most time that one took."""
 
     def __init__(self) -> None:
         self.cases = 0
@@ -343,7 +343,7 @@ async def _some(
 
 
 class _Unwatched(Heap):
-    """For cases that compile codecs and fill caches."""
+    """Seconds for cases that compile codecs and fill caches."""
 
     def end(self) -> Taken:
         return super().end()._replace(peak=0, largest=0)

@@ -1,4 +1,4 @@
-"""A TLS server in a thread, which does with each connection what a test tells it."""
+"""A TLS server in a thread; the test chooses what it does with each connection."""
 
 from __future__ import annotations
 

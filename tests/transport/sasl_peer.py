@@ -41,7 +41,7 @@ def credentials(username: str = "alice", password: str = PASSWORD) -> Credential
 
 
 def plain(provider: Callable[[], Any] | None = None) -> PlainMechanism:
-    """PLAIN for alice, or for whom a provider names."""
+    """PLAIN for alice, or for the user that a provider returns."""
     return PlainMechanism(credentials() if provider is None else CredentialsSource(None, provider))
 
 

@@ -249,7 +249,7 @@ def test_renewal_stops_when_the_broker_limits_no_more(virtual: Any) -> None:
 
 
 def token_mechanism(life: float, made: list[tuple[float, float]]) -> OAuthBearerMechanism:
-    """Tokens of the loop's clock that live so long."""
+    """Tokens that expire after this time of the loop's clock."""
 
     async def fetch() -> Any:
         now = anyio.current_time()

@@ -391,7 +391,7 @@ async def test_client_certificate_is_presented(certificates: Certificates) -> No
 
 
 async def test_contexts_with_own_wrap_socket_are_honoured(certificates: Certificates) -> None:
-    """Such a context checks the certificate after the handshake, which it has to do itself."""
+    """The context does the handshake and then checks the certificate."""
     checked: list[str | None] = []
 
     class Context(ssl.SSLContext):

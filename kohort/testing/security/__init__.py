@@ -1,4 +1,4 @@
-"""Security of the in-process cluster: who a client is and what it may do."""
+"""Security of the in-process cluster: logins, certificates and rights of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs as data: what a principal may do with which resources, and filters for them.
+"""ACLs: operations that a principal may do on resources, and filters for ACLs.
 
 The numbers are those of Kafka's protocol.
 """
@@ -40,7 +40,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What is allowed or denied."""
+    """Operations that an ACL allows or denies."""
 
     ANY = 1
     ALL = 2
@@ -75,8 +75,8 @@ class Acl:
     """One ACL: ``Acl("User:bob", "READ", "TOPIC", "orders")``.
 
     Enumerations may be given by name, in any case. ``resource_name`` "*" means all resources of the
-    type, ``pattern`` "PREFIXED" all whose names begin with ``resource_name``. InvalidOptionError
-    for values that no ACL can have.
+    type. With ``pattern`` "PREFIXED" it is a prefix of their names. InvalidOptionError for values
+    that no ACL can have.
     """
 
     principal: str
@@ -135,7 +135,7 @@ class Acl:
         return None
 
     def is_about(self, resource_type: ResourceType, name: str) -> bool:
-        """True if the ACL is for this resource, whoever asks and whatever for."""
+        """True if the ACL is for this resource, for any principal and operation."""
         if self.resource_type is not resource_type:
             return False
         if self.pattern is PatternType.PREFIXED:

@@ -54,7 +54,7 @@ class CertificateFiles:
 
 
 class ClientCertificate(NamedTuple):
-    """PEM files that a client logs in with. ``principal`` is its name on the brokers."""
+    """PEM files of a client certificate. ``principal`` is the client's name on the brokers."""
 
     certfile: str
     keyfile: str

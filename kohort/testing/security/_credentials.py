@@ -50,12 +50,12 @@ class ScramCredential:
 
 
 class CredentialStore:
-    """Credentials by user: of PLAIN, and of each SCRAM mechanism."""
+    """Credentials of users for PLAIN and for each SCRAM mechanism."""
 
     def __init__(self, users: Mapping[str, str] | None = None) -> None:
         self.plain: dict[str, ScramCredential] = {}
         self.scram: dict[tuple[str, str], ScramCredential] = {}
-        """By user and mechanism."""
+        """Credentials by user and mechanism."""
         for user, password in (users or {}).items():
             self.set_password(user, password)
 
@@ -76,7 +76,7 @@ class CredentialStore:
             self.scram.pop((user, mechanism), None)
 
     def copy(self) -> CredentialStore:
-        """Return a store that changes on its own."""
+        """Return a separate store with the same credentials."""
         store = CredentialStore()
         store.plain.update(self.plain)
         store.scram.update(self.scram)

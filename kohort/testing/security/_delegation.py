@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): issued to a user, and used by others to log in as that user."""
+"""Delegation tokens (KIP-48), by which other clients log in as the user who owns them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kohort.testing.security._credentials import SCRAM_HASHES, ScramCredential
 MAX_LIFE_MS = 7 * 86_400_000
 """Kafka's ``delegation.token.max.lifetime.ms``."""
 CHECK_MS = 3_600_000
-"""Kafka's ``delegation.token.expiry.check.interval.ms``: it keeps expired tokens for so long.
+"""Kafka's ``delegation.token.expiry.check.interval.ms``: expired tokens are kept for this time.
 
-Until then they can be described and log in, for a session of 0 ms.
+Until then they can be described, and a login by one gets a session of 0 ms.
 """
 EXPIRY_MS = 86_400_000
 """Kafka's ``delegation.token.expiry.time.ms``."""

@@ -1,4 +1,4 @@
-"""The security of a running cluster: what its settings begin with and requests change."""
+"""The security of a running cluster, which requests and tests change."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(eq=False, slots=True)
 class TlsFault:
-    """Something that goes wrong with TLS connections to a broker, None for all brokers.
+    """Fault of TLS connections to a broker, None for all brokers.
 
-    ``kind``: a kind of certificate, or "slow" or "plain". ``seconds``: how long "slow" lasts.
+    ``kind``: a kind of certificate, or "slow" or "plain". ``seconds``: duration of "slow".
     """
 
     kind: str

@@ -227,7 +227,7 @@ def logins_in_each_version(session: Session) -> Observations:
 
 @probe("7.1c", secured=True)
 def tokens_without_headers(session: Session) -> Observations:
-    """After SaslHandshake 0 tokens come without a header, and so do the answers."""
+    """Tokens and answers have no header after SaslHandshake 0."""
     for name, token in {"good": plain("admin"), "bad": plain("admin", "no"), "none": b""}.items():
         connection = session.connect_to("SASL_PLAINTEXT")
         handshake(connection, "PLAIN", 0)

@@ -194,7 +194,7 @@ def _created(answer: object) -> object:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_log_in(session: Session) -> Observations:
-    """By both mechanisms, with the extension, as the owner, who may not ask for more."""
+    """Log in by both mechanisms, with the extension, as the owner; a token creates no token."""
     owner = _alice(session)
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
     password = base64.b64encode(bytes(token.hmac)).decode()
@@ -219,7 +219,7 @@ def delegation_tokens_log_in(session: Session) -> Observations:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
-    """By the owner, by others, for a time, at once, and such as there are not."""
+    """Expire tokens as the owner and as others, later and at once, and unknown ones."""
 
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=3_600_000), 2)
@@ -256,7 +256,7 @@ def delegation_tokens_are_renewed_and_expired(session: Session) -> Observations:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_are_described(session: Session) -> Observations:
-    """By owner, by others, each version, and without a login."""
+    """Describe tokens as the owner and as others, in each version, and without a login."""
 
     owner, other = _alice(session), _alice(session, "bob")
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 2)
@@ -291,7 +291,7 @@ def delegation_tokens_are_described(session: Session) -> Observations:
 
 @probe("7.2d", slow=True, secured=True)
 def delegation_tokens_that_are_over(session: Session) -> Observations:
-    """After its life a token is neither renewed nor used for a login."""
+    """A token is neither renewed nor used for a login after its life."""
     owner = _alice(session)
     token = owner.ask(CreateDelegationTokenRequest(max_lifetime_ms=1_500), 2)
     yield "created", (token.error_code, token.expiry_timestamp_ms == token.max_timestamp_ms)
