@@ -1,8 +1,8 @@
 """OAuth tokens: what a provider returns, how long it is used, and one source for all connections.
 
 A token is replaced after 80 % of its life, or with 2 s left. One that is about to expire is never
-sent. A broker would accept it within its tolerance for clocks, and close the connection at the first
-request.
+sent. A broker would accept it within its tolerance for clocks, and close the connection at the
+first request.
 """
 
 from __future__ import annotations

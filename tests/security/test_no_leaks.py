@@ -102,7 +102,7 @@ def test_a_configuration_with_a_secret_is_not_copied(section: str) -> None:
     parts: dict[str, Any] = {"": config, "security": config.security, "sasl": config.security.sasl}
     with pytest.raises(TypeError, match="cannot be pickled or copied") as raised:
         copy.deepcopy(parts[section])
-    assert not leaked(SECRET, told(raised.value))
+    assert not leaked(SECRET, error_text(raised.value))
 
 
 def test_a_copy_of_a_token_endpoint_does_not_show_its_query() -> None:
@@ -119,7 +119,7 @@ def test_a_copy_of_a_token_endpoint_does_not_show_its_query() -> None:
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError) as raised:
             way(endpoint)
-        assert not leaked(SECRET, told(raised.value, inside=""))
+        assert not leaked(SECRET, error_text(raised.value, inside=""))
     plain = Url("https", "idp", 443, "/token", "")
     assert pickle.loads(pickle.dumps(plain)) == copy.deepcopy(plain) == plain
 
