@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
-from kohort.errors import SecurityError
+from kohort.errors import SaslAuthenticationFailedError, SecurityError
+from kohort.security._gssapi import GssapiExchange
 from tests.consumer.kit import aread, read
-from tests.support.kerberos import USER, Kdc
+from tests.security.traces import traces
+from tests.support.kerberos import PASSWORD, REALM, USER, Kdc
+from tests.support.leaks import leaked
 from tests.support.secure_kafka import SecureKafka
 from tests.support.topics import create_topic
 
@@ -113,3 +119,55 @@ def test_consumer_raises_when_there_is_no_ticket(
     with KafkaConsumer("t", **options(allowed, **more)) as consumer:
         with pytest.raises(SecurityError, match=text):
             consumer.poll(timeout_ms=10_000)
+
+
+def keys_of(kdc: Kdc) -> list[bytes]:
+    """Return the keys of the user's keytab."""
+    told = subprocess.run(
+        ["klist", "-k", "-K", str(kdc.user_keytab)], capture_output=True, text=True, check=True
+    )
+    return [bytes.fromhex(each) for each in re.findall(r"\(0x([0-9a-f]+)\)", told.stdout)]
+
+
+@pytest.mark.parametrize("good", [True, False], ids=["taken", "refused"])
+def test_login_by_a_keytab_leaves_no_key_and_no_ticket(
+    allowed: SecureKafka,
+    tickets: Kdc,
+    unique: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    good: bool,
+) -> None:
+    sent: list[bytes] = []
+    first, following = GssapiExchange.first, GssapiExchange.next
+
+    def note_first(self: GssapiExchange) -> bytes:
+        sent.append(first(self))
+        return sent[-1]
+
+    async def note_next(self: GssapiExchange, challenge: bytes) -> bytes | None:
+        answer = await following(self, challenge)
+        sent.extend([challenge, answer or b""])
+        return answer
+
+    monkeypatch.setattr(GssapiExchange, "first", note_first)
+    monkeypatch.setattr(GssapiExchange, "next", note_next)
+    caplog.set_level(1)
+    topic = unique("kerberos")
+    fill(allowed, topic)
+    more: dict[str, Any] = {
+        "sasl_kerberos_keytab": str(tickets.user_keytab),
+        "sasl_kerberos_principal": USER,
+    }
+    if not good:
+        more["sasl_kerberos_name"] = f"{USER}@{REALM}"  # the broker has no key of it
+    make = partial(KafkaConsumer, topic, **options(allowed, **more))
+    shown = traces(caplog, make, raises=None if good else SaslAuthenticationFailedError)
+    # A report may cut a message, so parts of it are looked for.
+    parts = [each[at : at + 24] for each in sent for at in range(0, len(each) - 23, 100)]
+    keys = keys_of(tickets)
+    assert len(parts) > 5 and len(keys) == 2
+    for secret in [*parts, *keys, PASSWORD]:
+        assert not leaked(secret, shown)
+    for secret in [*parts, *keys, PASSWORD]:
+        assert leaked(secret, f"{shown} {secret!r}")
