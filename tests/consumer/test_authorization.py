@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import logging
 import pickle
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,6 +44,23 @@ async def secured(**options: Any) -> AsyncIterator[MemoryCluster]:
         for topic in ("a", "b"):
             cluster.produce(topic, [f"{topic}{number}" for number in range(3)])
         yield cluster
+
+
+def on_secured_cluster(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Return a test that runs the scenario on a cluster of secured() and a virtual clock."""
+
+    @functools.wraps(scenario)
+    def test(**given: Any) -> None:
+        async def main() -> None:
+            async with secured() as cluster:
+                await scenario(cluster, **given)
+
+        run_virtual(main)
+
+    signature = inspect.signature(scenario)
+    given = [each for name, each in signature.parameters.items() if name != "cluster"]
+    test.__signature__ = signature.replace(parameters=given)  # type: ignore[attr-defined]
+    return test
 
 
 class Polled:
@@ -92,222 +111,199 @@ WITH_AND_WITHOUT_GROUP = pytest.mark.parametrize("group_id", ["g", None])
 
 
 @WITH_AND_WITHOUT_GROUP
-def test_hidden_topic_costs_no_other_topic_a_record(group_id: str | None) -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster, "a", "b", group_id=group_id) as reader:
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == ["a0", "a1", "a2"]
-                assert seen.first("a") < 1.0
-                ((_, error),) = seen.errors
-                assert_refused(error, "b", "DESCRIBE")
-                assert "needs DESCRIBE on topic 'b' (CREATE if it does not exist)" in str(error)
-                cluster.grant(ME, "READ", topic="b")
-                seen = await poll(reader, 5.0)
-                assert seen.values == ["b0", "b1", "b2"]
-                assert seen.first("b") < 3.0
-                assert seen.errors == []
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_hidden_topic_costs_no_other_topic_a_record(
+    cluster: MemoryCluster, group_id: str | None
+) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster, "a", "b", group_id=group_id) as reader:
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == ["a0", "a1", "a2"]
+        assert seen.first("a") < 1.0
+        ((_, error),) = seen.errors
+        assert_refused(error, "b", "DESCRIBE")
+        assert "needs DESCRIBE on topic 'b' (CREATE if it does not exist)" in str(error)
+        cluster.grant(ME, "READ", topic="b")
+        seen = await poll(reader, 5.0)
+        assert seen.values == ["b0", "b1", "b2"]
+        assert seen.first("b") < 3.0
+        assert seen.errors == []
 
 
 @WITH_AND_WITHOUT_GROUP
-def test_unreadable_topic_costs_no_other_topic_a_record(group_id: str | None) -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "DESCRIBE", topic="b")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster, "a", "b", group_id=group_id) as reader:
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == ["a0", "a1", "a2"]
-                assert seen.first("a") < 1.0
-                ((_, error),) = seen.errors
-                assert_refused(error, "b", "READ")
-                cluster.grant(ME, "READ", topic="b")
-                seen = await poll(reader, 5.0)
-                assert seen.values == ["b0", "b1", "b2"]
-                assert seen.first("b") < 2.5
-                assert seen.errors == []
-
-    run_virtual(scenario)
-
-
-def test_fetches_of_a_refused_topic_are_sent_ever_less_often() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "DESCRIBE", topic="b")
-            async with consumer(cluster, "b", group_id=None, metadata_max_age_ms=60_000) as reader:
-                await poll(reader, 120.0)
-                fetches = [each.at for each in cluster.requests if each.api == "Fetch"]
-                pauses = [round(b - a, 1) for a, b in itertools.pairwise(fetches)]
-                assert 0.8 <= pauses[0] <= 1.2
-                assert len(fetches) <= 10
-                assert max(pauses) > 30
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_unreadable_topic_costs_no_other_topic_a_record(
+    cluster: MemoryCluster, group_id: str | None
+) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "DESCRIBE", topic="b")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster, "a", "b", group_id=group_id) as reader:
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == ["a0", "a1", "a2"]
+        assert seen.first("a") < 1.0
+        ((_, error),) = seen.errors
+        assert_refused(error, "b", "READ")
+        cluster.grant(ME, "READ", topic="b")
+        seen = await poll(reader, 5.0)
+        assert seen.values == ["b0", "b1", "b2"]
+        assert seen.first("b") < 2.5
+        assert seen.errors == []
 
 
-def test_revoked_read_is_reported_and_reading_goes_on_after_a_grant() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            rights = cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", topic="b")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
-                assert len((await poll(reader, 3.0)).values) == 6
-                rights.stop()
-                cluster.grant(ME, "DESCRIBE", topic="a")
-                cluster.produce("b", ["b3"])
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == ["b3"]
-                ((_, error),) = seen.errors
-                assert_refused(error, "a", "READ")
-                cluster.produce("a", ["a3"])
-                cluster.grant(ME, "READ", topic="a")
-                seen = await poll(reader, 10.0)
-                assert seen.values == ["a3"]
-                assert seen.errors == []
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_fetches_of_a_refused_topic_are_sent_ever_less_often(cluster: MemoryCluster) -> None:
+    cluster.grant(ME, "DESCRIBE", topic="b")
+    async with consumer(cluster, "b", group_id=None, metadata_max_age_ms=60_000) as reader:
+        await poll(reader, 120.0)
+        fetches = [each.at for each in cluster.requests if each.api == "Fetch"]
+        pauses = [round(b - a, 1) for a, b in itertools.pairwise(fetches)]
+        assert 0.8 <= pauses[0] <= 1.2
+        assert len(fetches) <= 10
+        assert max(pauses) > 30
 
 
-def test_positions_survive_when_a_topic_is_hidden_for_a_while() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            rights = cluster.grant(ME, "READ", topic="a")
-            async with consumer(cluster, "a", group_id=None) as reader:
-                assert len((await poll(reader, 3.0)).values) == 3
-                rights.stop()
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == []
-                operations = {error.operation for _, error in seen.errors}  # type: ignore[attr-defined]
-                assert operations == {"READ", "DESCRIBE"}
-                assert len(seen.errors) == 2
-                cluster.produce("a", ["a3"])
-                cluster.grant(ME, "READ", topic="a")
-                seen = await poll(reader, 10.0)
-                assert seen.values == ["a3"]
-                assert seen.errors == []
+@on_secured_cluster
+async def test_revoked_read_is_reported_and_reading_goes_on_after_a_grant(
+    cluster: MemoryCluster,
+) -> None:
+    rights = cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", topic="b")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
+        assert len((await poll(reader, 3.0)).values) == 6
+        rights.stop()
+        cluster.grant(ME, "DESCRIBE", topic="a")
+        cluster.produce("b", ["b3"])
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == ["b3"]
+        ((_, error),) = seen.errors
+        assert_refused(error, "a", "READ")
+        cluster.produce("a", ["a3"])
+        cluster.grant(ME, "READ", topic="a")
+        seen = await poll(reader, 10.0)
+        assert seen.values == ["a3"]
+        assert seen.errors == []
 
-    run_virtual(scenario)
+
+@on_secured_cluster
+async def test_positions_survive_when_a_topic_is_hidden_for_a_while(cluster: MemoryCluster) -> None:
+    rights = cluster.grant(ME, "READ", topic="a")
+    async with consumer(cluster, "a", group_id=None) as reader:
+        assert len((await poll(reader, 3.0)).values) == 3
+        rights.stop()
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == []
+        operations = {error.operation for _, error in seen.errors}  # type: ignore[attr-defined]
+        assert operations == {"READ", "DESCRIBE"}
+        assert len(seen.errors) == 2
+        cluster.produce("a", ["a3"])
+        cluster.grant(ME, "READ", topic="a")
+        seen = await poll(reader, 10.0)
+        assert seen.values == ["a3"]
+        assert seen.errors == []
 
 
 @pytest.mark.parametrize("right", ["READ", "DESCRIBE"])
-def test_group_without_rights_joins_after_a_grant(right: str) -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            if right == "READ":
-                cluster.grant(ME, "DESCRIBE", group="g")
-            async with consumer(cluster, "a") as reader:
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == []
-                assert 2 <= len(seen.errors) <= 4
-                for _, error in seen.errors:
-                    assert isinstance(error, GroupAuthorizationFailedError)
-                    assert (error.group_id, error.operation) == ("g", right)
-                    assert f"needs {right} on group 'g'" in str(error)
-                cluster.grant(ME, "READ", group="g")
-                seen = await poll(reader, 12.0)
-                assert seen.values == ["a0", "a1", "a2"]
-                assert seen.errors == []
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_group_without_rights_joins_after_a_grant(cluster: MemoryCluster, right: str) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    if right == "READ":
+        cluster.grant(ME, "DESCRIBE", group="g")
+    async with consumer(cluster, "a") as reader:
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == []
+        assert 2 <= len(seen.errors) <= 4
+        for _, error in seen.errors:
+            assert isinstance(error, GroupAuthorizationFailedError)
+            assert (error.group_id, error.operation) == ("g", right)
+            assert f"needs {right} on group 'g'" in str(error)
+        cluster.grant(ME, "READ", group="g")
+        seen = await poll(reader, 12.0)
+        assert seen.values == ["a0", "a1", "a2"]
+        assert seen.errors == []
 
 
-def test_assigned_topics_are_read_when_one_position_is_refused() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster) as reader:
-                reader.assign([A, B])
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == ["a0", "a1", "a2"]
-                assert seen.first("a") < 1.0
-                assert {type(error) for _, error in seen.errors} == {TopicAuthorizationFailedError}
-                assert len(seen.errors) <= 2
-                with pytest.raises(TopicAuthorizationFailedError, match="DESCRIBE on topic 'b'"):
-                    await reader.position(B)
-                cluster.grant(ME, "READ", topic="b")
-                seen = await poll(reader, 5.0)
-                assert seen.values == ["b0", "b1", "b2"]
-
-    run_virtual(scenario)
-
-
-def test_group_without_rights_costs_an_assigned_consumer_little() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            async with consumer(cluster, enable_auto_commit=False) as reader:
-                reader.assign([A])
-                seen = await poll(reader, GRANTED_AT)
-                assert 2 <= len(seen.errors) <= 4
-                cluster.grant(ME, "READ", group="g")
-                assert (await poll(reader, 12.0)).values == ["a0", "a1", "a2"]
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_assigned_topics_are_read_when_one_position_is_refused(
+    cluster: MemoryCluster,
+) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster) as reader:
+        reader.assign([A, B])
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == ["a0", "a1", "a2"]
+        assert seen.first("a") < 1.0
+        assert {type(error) for _, error in seen.errors} == {TopicAuthorizationFailedError}
+        assert len(seen.errors) <= 2
+        with pytest.raises(TopicAuthorizationFailedError, match="DESCRIBE on topic 'b'"):
+            await reader.position(B)
+        cluster.grant(ME, "READ", topic="b")
+        seen = await poll(reader, 5.0)
+        assert seen.values == ["b0", "b1", "b2"]
 
 
-def test_pattern_sees_what_is_visible_and_new_grants() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster) as reader:
-                reader.subscribe(pattern="^[ab]$")
-                seen = await poll(reader, GRANTED_AT)
-                assert seen.values == ["a0", "a1", "a2"]
-                assert seen.errors == []
-                cluster.grant(ME, "READ", topic="b")
-                seen = await poll(reader, 5.0)
-                assert seen.values == ["b0", "b1", "b2"]
-                assert seen.errors == []
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_group_without_rights_costs_an_assigned_consumer_little(
+    cluster: MemoryCluster,
+) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    async with consumer(cluster, enable_auto_commit=False) as reader:
+        reader.assign([A])
+        seen = await poll(reader, GRANTED_AT)
+        assert 2 <= len(seen.errors) <= 4
+        cluster.grant(ME, "READ", group="g")
+        assert (await poll(reader, 12.0)).values == ["a0", "a1", "a2"]
 
 
-def test_partly_refused_commit_names_what_is_committed() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            rights = [cluster.grant(ME, "READ", topic=topic) for topic in ("a", "b")]
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
-                assert len((await poll(reader, 3.0)).values) == 6
-                rights[1].stop()
-                with pytest.raises(TopicAuthorizationFailedError) as raised:
-                    await reader.commit()
-                error = raised.value
-                assert_refused(error, "b", "READ")
-                assert error.committed == {A: OffsetAndMetadata(3, "", 0)}
-                assert "READ on topic 'b'" in str(error)
-                assert "offsets of a 0 are committed" in str(error)
-                assert {tp: at.offset for tp, at in cluster.committed("g").items()} == {A: 3}
-                copy = pickle.loads(pickle.dumps(error))
-                assert (copy.topics, copy.committed) == (error.topics, error.committed)
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_pattern_sees_what_is_visible_and_new_grants(cluster: MemoryCluster) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster) as reader:
+        reader.subscribe(pattern="^[ab]$")
+        seen = await poll(reader, GRANTED_AT)
+        assert seen.values == ["a0", "a1", "a2"]
+        assert seen.errors == []
+        cluster.grant(ME, "READ", topic="b")
+        seen = await poll(reader, 5.0)
+        assert seen.values == ["b0", "b1", "b2"]
+        assert seen.errors == []
 
 
-def test_errors_of_a_former_subscription_are_forgotten() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", group="g")
-            async with consumer(cluster, "b", metadata_max_age_ms=300_000) as reader:
-                with pytest.raises(TopicAuthorizationFailedError):
-                    await reader.getmany(timeout_ms=1000)
-                cluster.grant(ME, "READ", topic="b")
-                reader.subscribe(["a", "b"])
-                seen = await poll(reader, 5.0)
-                assert sorted(seen.values) == ["a0", "a1", "a2", "b0", "b1", "b2"]
-                assert seen.errors == []
+@on_secured_cluster
+async def test_partly_refused_commit_names_what_is_committed(cluster: MemoryCluster) -> None:
+    rights = [cluster.grant(ME, "READ", topic=topic) for topic in ("a", "b")]
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster, "a", "b", enable_auto_commit=False) as reader:
+        assert len((await poll(reader, 3.0)).values) == 6
+        rights[1].stop()
+        with pytest.raises(TopicAuthorizationFailedError) as raised:
+            await reader.commit()
+        error = raised.value
+        assert_refused(error, "b", "READ")
+        assert error.committed == {A: OffsetAndMetadata(3, "", 0)}
+        assert "READ on topic 'b'" in str(error)
+        assert "offsets of a 0 are committed" in str(error)
+        assert {tp: at.offset for tp, at in cluster.committed("g").items()} == {A: 3}
+        copy = pickle.loads(pickle.dumps(error))
+        assert (copy.topics, copy.committed) == (error.topics, error.committed)
 
-    run_virtual(scenario)
+
+@on_secured_cluster
+async def test_errors_of_a_former_subscription_are_forgotten(cluster: MemoryCluster) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", group="g")
+    async with consumer(cluster, "b", metadata_max_age_ms=300_000) as reader:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await reader.getmany(timeout_ms=1000)
+        cluster.grant(ME, "READ", topic="b")
+        reader.subscribe(["a", "b"])
+        seen = await poll(reader, 5.0)
+        assert sorted(seen.values) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+        assert seen.errors == []
 
 
 @pytest.mark.parametrize("rights", [[], ["DESCRIBE"]])
@@ -377,42 +373,36 @@ def test_refused_positions_wait_for_the_end_of_a_callback(
     assert max(Counter(looks).values()) < 100
 
 
-def test_explain_names_the_rights_that_are_missing() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            cluster.grant(ME, "READ", group="g")
-            cluster.grant(ME, "DESCRIBE", topic="b")
-            async with consumer(
-                cluster, "a", "b", "c", client_id="c1", allow_auto_create_topics=False
-            ) as reader:
-                await poll(reader, 3.0)
-                text = str(reader.explain())
-                assert "this client needs READ on topic b" in text
-                assert "this client needs DESCRIBE on topic c" in text
-                rights = reader.explain().as_dict()["missing_rights"]
-                assert {
-                    "principal": None,
-                    "operation": "DESCRIBE",
-                    "resource": "topic",
-                    "name": "c",
-                } in rights
-                cluster.grant(ME, "READ", topic="*")
-                await poll(reader, 5.0)
-                assert reader.explain().as_dict()["missing_rights"] == []
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_explain_names_the_rights_that_are_missing(cluster: MemoryCluster) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    cluster.grant(ME, "READ", group="g")
+    cluster.grant(ME, "DESCRIBE", topic="b")
+    async with consumer(
+        cluster, "a", "b", "c", client_id="c1", allow_auto_create_topics=False
+    ) as reader:
+        await poll(reader, 3.0)
+        text = str(reader.explain())
+        assert "this client needs READ on topic b" in text
+        assert "this client needs DESCRIBE on topic c" in text
+        rights = reader.explain().as_dict()["missing_rights"]
+        assert {
+            "principal": None,
+            "operation": "DESCRIBE",
+            "resource": "topic",
+            "name": "c",
+        } in rights
+        cluster.grant(ME, "READ", topic="*")
+        await poll(reader, 5.0)
+        assert reader.explain().as_dict()["missing_rights"] == []
 
 
-def test_explain_names_the_right_that_a_group_needs() -> None:
-    async def scenario() -> None:
-        async with secured() as cluster:
-            cluster.grant(ME, "READ", topic="a")
-            async with consumer(cluster, "a") as reader:
-                await poll(reader, 0.5)
-                assert "this client needs DESCRIBE on group g" in str(reader.explain())
-                cluster.grant(ME, "READ", group="g")
-                await poll(reader, 5.0)
-                assert "needs" not in str(reader.explain())
-
-    run_virtual(scenario)
+@on_secured_cluster
+async def test_explain_names_the_right_that_a_group_needs(cluster: MemoryCluster) -> None:
+    cluster.grant(ME, "READ", topic="a")
+    async with consumer(cluster, "a") as reader:
+        await poll(reader, 0.5)
+        assert "this client needs DESCRIBE on group g" in str(reader.explain())
+        cluster.grant(ME, "READ", group="g")
+        await poll(reader, 5.0)
+        assert "needs" not in str(reader.explain())

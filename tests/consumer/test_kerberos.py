@@ -167,7 +167,8 @@ def test_login_by_a_keytab_leaves_no_key_and_no_ticket(
     parts = [each[at : at + 24] for each in sent for at in range(0, len(each) - 23, 100)]
     keys = keys_of(tickets)
     assert len(parts) > 5 and len(keys) == 2
-    for secret in [*parts, *keys, PASSWORD]:
+    secrets = [*parts, *keys, PASSWORD.encode()]
+    for secret in secrets:
         assert not leaked(secret, shown)
-    for secret in [*parts, *keys, PASSWORD]:
+    for secret in secrets:
         assert leaked(secret, f"{shown} {secret!r}")
