@@ -69,7 +69,8 @@ class SaslConfig(SecuritySection):
         metadata=option(
             TokenProvider(),
             "The source of tokens for OAUTHBEARER. It returns the token, or (token, expiry in "
-            "seconds since 1970), or an object with token and expires_at.",
+            "seconds since 1970), or an object with token and expires_at. A datetime is an expiry, "
+            "too.",
             properties=(),
         ),
     )

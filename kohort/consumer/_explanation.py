@@ -64,7 +64,8 @@ def _reasons(facts: Facts) -> Iterator[str]:
         yield f"no login: {facts['security']['credentials_obstacle']}"
     if not cluster["reached"]:
         servers = ", ".join(cluster["bootstrap_servers"])
-        yield f"no broker was reached yet; asked: {servers}"
+        last = "" if cluster["last_error"] is None else f": {cluster['last_error']}"
+        yield f"no broker was reached yet; asked: {servers}{last}"
         return
     yield from (escaped(_needs(right)) for right in facts["missing_rights"])
     yield from _of_subscription(facts["subscription"])

@@ -27,6 +27,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
         "state": _state(engine, started=started, closed=closed),
         "cluster": {
             "reached": engine.cluster.bootstrapped,
+            "last_error": None if engine.cluster.bootstrapped else engine.cluster.last_error,
             "bootstrap_servers": [f"{host}:{port}" for host, port in servers],
             "brokers": sorted(metadata.brokers),
             "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,

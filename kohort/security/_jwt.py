@@ -11,6 +11,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import InvalidOptionError, OAuthTokenError
@@ -46,7 +47,12 @@ def time_claim(claims: Mapping[str, Any] | None, name: str) -> float | None:
 
 
 def epoch_seconds(value: Any) -> float | None:
-    """Return a time as seconds since the epoch, given as seconds or milliseconds; None else."""
+    """Return a time as seconds since the epoch, given as seconds, milliseconds or a datetime.
+
+    A datetime without a time zone is one of UTC. None for anything else.
+    """
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

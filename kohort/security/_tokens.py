@@ -283,6 +283,11 @@ def provider_source(
                 f"the OAuth token provider returned {given.kind}: "
                 "expected str, (str, expiry in epoch seconds), or an object with .token"
             )
+        if not isinstance(given.extensions or {}, Mapping):
+            raise OAuthTokenError(
+                "the OAuth token provider gave extensions that are "
+                f"{type(given.extensions).__name__}: expected a mapping of str to str"
+            )
         merged = {**(extensions or {}), **(given.extensions or {})}
         return token_of(
             given.value,

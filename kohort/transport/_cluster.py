@@ -178,6 +178,11 @@ class ClusterClient:
         """Current refusals of brokers, a text for each cause."""
         return self._nodes.refusals.texts()
 
+    @property
+    def last_error(self) -> str | None:
+        """The latest failure of a connection; None without one."""
+        return self._nodes.last_error(None).removeprefix(": ") or None
+
     def credentials_obstacle(self, now: float) -> str | None:
         """Return what keeps logins waiting for credentials at a time of the loop; else None."""
         error = self._nodes.credentials_obstacle(now)

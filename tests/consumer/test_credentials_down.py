@@ -115,3 +115,21 @@ def test_consumer_goes_on_when_the_provider_works_again(cluster: Cluster) -> Non
         facts = consumer.explain().as_dict()["security"]
     assert facts["credentials_obstacle"] is None
     assert facts["principal"] == "alice"
+
+
+def test_explain_names_the_step_that_hangs(cluster: Cluster) -> None:
+    given = {
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "alice-secret",
+        "socket_connection_setup_timeout_ms": 200,
+    }
+    rule = cluster.hang("SaslAuthenticate", times=None)
+    try:
+        with KafkaConsumer("orders", **options(cluster, **given)) as consumer:
+            consumer.poll(timeout_ms=900)
+            shown = str(consumer.explain())
+    finally:
+        rule.stop()
+    assert "no broker was reached yet; asked: " in shown
+    assert "did not complete the PLAIN login within 0.2 s" in shown

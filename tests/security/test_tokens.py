@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -55,7 +56,7 @@ class Provider:
 class Given:
     """An object as some libraries return."""
 
-    def __init__(self, token: str, expires_at: float | None = None) -> None:
+    def __init__(self, token: str, expires_at: Any = None) -> None:
         self.token = token
         self.expires_at = expires_at
 
@@ -79,6 +80,8 @@ class WithExtensions(Provider):
         ("opaque", None),
         (Given("opaque", NOW + 60), NOW + 60),
         (Given("opaque"), None),
+        (Given("opaque", datetime.fromtimestamp(NOW + 60, UTC)), NOW + 60),
+        (("opaque", datetime.fromtimestamp(NOW + 60, UTC).replace(tzinfo=None)), NOW + 60),
     ],
 )
 async def test_provider_result_is_understood(result: Any, expires_at: float | None) -> None:
@@ -101,6 +104,14 @@ async def test_provider_result_may_name_principal_and_extensions() -> None:
 async def test_provider_extensions_are_asked_for() -> None:
     source = provider_source(WithExtensions(jwt()), {"zone": "2"}, clock=lambda: NOW)
     assert (await source.get()).extensions == {"zone": "2", "trace": "1"}
+
+
+@pytest.mark.anyio
+async def test_provider_extensions_are_refused_when_they_are_no_mapping() -> None:
+    source = provider_source(Provider((jwt(), None, "", ["planted"])), clock=lambda: NOW)
+    with pytest.raises(OAuthTokenError, match="extensions that are list") as raised:
+        await source.get()
+    assert "planted" not in str(raised.value)
 
 
 @pytest.mark.anyio
