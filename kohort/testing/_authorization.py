@@ -56,6 +56,7 @@ _NEEDED: Mapping[type[Request[Any]], tuple[_Right, ...]] = MappingProxyType(
         m.DeleteAclsRequest: (_ALTER,),
         m.ElectLeadersRequest: (_ALTER,),
         m.DescribeAclsRequest: (_DESCRIBE,),
+        m.DescribeClientQuotasRequest: (_DESCRIBE_CONFIGS,),
         m.DescribeLogDirsRequest: (_DESCRIBE,),
         m.DescribeQuorumRequest: (_DESCRIBE,),
         m.DescribeUserScramCredentialsRequest: (_DESCRIBE,),
@@ -108,6 +109,9 @@ def refusal(ctx: Context, request: Request[Any]) -> Response | None:
     response: Any = error_response(ctx, request, error)
     if isinstance(response, m.InitProducerIdResponse):
         response.producer_id, response.producer_epoch = -1, -1
+    if isinstance(response, m.DescribeClientQuotasResponse):
+        response.entries, response.error_message = None, None
+        return response
     if isinstance(response, m.JoinGroupResponse):
         response.protocol_name = None if ctx.version >= 7 else ""
     if hasattr(response, "error_message"):

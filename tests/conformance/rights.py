@@ -205,6 +205,7 @@ def _metadata(names: Names) -> Iterator[tuple[str, Asked]]:
         "DescribeCluster",
         (m.DescribeClusterRequest(include_cluster_authorized_operations=True), 0),
     )
+    yield "DescribeClientQuotas", (m.DescribeClientQuotasRequest(), 1)
 
 
 def _reading(names: Names) -> Iterator[tuple[str, Asked]]:

@@ -72,6 +72,10 @@ if TYPE_CHECKING:
     from kohort.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
     from kohort.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from kohort.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+    from kohort.protocol.messages.describe_client_quotas import (
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+    )
     from kohort.protocol.messages.describe_cluster import (
         DescribeClusterRequest,
         DescribeClusterResponse,
@@ -269,6 +273,8 @@ __all__ = [
     "DeleteTopicsResponse",
     "DescribeAclsRequest",
     "DescribeAclsResponse",
+    "DescribeClientQuotasRequest",
+    "DescribeClientQuotasResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kohort.protocol.messages import (
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -154,6 +155,34 @@ def known_topics_are_left_alone_by_creation(session: Session) -> Observations:
     """Asking for a topic that is there, with creation allowed, makes nothing."""
     topic = session.topic(partitions=2)
     yield "with creation", _ask(session, (topic,), 9, create=True)
+
+
+@probe("3")
+def quotas_of_clients(session: Session) -> Observations:
+    """There are none here; each field of the filter is checked all the same."""
+    user, address = ("user", 2, None), ("ip", 0, "10.0.0.1")
+    for parts in (
+        (),
+        (user,),
+        (address,),
+        (user, ("client-id", 1, None)),
+        (user, address),
+        (user, user),
+        (("user", 0, None),),
+        (("user", 1, "x"),),
+        (("user", 2, "x"),),
+        (("user", 3, None),),
+        (("", 2, None),),
+        (("other", 2, None),),
+    ):
+        components = [
+            DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=how, match=text)
+            for kind, how, text in parts
+        ]
+        for version in (0, 1):
+            for strict in (False, True):
+                request = DescribeClientQuotasRequest(components=components, strict=strict)
+                yield f"{parts}, {version}, {strict}", session.ask(request, version)
 
 
 @probe("3")
