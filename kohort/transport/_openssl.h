@@ -17,6 +17,8 @@ static struct {
     int (*write)(void *ssl, const void *data, int size);
     int (*get_error)(const void *ssl, int result);
     int (*get_fd)(const void *ssl);
+    int (*has_pending)(const void *ssl);
+    void (*set_read_ahead)(void *ssl, int yes);
     void (*clear_errors)(void);
     unsigned long (*last_error)(void);
     void (*new_error)(void);
@@ -40,7 +42,8 @@ static int kohort_openssl_load(const char *path)
         return 0;
 #define TAKE(field, name) (*(void **) &kohort_openssl.field = dlsym(library, name)) != NULL
     return TAKE(read, "SSL_read") && TAKE(write, "SSL_write") && TAKE(get_error, "SSL_get_error")
-        && TAKE(get_fd, "SSL_get_fd") && TAKE(clear_errors, "ERR_clear_error")
+        && TAKE(get_fd, "SSL_get_fd") && TAKE(has_pending, "SSL_has_pending")
+        && TAKE(set_read_ahead, "SSL_set_read_ahead") && TAKE(clear_errors, "ERR_clear_error")
         && TAKE(last_error, "ERR_peek_last_error") && TAKE(new_error, "ERR_new")
         && TAKE(set_error, "ERR_set_error");
 #undef TAKE
@@ -49,6 +52,18 @@ static int kohort_openssl_load(const char *path)
 static int kohort_tls_fd(const kohort_tls *tls)
 {
     return kohort_openssl.get_fd(tls->ssl);
+}
+
+/* 0: what comes next makes the socket readable. */
+static int kohort_tls_pending(const kohort_tls *tls)
+{
+    return kohort_openssl.has_pending(tls->ssl);
+}
+
+/* Have OpenSSL receive up to 16 KiB at once. Else it does so twice for each record. */
+static void kohort_tls_read_ahead(const kohort_tls *tls)
+{
+    kohort_openssl.set_read_ahead(tls->ssl, 1);
 }
 
 /* Note why a call failed, and leave no error in the queue: others use this thread, too. */

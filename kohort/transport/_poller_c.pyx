@@ -54,6 +54,8 @@ cdef extern from "_openssl.h" nogil:
 
     bint kohort_openssl_load(const char *)
     int kohort_tls_fd(const kohort_tls *)
+    bint kohort_tls_pending(const kohort_tls *)
+    void kohort_tls_read_ahead(const kohort_tls *)
     ssize_t kohort_tls_read(kohort_tls *, void *, size_t)
     ssize_t kohort_tls_write(kohort_tls *, const void *, size_t)
     void kohort_tls_put_back(kohort_tls *)
@@ -196,6 +198,14 @@ cdef class Records:
         self.owner = owner
         if self.tls.ssl == NULL or kohort_tls_fd(&self.tls) != sock.fileno():
             raise ValueError("the SSL of this object is that of another socket")
+
+    def read_ahead(self):
+        """Receive in larger pieces from now on. Only this object tells then what is pending."""
+        kohort_tls_read_ahead(&self.tls)
+
+    def pending(self):
+        """True if OpenSSL holds bytes, which do not make the socket readable."""
+        return kohort_tls_pending(&self.tls)
 
     def read(self, Py_ssize_t size, view):
         """Do what the SSLSocket's read() does, with all records that are there. SSLError, OSError.

@@ -1,11 +1,12 @@
 """TLS: a non-blocking SSLSocket, received straight into the buffer that is given.
 
 OpenSSL gives out one TLS record, 16 KiB at most, at a time. So one call receives until the buffer
-is full or the socket is empty. OpenSSL reads no further than the record that it decrypts. So data
-that the system holds makes the socket readable, unless a record was given out in part.
+is full or the socket is empty. At first OpenSSL reads no further than the record that it decrypts.
+So data that the system holds makes the socket readable, unless a record was given out in part.
 
 Once a broker has answered, the compiled module reads all records that are there in one call, or a
-whole frame while the event loop waits; see _tls_records.py.
+whole frame while the event loop waits; see _tls_records.py. From then on OpenSSL reads ahead, so it
+may hold whole records.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ class TlsConnection:
         self._plain = None
         self._socket = wrapped
         self._read = cast("Callable[[int, memoryview], int]", wrapped.read)
+        self._pending: Callable[[], int] = wrapped.pending
         self._waits = SocketWaits(wrapped)
         while True:
             self._check_open()
@@ -151,7 +153,7 @@ class TlsConnection:
             return False
         if self._records is not None and (selector := frame_selector_of(loop)) is not None:
             self._frames = selector.receiver(self._socket.fileno(), self._records)
-        if self._socket.pending():
+        if self._pending():
             # What OpenSSL has decrypted does not make the socket readable.
             loop.call_soon(on_readable)
         return True
@@ -195,7 +197,7 @@ class TlsConnection:
         """At least ``size`` bytes are to come; 1 after the last of them."""
         self._more = size
         if size == 1:
-            self._dry = not self._socket.pending()
+            self._dry = not self._pending()
 
     async def recv_into(self, view: memoryview, /) -> int:
         self._check_open()
@@ -229,17 +231,18 @@ class TlsConnection:
                     if not count:
                         self._ended = True
                         break
-                    if self._more <= filled and not self._socket.pending():
+                    if self._more <= filled and not self._pending():
                         self._dry = True
                         break
-                elif filled >= TURN_BYTES and not self._socket.pending():
+                elif filled >= TURN_BYTES and not self._pending():
                     break
         if not self._answered:
             self._answered = True
             if self._records is not None:
-                self._read = self._records.read
+                self._records.read_ahead()
+                self._read, self._pending = self._records.read, self._records.pending
         self._turn += filled
-        if self._turn >= TURN_BYTES and not self._socket.pending():
+        if self._turn >= TURN_BYTES and not self._pending():
             self._dry = True
         return filled
 

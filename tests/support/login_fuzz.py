@@ -67,8 +67,8 @@ WARM_UP = 100
 REPORT = 20_000
 HTTP, TLS = 0.1, 0.05
 """Shares of the cases that are answers of a token endpoint, and TLS handshakes."""
-FLIGHTS = 3
-"""Writes of a TLS server until its data is sent."""
+FLIGHTS = 6
+"""Writes of a TLS server until its data is sent. The client reads the last of it in C."""
 USER, PASSWORD = "alice", "alice-secret"
 SASL: dict[str, dict[str, Any]] = {
     "PLAIN": {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD},

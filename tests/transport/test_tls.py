@@ -111,6 +111,28 @@ async def test_small_reads_get_data_that_openssl_holds(certificates: Certificate
         stay.set()
 
 
+async def test_records_that_came_together_are_all_received(certificates: Certificates) -> None:
+    """OpenSSL may hold whole records that the system has given out."""
+    data = bytes(range(250)) * 80
+    stay = threading.Event()
+
+    def handle(sock: Any) -> None:
+        for first in range(0, len(data), 1000):
+            sock.sendall(data[first : first + 1000])
+        stay.wait(10)
+
+    with TlsServer(server_context(certificates), handle) as server:
+        connection = await connected(server, certificates)
+        with anyio.fail_after(5):
+            received = b""
+            while len(received) < len(data):
+                received += await receive(connection, 100)
+                connection.expect(1)
+        assert received == data
+        await connection.aclose()
+        stay.set()
+
+
 async def test_one_call_receives_many_records(certificates: Certificates) -> None:
     data = bytes(256 << 10)
     sent, stay = threading.Event(), threading.Event()

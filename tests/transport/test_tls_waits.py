@@ -80,7 +80,7 @@ async def scripted(
     connection = TlsConnection(sock, NoServer())
     made: Any = connection
     made._plain, made._socket, made._read = None, sock, sock.read
-    made._waits = SocketWaits(sock)
+    made._pending, made._waits = sock.pending, SocketWaits(sock)
     try:
         with anyio.fail_after(PATIENCE), theirs:
             yield connection, sock, theirs
