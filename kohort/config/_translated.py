@@ -50,6 +50,12 @@ _KERBEROS_IGNORED = {
     "isInitiator",
     "debug",
 }
+_ENDPOINT_CAS = {
+    "ssl.truststore.location": "sasl_oauthbearer_https_cafile",
+    "ssl.truststore.certificates": "sasl_oauthbearer_https_cadata",
+}
+_ENDPOINT_IGNORED = {"ssl.protocol", "ssl.truststore.password"}
+"""Java's examples have ssl.protocol=SSL. A PEM file has no password."""
 _CLAIM_PREFIXES = {
     "unsecuredLoginStringClaim_": "text",
     "unsecuredLoginNumberClaim_": "number",
@@ -198,8 +204,10 @@ def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: Given) -> Non
     """Read the options of OAuthBearerLoginModule."""
     extensions: dict[str, str] = {}
     claims: dict[str, Any] = {}
-    unknown = False
+    unknown = not _read_endpoint_cas(entry, found)
     for key, secret in entry.options.items():
+        if key.startswith("ssl."):
+            continue
         if key in _DEPRECATED:
             keyword = _DEPRECATED[key]
             if keyword in given:
@@ -227,13 +235,28 @@ def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: Given) -> Non
     if unknown:
         raise InvalidOptionError(
             f"{JAAS}: OAuthBearerLoginModule has options that kohort does not know. It knows "
-            "clientId, clientSecret, scope, extension_NAME and unsecuredLogin...Claim_NAME. The "
-            "CAs of a token endpoint belong into https.ca.location"
+            "clientId, clientSecret, scope, extension_NAME and unsecuredLogin...Claim_NAME. For "
+            "the token endpoint it knows ssl.truststore.location, .certificates and .type"
         )
     if extensions:
         found.set("sasl_oauthbearer_extensions", tuple(extensions.items()), JAAS)
     if claims:
         found.set("sasl_oauthbearer_unsecured_claims", tuple(claims.items()), JAAS)
+
+
+def _read_endpoint_cas(entry: JaasEntry, found: Given) -> bool:
+    """Read the TLS options, which Java uses for the token endpoint. False if some are not known."""
+    given = {key for key in entry.options if key.startswith("ssl.")}
+    stores = given & _ENDPOINT_CAS.keys()
+    kind = "ssl.truststore.type"
+    if stores and (kind not in given or entry.options[kind].reveal().upper() != "PEM"):
+        raise InvalidOptionError(
+            f"{JAAS}: the CAs of the token endpoint are read from PEM alone. Convert the store, "
+            f"and add {kind}=PEM"
+        )
+    for key in stores:
+        found.set(_ENDPOINT_CAS[key], entry.options[key].reveal(), JAAS)
+    return given <= {*_ENDPOINT_CAS, *_ENDPOINT_IGNORED, kind}
 
 
 def _claim(kind: str, secret: Secret) -> Any:

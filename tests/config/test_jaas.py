@@ -416,3 +416,33 @@ def test_iam_module_refuses_what_does_not_fit(text: str, more: Any, said: str) -
 def test_properties_of_config_providers_are_refused() -> None:
     with pytest.raises(UnsupportedOptionError, match=r"config\.providers\.file\.class"):
         ConsumerConfig.from_properties({"config.providers.file.class": "a.FileConfigProvider"})
+
+
+ENDPOINT: dict[str, Any] = {"sasl_oauthbearer_token_endpoint_url": "https://idp/token"}
+CLIENT = f'{OAUTH} required clientId="app" clientSecret="{SECRET}"'
+
+
+def test_cas_of_the_token_endpoint_are_in_the_module_options() -> None:
+    given = 'ssl.truststore.type="PEM" ssl.truststore.location="/etc/idp.pem"'
+    config = read(f"{CLIENT} {given} ssl.protocol=SSL;", "OAUTHBEARER", **ENDPOINT)
+    assert config.security.oauth.sasl_oauthbearer_https_cafile == "/etc/idp.pem"
+
+
+def test_ssl_protocol_of_javas_examples_is_ignored() -> None:
+    config = read(f'{CLIENT} scope="x" ssl.protocol="SSL" ;', "OAUTHBEARER", **ENDPOINT)
+    assert config.security.oauth.sasl_oauthbearer_https_cafile is None
+    assert config.security.oauth.sasl_oauthbearer_scope == "x"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (f'ssl.truststore.location="/{SECRET}.jks"', "read from PEM alone"),
+        (f'ssl.truststore.type=JKS ssl.truststore.location="/{SECRET}"', "read from PEM alone"),
+        (f'ssl.keystore.location="/{SECRET}"', "options that kohort does not know"),
+    ],
+)
+def test_stores_of_java_for_the_token_endpoint_are_refused(given: str, says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says) as raised:
+        read(f"{CLIENT} {given};", "OAUTHBEARER", **ENDPOINT)
+    assert not leaked(SECRET, error_text(raised.value))

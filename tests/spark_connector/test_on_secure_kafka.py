@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.certificates import KEY_PASSWORD
 from tests.support.idp import CLIENT_ID, CLIENT_SECRET, Idp, serving
 from tests.support.leaks import leaked
 from tests.support.secure_kafka import SecureKafka, password_of
@@ -64,9 +65,8 @@ def java_options(server: SecureKafka, listener: str, idp: Idp) -> dict[str, str]
             "kafka.sasl.oauthbearer.token.endpoint.url": idp.url,
             "kafka.sasl.login.callback.handler.class": HANDLER,
             "kafka.sasl.jaas.config": f"{LOGINS}.oauthbearer.OAuthBearerLoginModule required "
-            f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}" scope="read";',
-            # Java reads the CA of the endpoint from files of the JVM; this is librdkafka's name.
-            "kafka.https.ca.location": server.certificates.ca,
+            f'clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}" scope="read" '
+            f'ssl.truststore.type=PEM ssl.truststore.location="{server.certificates.ca}";',
         }
     return options
 
@@ -101,7 +101,17 @@ def test_batch_reads_over_every_security_protocol(
     assert frame.count() == 40
 
 
-@pytest.mark.parametrize("listener", ["SASL_SSL", "OAUTH"])
+def client_certificate(server: SecureKafka) -> dict[str, str]:
+    """Return the client certificate and its encrypted key as text, in Java's names."""
+    return {
+        "kafka.ssl.keystore.certificate.chain": server.certificates.path("client.pem").read_text(),
+        "kafka.ssl.keystore.key": server.certificates.path("client.enc.key").read_text(),
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.key.password": KEY_PASSWORD,
+    }
+
+
+@pytest.mark.parametrize("listener", ["MTLS", "SASL_SSL", "OAUTH"])
 def test_stream_member_logs_in_and_no_secret_is_written(
     spark: SparkSession,
     secure_kafka: SecureKafka,
@@ -114,7 +124,14 @@ def test_stream_member_logs_in_and_no_secret_is_written(
 ) -> None:
     options = java_options(secure_kafka, listener, idp)
     options |= {"kafka.group.id": unique("spark"), "startingOffsets": "earliest"}
-    secrets = [password_of("admin"), CLIENT_SECRET, options["kafka.sasl.jaas.config"]]
+    secrets = [password_of("admin"), CLIENT_SECRET]
+    if listener == "MTLS":
+        del options["kafka.ssl.keystore.location"]
+        options |= client_certificate(secure_kafka)
+        lines = options["kafka.ssl.keystore.key"].splitlines()
+        secrets += [KEY_PASSWORD, *(line for line in lines if not line.startswith("-"))]
+    else:
+        secrets.append(options["kafka.sasl.jaas.config"])
     make = idp.make
 
     def make_and_note(life: float) -> str:
