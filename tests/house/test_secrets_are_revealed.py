@@ -8,6 +8,7 @@ from tests.house._source import modules
 
 REVEALING = {
     "kohort.config._jaas": "parses the text",
+    "kohort.config._msk": "gives options of a login module to the signer of a token",
     "kohort.config._names": "looks for references that nothing resolves",
     "kohort.config._secret": "defines it",
     "kohort.config._security_checks": "looks for a character that PLAIN cannot send",
