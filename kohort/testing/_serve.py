@@ -49,8 +49,8 @@ def serve(
     their ports and settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
     ``authorizer.class.name`` gives the cluster ACLs.
     """
-    read = {} if properties is None else _read("properties", properties)
-    passwords = {} if users is None else _read("users", users)
+    read = {} if properties is None else read_properties(_text("properties", properties))
+    passwords = {} if users is None else _passwords(users)
     stop = threading.Event()
     with ExitStack() as ending:
         # Keys that are not in PEM files are there while the cluster runs.
@@ -91,10 +91,23 @@ def serve(
     return 0
 
 
-def _read(option: str, path: str | os.PathLike[str]) -> dict[str, str]:
-    """The entries of a file."""
+def _passwords(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the users of a file; passwords are taken as they are, without escapes."""
+    found = {}
+    for number, line in enumerate(_text("users", path).splitlines(), 1):
+        name, equals, password = line.strip().partition("=")
+        if not name or name.startswith("#"):
+            continue
+        if not equals or not password:
+            raise InvalidOptionError(f"users: line {number} of {path} is not NAME=PASSWORD")
+        found[name.strip()] = password.strip()
+    return found
+
+
+def _text(option: str, path: str | os.PathLike[str]) -> str:
+    """Return the content of a file. InvalidOptionError if it cannot be read."""
     try:
-        return read_properties(Path(path).read_text())
+        return Path(path).read_text()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InvalidOptionError(f"{option}: {path} cannot be read: {reason}") from error

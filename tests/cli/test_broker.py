@@ -197,7 +197,7 @@ def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
         'PlainLoginModule required user_alice="alice-secret";\n'
         "listener.name.out.ssl.client.auth=required\n"
     )
-    users.write_text("bob=bob-secret\n")
+    users.write_text("# users of PLAIN and SCRAM\nbob = b\\ob=#secret!\n")
     command = [sys.executable, "-m", "kohort", "broker", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--properties", str(file), "--users", str(users)],
@@ -209,10 +209,10 @@ def test_listeners_and_users_come_from_files(tmp_path: Path) -> None:
         lines = [process.stdout.readline().split(": ") for _ in range(5)]
         printed = {line[0]: line[-1].strip() for line in lines[1:]}
         assert set(printed) == {"PLAINTEXT", "IN", "OUT", "ssl_cafile"}
-        for user in ("alice", "bob"):
+        for user, password in (("alice", "alice-secret"), ("bob", "b\\ob=#secret!")):
             with RawLogin(printed["IN"]) as raw:
                 assert sorted(raw.handshake("PLAIN").mechanisms) == ["PLAIN", "SCRAM-SHA-256"]
-                answer = raw.authenticate(plain(user, f"{user}-secret"))
+                answer = raw.authenticate(plain(user, password))
                 assert (answer.error_code, answer.session_lifetime_ms) == (0, 60_000)
         context = ssl.create_default_context(cafile=printed["ssl_cafile"])
         with RawLogin(printed["OUT"], context=context) as raw, pytest.raises(ssl.SSLError):
@@ -243,6 +243,20 @@ def test_listener_that_cannot_be_is_refused(
     assert ended.value.code == 2
     printed = capsys.readouterr().err
     assert complaint in printed
+    assert "hidden" not in printed
+
+
+@pytest.mark.parametrize("text", ["bob=secret\nhidden", "bob=", "=hidden\nbob"])
+def test_users_file_with_a_bad_line_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users, properties = tmp_path / "users", tmp_path / "server.properties"
+    users.write_text(text)
+    properties.write_text("listeners=SASL_PLAINTEXT://:0")
+    with pytest.raises(SystemExit):
+        main(["broker", "--properties", str(properties), "--users", str(users)])
+    printed = capsys.readouterr().err
+    assert f"{users} is not NAME=PASSWORD" in printed
     assert "hidden" not in printed
 
 
