@@ -538,6 +538,14 @@ def test_request_within_a_relogin_is_refused(secured: Cluster) -> None:
         assert raw.is_closed()
 
 
+def test_large_frame_within_a_relogin_is_closed_on(secured: Cluster) -> None:
+    with RawLogin(secured, "REAUTH") as raw:
+        raw.login("alice", "alice-secret")
+        raw.handshake("PLAIN")
+        raw.send_bytes(struct.pack(">i", 524_289) + bytes(100))
+        assert raw.is_closed()
+
+
 def test_relogin_with_a_wrong_password_fails(secured: Cluster) -> None:
     with RawLogin(secured, "REAUTH") as raw:
         raw.login("alice", "alice-secret")

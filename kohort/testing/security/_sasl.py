@@ -23,7 +23,7 @@ from kohort.testing.security._state import SecurityState
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of clients that do not log in."""
 MAX_LOGIN_FRAME = 524_288
-"""Kafka's ``sasl.server.max.receive.size``: bytes of a frame before the first login."""
+"""Kafka's ``sasl.server.max.receive.size``: bytes of a frame during a login."""
 MIN_RELOGIN_S = 1.0
 """Seconds between the beginnings of two re-logins of a connection."""
 
@@ -116,7 +116,7 @@ class ClientLogin:
     @property
     def max_frame(self) -> int | None:
         """Bytes that a frame may have now, None for the limit of all requests."""
-        return None if self._logged_in else MAX_LOGIN_FRAME
+        return None if self.phase is Phase.OPEN else MAX_LOGIN_FRAME
 
     @property
     def mechanism(self) -> str:
