@@ -73,6 +73,7 @@ class Engine:
         )
         self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
         self.cluster = ClusterClient.of(config, rng)
+        self.mailbox.principal = lambda: engine.cluster.principal
         self.cluster.on_refusal(self.mailbox.report, self.mailbox.withdraw)
         self.starts = StartRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
@@ -199,7 +200,7 @@ class Engine:
     def report_refusal(self, error: KafkaError) -> None:
         """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
         if self.config.fetch.on_error in LOGGED:
-            logger.warning("%s", str(error))
+            logger.warning("%s", str(self.mailbox.named(error)))
         else:
             self.mailbox.report(error)
 

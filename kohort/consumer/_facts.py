@@ -67,7 +67,7 @@ def _security(engine: Engine) -> Facts:
     return {
         "protocol": security.security_protocol,
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
-        "principal": _principal(engine),
+        "principal": engine.cluster.principal,
         "refusals": engine.cluster.refusals,
         "credentials_obstacle": None if engine.ended else _obstacle(engine),
         "certificate_of": None if contexts is None else contexts.identity,
@@ -193,24 +193,11 @@ def _missing_rights(engine: Engine) -> list[Facts]:
 
     The principal is the user of the login, or the subject of the client certificate; or None.
     """
-    principal = _principal(engine)
+    principal = engine.cluster.principal
     return [
         {"principal": principal, "operation": operation, "resource": kind, "name": name}
         for operation, kind, name in sorted(set(_missing(engine)))
     ]
-
-
-def _principal(engine: Engine) -> str | None:
-    """Return the user of the latest login, or the subject of the client certificate.
-
-    Before the first login it is the user of the options. None if nothing names it.
-    """
-    security, contexts = engine.config.security, engine.cluster.contexts
-    if security.uses_sasl:
-        return engine.cluster.principal or security.sasl.sasl_plain_username
-    if contexts is None or contexts.certificate is None:
-        return None
-    return contexts.certificate.subject or None
 
 
 def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 
@@ -13,7 +13,10 @@ from kohort.consumer._handover import Pace
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.records import Bell
+from kohort.transport import with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
+
+E = TypeVar("E", bound=BaseException)
 
 MAX_ERRORS = 32
 """Errors that are kept for a caller who does not poll; of more, the oldest go."""
@@ -105,6 +108,10 @@ class CommitCallback(NamedTuple):
     error: BaseException | None
 
 
+def _nobody() -> None:
+    return None
+
+
 class Mailbox:
     """The queues from core to caller, and what the caller last said of itself.
 
@@ -138,6 +145,8 @@ class Mailbox:
         self._last_at: float | None = None
         self.in_hand = False
         """True if the latest poll() returned records, which the caller may still process."""
+        self.principal: Callable[[], str | None] = _nobody
+        """Returns the user that errors about missing rights name."""
         self.on_work: Callable[[], object] = _nothing
         """Called after work was added; for a consumer that performs it without a poll()."""
 
@@ -227,8 +236,13 @@ class Mailbox:
                 with suppress(ValueError):  # the caller takes it at this moment
                     self.errors.remove(other)
 
+    def named(self, error: E) -> E:
+        """Return an error about a missing right with the user in it; others as they are."""
+        return with_principal(error, self.principal())
+
     def report(self, error: Exception) -> None:
         """Leave an error to be raised from the caller's next poll(); once, if it is there."""
+        error = self.named(error)
         # A copy: the caller may take one out, in its own thread, while they are compared.
         known = tuple(self.errors)
         if all(type(error) is not type(other) or str(error) != str(other) for other in known):

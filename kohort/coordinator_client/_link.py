@@ -22,7 +22,7 @@ from kohort.errors import (
 )
 from kohort.protocol import ApiKey, Request, Response
 from kohort.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from kohort.transport import Backoff, RepeatedLog, escaped
+from kohort.transport import Backoff, RepeatedLog, escaped, with_principal
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,9 @@ class CoordinatorLink:
                 self.on_found()
                 return ""
             case Action.FAIL:
-                raise failure(ApiKey.FIND_COORDINATOR, code, self._group_id)
+                raise with_principal(
+                    failure(ApiKey.FIND_COORDINATOR, code, self._group_id), self._cluster.principal
+                )  # a local would hold its frame
             case _:
                 return error_name(code)
 

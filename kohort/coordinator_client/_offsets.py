@@ -36,7 +36,7 @@ from kohort.errors import (
     error_name,
 )
 from kohort.protocol import ApiKey
-from kohort.transport import Backoff, in_seconds
+from kohort.transport import Backoff, in_seconds, with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -128,7 +128,7 @@ class OffsetManager:
 
         if refused:
             done = {tp: at for tp, at in offsets.items() if tp not in refused}
-            raise _refused_commit(refused, done)
+            raise with_principal(_refused_commit(refused, done), self._cluster.principal)
 
     def _take_void(
         self, left: dict[TopicPartition, OffsetAndMetadata], ids: Mapping[TopicPartition, bytes]
@@ -187,9 +187,7 @@ class OffsetManager:
                         self._cluster.request_refresh()
                 case Action.FAIL:
                     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                        raise failure(
-                            ApiKey.OFFSET_COMMIT, code, self._group_id
-                        )  # a local would hold its frame
+                        raise self._refusal(ApiKey.OFFSET_COMMIT, code)
                     error = failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
                     raise type(error)(f"{error} (for {describe(concerned)})", code=code)
                 case _:
@@ -309,6 +307,10 @@ class OffsetManager:
             await self._repeat(once, timeout, what, turn=nullcontext())
         return result
 
+    def _refusal(self, api: ApiKey, code: int) -> KafkaError:
+        """Return the error for a missing right on the group."""
+        return with_principal(failure(api, code, self._group_id), self._cluster.principal)
+
     def _check_fetched(self, code: int, concerned: Iterable[TopicPartition]) -> str:
         """Returns why to repeat, "" if there is no need; raises what no repetition mends."""
         match action_for(ApiKey.OFFSET_FETCH, code):
@@ -318,17 +320,18 @@ class OffsetManager:
                 self._link.drop(f"OffsetFetch was answered {error_name(code)}")
             case Action.FAIL:
                 if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                    raise failure(
-                        ApiKey.OFFSET_FETCH, code, self._group_id
-                    )  # a local would hold its frame
+                    raise self._refusal(ApiKey.OFFSET_FETCH, code)
                 error = failure(ApiKey.OFFSET_FETCH, code, self._group_id)
                 if isinstance(error, TopicAuthorizationFailedError):
                     topics = {tp.topic for tp in concerned}
-                    raise TopicAuthorizationFailedError(
-                        f"no committed offsets for {describe(concerned)}: this client needs "
-                        f"DESCRIBE on topic {names_of(topics)}",
-                        topics=topics,
-                        operation="DESCRIBE",
+                    raise with_principal(
+                        TopicAuthorizationFailedError(
+                            f"no committed offsets for {describe(concerned)}: this client needs "
+                            f"DESCRIBE on topic {names_of(topics)}",
+                            topics=topics,
+                            operation="DESCRIBE",
+                        ),
+                        self._cluster.principal,
                     )
                 raise type(error)(f"{error} (for {describe(concerned)})", code=code)
             case _:

@@ -206,6 +206,8 @@ class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AU
     """Topics that were refused; empty where the response does not name them."""
     operation: str | None
     """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+    principal: str | None = None
+    """User that lacks the right; None if unknown."""
     committed: Mapping[TopicPartition, OffsetAndMetadata]
     """Offsets of the same commit that were committed; empty for anything but a commit."""
 
@@ -231,6 +233,8 @@ class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AU
     """The group; None where the response does not name it."""
     operation: str | None
     """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+    principal: str | None = None
+    """User that lacks the right; None if unknown."""
 
     def __init__(
         self,

@@ -40,6 +40,9 @@ class Cluster(Protocol):
     @property
     def metadata(self) -> Metadata: ...
 
+    @property
+    def principal(self) -> str | None: ...
+
     async def request(
         self,
         message: Request[R],

@@ -8,9 +8,10 @@ from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._cluster import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._retries import Retries
-from kohort.transport import RepeatedLog
+from kohort.transport import RepeatedLog, with_principal
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
@@ -97,7 +98,8 @@ def _text(cause: _Cause) -> str:
 class Refusals:
     """Reports missing rights as ``on_error`` has it."""
 
-    def __init__(self, buffer: FetchBuffer, on_error: Any) -> None:
+    def __init__(self, buffer: FetchBuffer, on_error: Any, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._buffer = buffer
         self._only_logs = on_error in LOGGED
 
@@ -110,6 +112,7 @@ class Refusals:
         now: float,
     ) -> bool:
         """Note a refusal; True if there is something new for the caller."""
+        with_principal(error, self._cluster.principal)
         is_news = retries.refused(tp, now, epoch)
         if is_news and not self._only_logs:
             return self._buffer.append(FailedFetch(tp, epoch, error, passing=True))

@@ -125,7 +125,7 @@ class Fetcher:
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         slow = Backoff.from_ms(REFUSED_BACKOFF_MS, metadata_max_age_ms)
-        refusals = Refusals(self.buffer, config.on_error)
+        refusals = Refusals(self.buffer, config.on_error, cluster)
         self._retries: Retries[TopicPartition] = Retries(backoff, rng, slow)
         self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)

@@ -66,7 +66,7 @@ class Validation:
         self._subscription = subscription
         self._buffer = buffer
         self._retries = retries
-        self._refusals = refusals or Refusals(buffer, "raise")
+        self._refusals = refusals or Refusals(buffer, "raise", cluster)
         self._on_done = on_done
         self._on_ready = on_ready
         self._good: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, leader epoch

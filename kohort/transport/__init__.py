@@ -26,7 +26,7 @@ from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tasks import Started, start_soon
 from kohort.transport._tcp import TcpConnection, TcpConnector
-from kohort.transport._text import in_seconds
+from kohort.transport._text import in_seconds, with_principal
 from kohort.transport._weak import weak_callback
 from kohort.types import escaped
 
@@ -58,4 +58,5 @@ __all__ = [
     "running_clock",
     "start_soon",
     "weak_callback",
+    "with_principal",
 ]

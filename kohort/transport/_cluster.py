@@ -62,6 +62,7 @@ class ClusterClient:
         rng = rng or random.Random()
         security = security or SecurityConfig()
         self._config = config
+        self._security = security
         self.contexts: TlsContexts | None = None
         """The SSL contexts of the connections; None without TLS, or with a hook."""
         if connect is None and security.uses_tls:
@@ -170,8 +171,15 @@ class ClusterClient:
 
     @property
     def principal(self) -> str | None:
-        """The user that this client logged in as; None without a login."""
-        return self._nodes.principal
+        """The user of the latest login, or the subject of the client certificate.
+
+        Before the first login it is the user of the options. None if nothing names it.
+        """
+        if self._security.uses_sasl:
+            return self._nodes.principal or self._security.sasl.sasl_plain_username
+        if self.contexts is None or self.contexts.certificate is None:
+            return None
+        return self.contexts.certificate.subject or None
 
     @property
     def refusals(self) -> list[str]:

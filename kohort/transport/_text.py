@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from kohort.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from kohort.types import escaped
+
+E = TypeVar("E", bound=BaseException)
 
 NONSENSE = (
     "That is not the Kafka protocol: the connection is closed and opened again. If it comes again, "
@@ -32,3 +37,16 @@ def reason(error: BaseException) -> str:
     """What an exception says, without numbers of the system; its name if it says nothing."""
     text = error.strerror if isinstance(error, OSError) else None
     return escaped(text or str(error)) or type(error).__name__
+
+
+def with_principal(error: E, principal: str | None) -> E:
+    """Return an error about a missing right with its principal, also in the text.
+
+    Other errors, and those that have one, stay as they are.
+    """
+    if isinstance(error, TopicAuthorizationFailedError | GroupAuthorizationFailedError):
+        if principal is not None and error.principal is None:
+            error.principal = principal
+            text = str(error).replace("this client needs", f"{escaped(principal)} needs", 1)
+            error.args = (text,)
+    return error

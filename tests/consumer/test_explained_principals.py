@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kohort import KafkaConsumer
-from kohort.errors import TopicAuthorizationFailedError
+from kohort import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kohort.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from kohort.testing import Authorization, Cluster, Listener, Security
 
 
@@ -57,7 +58,7 @@ def test_explain_names_the_principal(cluster: Cluster, way: Any, principal: str)
     servers = cluster.bootstrap_servers_of(given["security_protocol"])
     with KafkaConsumer("orders", bootstrap_servers=servers, **given) as consumer:
         deadline = time.monotonic() + 10
-        with pytest.raises(TopicAuthorizationFailedError):
+        with pytest.raises(TopicAuthorizationFailedError) as raised:
             while time.monotonic() < deadline:
                 consumer.poll(timeout_ms=100)
         explanation = consumer.explain()
@@ -65,3 +66,39 @@ def test_explain_names_the_principal(cluster: Cluster, way: Any, principal: str)
     assert principal in right["principal"]
     assert f"{right['principal']} needs DESCRIBE on topic orders" in str(explanation)
     assert f" as {right['principal']}" in str(explanation)
+    assert raised.value.principal == right["principal"]
+    assert f": {right['principal']} needs DESCRIBE on topic 'orders'" in str(raised.value)
+
+
+def test_errors_of_fetches_groups_and_commits_name_the_principal(cluster: Cluster) -> None:
+    given = by_password(cluster) | {
+        "bootstrap_servers": cluster.bootstrap_servers_of("SASL_PLAINTEXT"),
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
+    alice, tp = "User:alice", TopicPartition("readable", 0)
+    cluster.create_topic("readable", 1)
+    cluster.produce("readable", [b"1"])
+    cluster.grant(alice, "DESCRIBE", topic="readable")
+    found: list[TopicAuthorizationFailedError | GroupAuthorizationFailedError] = []
+    with KafkaConsumer(group_id="g", **given) as consumer:
+        consumer.assign([tp])
+        deadline = time.monotonic() + 10
+        while {type(each) for each in found} != {
+            TopicAuthorizationFailedError,
+            GroupAuthorizationFailedError,
+        }:
+            assert time.monotonic() < deadline
+            try:
+                consumer.poll(timeout_ms=100)
+            except (TopicAuthorizationFailedError, GroupAuthorizationFailedError) as error:
+                found.append(error)
+            if any(isinstance(each, GroupAuthorizationFailedError) for each in found):
+                cluster.grant(alice, "READ", group="g")
+        with pytest.raises(TopicAuthorizationFailedError) as raised:
+            consumer.commit({tp: OffsetAndMetadata(0, "")})
+        found.append(raised.value)
+    for each in found:
+        assert each.principal == "alice"
+        assert "alice needs " in str(each)
+        assert pickle.loads(pickle.dumps(each)).principal == "alice"

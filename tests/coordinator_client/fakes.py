@@ -127,6 +127,8 @@ class FakeCluster:
             answer = await answer
         return cast(R, answer)
 
+    principal: str | None = None
+
     @property
     def metadata(self) -> ClusterMetadata:
         return ClusterMetadata(brokers=self.brokers, topics=dict(self.topics))

@@ -121,6 +121,8 @@ class FakeCluster:
 
     # --- ClusterClient ----------------------------------------------------------------------------
 
+    principal: str | None = None
+
     @property
     def metadata(self) -> FakeMetadata:
         """Another one after each change."""
