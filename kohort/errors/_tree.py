@@ -96,7 +96,7 @@ class KafkaConnectionError(TransportError, ConnectionError):
 
 
 class NoBrokersAvailable(TransportError, KafkaTimeoutError):
-    """No bootstrap address was reachable for ``bootstrap_timeout_ms``.
+    """Timeout: no bootstrap address was reachable for ``bootstrap_timeout_ms``.
 
     The message says for each address which step failed.
     """
@@ -155,7 +155,7 @@ class SaslServerError(SecurityError, TransportError):
 
 
 class OAuthTokenError(SecurityError):
-    """No usable OAuth token: its provider failed, or the token is malformed or about to expire.
+    """Missing OAuth token: its provider failed, or the token is malformed or about to expire.
 
     ``__cause__`` is the error of the provider.
     """

@@ -103,8 +103,8 @@ async def _accept_all(
     while True:
         await anyio.wait_readable(listening)
         try:
-            # All that wait: were it one a turn of the loop, the members of a large group would
-            # come in one by one, and each would start the rebalance of all the others anew.
+            # Accept all waiting clients. With one in each turn of the loop, the members of a large
+            # group would arrive one by one, and each would start another rebalance of all.
             for _ in range(_BACKLOG):
                 tasks.start_soon(serve, _accept(listening))
         except BlockingIOError:

@@ -60,9 +60,9 @@ KNOWN = (
     ),
     Known(
         "Features",
-        "The cluster tells of transaction.version alone. The other features of Kafka belong to "
-        "what is not served, or to its controllers: clients that are not told of them keep to "
-        "what every broker can do.",
+        "The cluster reports transaction.version alone. The other features of Kafka belong to "
+        "what is not served, or to its controllers: clients that do not see them keep "
+        "to what every broker can do.",
         {"features": (r"version [34]\.(supported|finalized)\.(?!transaction).*",)},
     ),
     Known(
@@ -131,7 +131,7 @@ KNOWN = (
     ),
     Known(
         "Sizes of disks",
-        "The logs are in memory: how large the disk is is told as unknown, -1.",
+        "The logs are in memory: the size of the disk is reported as -1, unknown.",
         {"log_directories": (r".*\.(total|usable)_bytes",)},
     ),
     Known(

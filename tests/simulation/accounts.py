@@ -35,7 +35,7 @@ def quick_keys() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the members of a seed log in."""
+    """Login settings of the members of a seed."""
 
     protocol: str
     mechanism: str
@@ -44,7 +44,7 @@ class Access:
     token_life: float
     """Seconds."""
     answer_delay_ms: int
-    """Of the answer to a failed login."""
+    """Delay of the answer to a failed login."""
 
     @property
     def uses_tls(self) -> bool:
@@ -76,13 +76,13 @@ class Account:
 
     name: str
     number: int = 0
-    """Of the password, or of the key of tokens, that the brokers accept."""
+    """Number of the password, or of the token key, that the brokers accept."""
     given: int = 0
-    """Of the one that the member's provider returns."""
+    """Number of the one that the member's provider returns."""
     removed: int = 0
     """Faults that keep the user from existing."""
     trouble: str = ""
-    """Of the provider: raises, hangs, or gives what is outdated."""
+    """Fault of the provider: it raises, hangs, or returns outdated values."""
 
     def password(self, number: int) -> str:
         """Return a password by its number."""

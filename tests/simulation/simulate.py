@@ -56,7 +56,7 @@ STEPS = 100_000
 
 SHARE_OF_RIGHTS = 0.1
 SHARE_OF_LOGINS = 0.4
-"""Of the seeds: members log in, or connect by what stands for TLS."""
+"""Share of the seeds whose members log in, or connect by simulated TLS."""
 OPEN = Security(
     listeners=["PLAINTEXT"], authorization=Authorization(allow_everyone_if_no_acl_found=True)
 )

@@ -72,7 +72,7 @@ E = TypeVar("E", bound=IntEnum)
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One ACL: ``Acl("User:bob", "READ", "TOPIC", "orders")``.
+    """ACL, such as ``Acl("User:bob", "READ", "TOPIC", "orders")``.
 
     Enumerations may be given by name, in any case. ``resource_name`` "*" means all resources of the
     type. With ``pattern`` "PREFIXED" it is a prefix of their names. InvalidOptionError for values

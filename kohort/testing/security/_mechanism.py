@@ -32,10 +32,10 @@ class Identity:
 
 
 class ServerMechanism(Protocol):
-    """One login by one mechanism."""
+    """Login by one mechanism."""
 
     identity: Identity | None
-    """None until the login is complete."""
+    """User after a complete login; None before."""
 
     def evaluate(self, token: bytes) -> bytes:
         """Return the answer to a token of the client. Raises one of the errors above."""

@@ -14,7 +14,7 @@ from kohort.testing.security._mechanism import (
 )
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
-"""The challenge after a token that was refused, and later the error message."""
+"""Challenge after a refused token, and later the error message."""
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST = re.compile(
     rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"\w+ +[-_~+/.a-zA-Z0-9]+=*", re.ASCII)
 
 
 class OAuthBearerServer:
-    """One login by OAUTHBEARER. ``now`` returns epoch seconds."""
+    """Login by OAUTHBEARER. ``now`` returns epoch seconds."""
 
     def __init__(self, check: TokenCheck, now: Callable[[], float]) -> None:
         self.identity: Identity | None = None

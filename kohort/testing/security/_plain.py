@@ -11,7 +11,7 @@ from kohort.testing.security._mechanism import (
 
 
 class PlainServer:
-    """One login by PLAIN."""
+    """Login by PLAIN."""
 
     def __init__(self, store: CredentialStore) -> None:
         self.identity: Identity | None = None

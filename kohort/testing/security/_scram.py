@@ -34,7 +34,7 @@ _FINAL = re.compile(
 
 
 class ScramServer:
-    """One login by a SCRAM mechanism, in two steps. ``nonce`` returns the server's own part."""
+    """Login by a SCRAM mechanism, in two steps. ``nonce`` returns the server's own part."""
 
     def __init__(
         self,

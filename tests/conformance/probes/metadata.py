@@ -159,7 +159,7 @@ def known_topics_are_left_alone_by_creation(session: Session) -> Observations:
 
 @probe("3")
 def quotas_of_clients(session: Session) -> Observations:
-    """There are none here; each field of the filter is checked all the same."""
+    """List no quotas, and check each field of the filter."""
     user, address = ("user", 2, None), ("ip", 0, "10.0.0.1")
     for parts in (
         (),

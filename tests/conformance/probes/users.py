@@ -145,7 +145,7 @@ def _alice(session: Session, user: str = "alice") -> Connection:
 
 @probe("7.2d", secured=True)
 def delegation_tokens_are_created(session: Session) -> Observations:
-    """Each version, lives that are too long, renewers, and other owners."""
+    """Create tokens in each version, for too long, with renewers, and for other owners."""
     connection, admin = _alice(session), _alice(session, "admin")
     for version in (1, 2, 3):
         for life in (-1, 60_000, 10 * DAY_MS):
