@@ -6,18 +6,25 @@ import re
 import subprocess
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer
-from kohort.errors import SaslAuthenticationFailedError, SecurityError
+from kohort.errors import (
+    CredentialsUnavailableError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    SecurityError,
+)
 from kohort.security._gssapi import GssapiExchange
 from tests.consumer.kit import aread, read
 from tests.security.traces import traces
 from tests.support.kerberos import PASSWORD, REALM, USER, Kdc
 from tests.support.leaks import leaked
+from tests.support.net import free_ports
 from tests.support.secure_kafka import SecureKafka
 from tests.support.topics import create_topic
 
@@ -172,3 +179,31 @@ def test_login_by_a_keytab_leaves_no_key_and_no_ticket(
         assert not leaked(secret, shown)
     for secret in secrets:
         assert leaked(secret, f"{shown} {secret!r}")
+
+
+def test_kdc_that_is_down_is_named_at_the_deadline(
+    allowed: SecureKafka, tickets: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [port] = free_ports(1)
+    dead = re.sub(r"kdc = 127\.0\.0\.1:\d+", f"kdc = 127.0.0.1:{port}", tickets.config.read_text())
+    (tmp_path / "krb5.conf").write_text(dead)
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+    monkeypatch.setenv("KRB5CCNAME", "MEMORY:none")
+    given = options(
+        allowed,
+        bootstrap_timeout_ms=1_500,
+        sasl_kerberos_keytab=str(tickets.user_keytab),
+        sasl_kerberos_principal=USER,
+    )
+    with KafkaConsumer("t", **given) as consumer:
+        with pytest.raises(CredentialsUnavailableError, match="Cannot contact any KDC") as raised:
+            consumer.poll(timeout_ms=10_000)
+        assert "Cannot contact any KDC" in str(consumer.explain())
+    assert isinstance(raised.value, KafkaTimeoutError)
+    assert "getting a Kerberos ticket for kafka@localhost failed" in str(raised.value)
+
+
+def test_explain_names_the_kerberos_principal(allowed: SecureKafka, tickets: Kdc) -> None:
+    with KafkaConsumer(**options(allowed)) as consumer:
+        consumer.topics()
+        assert f"as {USER}@{REALM}" in str(consumer.explain())
