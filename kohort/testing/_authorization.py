@@ -5,7 +5,7 @@ Handlers check rights for parts of a request, such as single topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -114,14 +114,23 @@ def refusal(ctx: Context, request: Request[Any]) -> Response | None:
         return response
     if isinstance(response, m.JoinGroupResponse):
         response.protocol_name = None if ctx.version >= 7 else ""
-    if hasattr(response, "error_message"):
-        response.error_message = (
+    for part in _with_messages(response):
+        part.error_message = (
             f"Request {type(request).__name__} is not authorized."
             if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             else refusal_message(error)
         )
     assert isinstance(response, Response)
     return response
+
+
+def _with_messages(response: Any) -> Sequence[Any]:
+    """Return the parts of a response that have a message about the refusal."""
+    if isinstance(response, m.CreateAclsResponse):
+        return response.results
+    if isinstance(response, m.DeleteAclsResponse):
+        return response.filter_results
+    return [response] if hasattr(response, "error_message") else []
 
 
 def _error(ctx: Context, request: Request[Any]) -> ErrorCode:

@@ -94,6 +94,24 @@ def test_super_user_without_a_type_is_refused() -> None:
         Authorization(super_users=["admin"])
 
 
+def test_refused_change_of_acls_names_the_request() -> None:
+    with secured() as cluster, Raw(cluster) as raw:
+        creation = CreateAclsRequest.AclCreation(
+            resource_type=2, resource_name="t", principal="User:bob", host="*", operation=3
+        )
+        created = raw.ask(CreateAclsRequest(creations=[creation]), 3).results[0]
+        assert (created.error_code, created.error_message) == (
+            31,
+            "Request CreateAclsRequest is not authorized.",
+        )
+        chosen = DeleteAclsRequest.DeleteAclsFilter(operation=1, permission_type=1)
+        deleted = raw.ask(DeleteAclsRequest(filters=[chosen]), 3).filter_results[0]
+        assert (deleted.error_code, deleted.error_message) == (
+            31,
+            "Request DeleteAclsRequest is not authorized.",
+        )
+
+
 def test_requests_change_acls() -> None:
     with secured(super_users=[ANYBODY]) as cluster, Raw(cluster) as raw:
         creation = CreateAclsRequest.AclCreation(
