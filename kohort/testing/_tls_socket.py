@@ -92,9 +92,9 @@ async def accept_tls(
     security = broker.cluster.security
     fault = security.tls_fault(broker.node.id)
     try:
+        if fault is not None and fault.kind == "slow":
+            await _hold(fault)
         with anyio.fail_after(HANDSHAKE_S):
-            if fault is not None and fault.kind == "slow":
-                await _hold(fault)
             if await _is_answered_plainly(sock, fault):
                 return None
             context = security.context(listener, fault)

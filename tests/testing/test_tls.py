@@ -13,7 +13,7 @@ import pytest
 
 from kohort.errors import InvalidOptionError
 from kohort.protocol.messages import FetchRequest, MetadataRequest
-from kohort.testing import CertificateFiles, Cluster, Listener, MemoryCluster, Security
+from kohort.testing import CertificateFiles, Cluster, Listener, MemoryCluster, Security, _tls_socket
 from kohort.testing.security import SecurityState
 from kohort.testing.security._principals import apply_rules, distinguished_name
 from tests.testing.logins import RawLogin
@@ -188,6 +188,14 @@ def test_slow_handshake_goes_on_when_it_is_stopped(secured: Cluster) -> None:
             context.wrap_socket(sock, server_hostname="localhost")
         assert fault.hits == 1
     RawLogin(secured, "SSL", context=context).close()
+
+
+def test_slow_handshake_has_no_limit_of_the_broker(
+    secured: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tls_socket, "HANDSHAKE_S", 0.1)
+    with secured.slow_handshake(0.3):
+        RawLogin(secured, "SSL", context=trusting(secured)).close()
 
 
 def test_plain_answer_on_a_tls_port(secured: Cluster) -> None:
