@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import ssl
@@ -306,9 +307,12 @@ def create_ssl_context(
     """Return a context for ``ssl_context``; the arguments are those of aiokafka's function.
 
     The CAs of the system are trusted if no others are given. ``cadata`` is PEM text or bytes in DER
-    form. OSError for a file that cannot be read, and ssl.SSLError for one without a certificate.
+    form. FileNotFoundError for a missing file, and ssl.SSLError for one without a certificate.
     InvalidOptionError for a certificate and key that do not load together.
     """
+    for path in (cafile, capath, certfile, keyfile):
+        if path is not None and not os.path.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     context = _client_context()
     if cafile is None and capath is None and cadata is None:
         context.load_default_certs()

@@ -331,3 +331,10 @@ def test_folder_without_hashed_names_is_refused(certificates: Certificates, tmp_
     (tmp_path / "ca.pem").write_text(Path(certificates.ca).read_text())
     with pytest.raises(InvalidOptionError, match=r"ssl_cafile is a folder .* openssl rehash"):
         contexts(ssl_cafile=str(tmp_path))
+
+
+@pytest.mark.parametrize("argument", ["cafile", "capath", "certfile", "keyfile"])
+def test_create_ssl_context_names_the_file_that_is_missing(argument: str) -> None:
+    given: dict[str, Any] = {argument: "/nowhere/file"}
+    with pytest.raises(FileNotFoundError, match="/nowhere/file"):
+        kohort.create_ssl_context(**given)
