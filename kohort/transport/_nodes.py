@@ -357,8 +357,13 @@ class Nodes:
             self._failed(node, copy_of(node.wants_login))
 
     def note_answers(self) -> None:
-        """Forget the refusals of nodes that answer now."""
+        """Forget that nodes wanted a login, if they answer without one now.
+
+        The refusal of a login or of TLS ends with the next connection: older ones go on meanwhile.
+        """
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
+            if node.wants_login is None:
+                continue
             links = node.links.values()
             if any(link.connection is not None and link.connection.answered for link in links):
                 node.wants_login = None

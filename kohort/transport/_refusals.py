@@ -6,11 +6,13 @@ listener. It is reported once for each cause, however many brokers and connectio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 
 from kohort.errors import KafkaError, SecurityError
 
 MAX_REFUSALS = 1000
+_NUMBERS = re.compile(r"\d+")
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -48,7 +50,8 @@ class Refusals:
     def add(self, node: int, peer: str, error: KafkaError) -> bool:
         """Take the refusal of a node. True if its cause is new."""
         text = str(error).replace(peer, "").replace(f"Broker {node} ", "")
-        cause = f"{type(error).__name__} {text}"
+        # The seconds that a token has left are no other cause.
+        cause = f"{type(error).__name__} {_NUMBERS.sub('0', text)}"
         former = self._causes.get(node)
         self._by_node[node], self._causes[node] = error, cause
         if former is not None and former != cause:
