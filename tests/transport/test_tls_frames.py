@@ -264,6 +264,28 @@ def test_alert_inside_frame_is_named(ends: Ends) -> None:
     reading.close()
 
 
+def test_hostile_records_end_in_typed_errors(ends: Ends) -> None:
+    """Any type, version and length, in the middle of a frame."""
+    outcomes = set()
+    for seed in range(60):
+        rng = random.Random(seed)
+        reading, theirs = ends.reading()
+        reading.start()
+        theirs.sendall(framed(BODY) + framed(BODY)[: rng.randrange(1, 10)])
+        run_until(ends.loop, lambda reading=reading: reading.bodies)  # type: ignore[misc]
+        size = rng.choice([0, 1, 16, 300, 16_000, 65_535])
+        head = struct.pack(">BHH", rng.choice([20, 21, 22, 23, 24, 99]), 0x0303, size)
+        with plain_end(theirs) as plain:
+            plain.sendall(head + rng.randbytes(min(size, rng.randrange(20_000))))
+            plain.shutdown(socket.SHUT_WR)
+            run_until(ends.loop, lambda reading=reading: reading.ended.done())  # type: ignore[misc]
+        error = reading.ended.exception()
+        assert isinstance(error, KafkaConnectionError), f"seed {seed}: {error!r}"
+        outcomes.add(str(error).rpartition(": ")[2])
+        reading.close()
+    assert {"bad record type", "decryption failed or bad record mac"} <= outcomes
+
+
 def test_error_of_one_connection_spares_the_others(ends: Ends) -> None:
     """OpenSSL keeps errors for each thread, not for each connection."""
     broken, theirs = ends.reading()
