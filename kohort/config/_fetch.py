@@ -30,7 +30,7 @@ class FetchConfig(RequestOptions):
         metadata=option(
             Whole(0),
             "The most a broker puts into one answer; a single larger batch still comes. Not given: "
-            "8 MiB at first, 4 MiB from a broker that answers within 20 ms, 16 MiB within 100 ms.",
+            "8 MiB at first, 4 MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.",
             unit="bytes",
         ),
     )

@@ -118,6 +118,12 @@ class TestFetchSizes:
         found.note_response(1, 4 * MIB, 16 * MIB, QUICK)
         assert found.of_response(1) == 4 * MIB
 
+    def test_broker_is_near_at_the_speed_of_tls(self) -> None:
+        """Larger responses over TLS fill the socket, and cost a broker twice the CPU time."""
+        found = sizes()
+        found.note_response(1, MIB, 4 * MIB, 0.025)
+        assert found.of_response(1) == 4 * MIB
+
     def test_a_response_has_room_for_what_one_partition_may_have(self) -> None:
         found = sizes(max_partition_fetch_bytes=9 * MIB)
         found.note_response(1, MIB, MIB, NEAR)
