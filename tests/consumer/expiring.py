@@ -200,7 +200,7 @@ class Group:
         self.rebalances = _Rebalances()
         self.visits = 0
         self._options = options
-        self._sent_all, self._over = threading.Event(), threading.Event()
+        self.sent_all, self._over = threading.Event(), threading.Event()
         self._lock = threading.Lock()
 
     def consumer(self) -> KafkaConsumer:
@@ -214,7 +214,7 @@ class Group:
             while not self._over.is_set():
                 if self._take(consumer):
                     now = time.monotonic()
-                    if last is not None and not self._sent_all.is_set():
+                    if last is not None and not self.sent_all.is_set():
                         self.gaps.append((now - last, now - began))
                     last = now
 
@@ -238,7 +238,6 @@ class Group:
 
     def end(self) -> None:
         """Let the member that stays leave once it read everything, or after a while."""
-        self._sent_all.set()
         deadline = time.monotonic() + DRAIN_S
         while len(self.read) < self.sent and time.monotonic() < deadline:
             time.sleep(0.05)  # between two looks at a counter
@@ -371,6 +370,8 @@ def run(site: Site, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Report:
                 site.produce(group.topic, tick % PARTITIONS, values)
                 group.sent += AT_ONCE
             time.sleep(TICK_S)  # the pace of the producer
+        for group in groups:
+            group.sent_all.set()
         for group in groups:
             group.end()
         for thread in [*members, *changes]:
