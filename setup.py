@@ -43,7 +43,6 @@ SOURCES = (
     "_native.h",
     "_native.pxd",
     "_unpack.h",
-    "_ahead.h",
 )
 TRANSPORT = Path("kohort", "transport")
 POLLER = ("_poller_c.pyx", "_openssl.h")

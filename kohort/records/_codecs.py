@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import sys
 import zlib
 from typing import Any
@@ -25,14 +24,6 @@ def cramjam() -> Any:
 def lz4_frame() -> Any:
     """The library that reads lz4 frames piece by piece. UnsupportedCodecError without it."""
     return _load("lz4.frame", "lz4")
-
-
-@functools.cache
-def has_second_processor() -> bool:
-    """Return whether this process may run on more than one processor."""
-    # Not in all systems; Python 3.13 has os.process_cpu_count().
-    affinity = getattr(os, "sched_getaffinity", None)
-    return (len(affinity(0)) if affinity else os.cpu_count() or 1) > 1
 
 
 def errors() -> tuple[type[Exception], ...]:

@@ -100,7 +100,6 @@ def take_plain(
     partition: int,
     columns: Columns,
     scratch: bytearray | memoryview,
-    ahead_budget: int,
     lack: Lack,
 ) -> tuple[int, int]:
     """Put the rows from ``start_offset`` on into the columns, of batches that are plain.
@@ -108,8 +107,7 @@ def take_plain(
     Stops where the columns have ``max_rows`` rows, perhaps in the middle of a batch, or where the
     next batch could bring them over ``max_bytes`` in all; and before a batch that is not plain or
     not right, or that there is something lacking for. Returns the place of the batch where it
-    stopped and the offset to go on from. Compiled, it decompresses LZ4 and zstd: to ``scratch``, or
-    in two threads, where batches become at most ``ahead_budget`` bytes each.
+    stopped and the offset to go on from. Compiled, it decompresses LZ4 and zstd to ``scratch``.
     """
     return released(
         _take_plain,
@@ -124,7 +122,6 @@ def take_plain(
         partition,
         columns,
         scratch,
-        ahead_budget,
         lack,
     )
 
@@ -175,13 +172,11 @@ def _take_plain(
     partition: int,
     columns: Columns,
     scratch: bytearray | memoryview,
-    ahead_budget: int,
     lack: Lack,
 ) -> tuple[int, int]:
     passed = start_offset
     first = columns.rows
     room = _row_room(columns, len(topic))
-    ahead = begin_ahead(data, pos, end, max_rows - columns.rows, ahead_budget, check_crcs)
     while pos < end and columns.rows < max_rows:
         size = 12 + int32_at(data, pos + 8)
         attributes = int16_at(data, pos + 21)
@@ -193,17 +188,12 @@ def _take_plain(
         codec = attributes & ~_PLAIN
         if codec != 0 and codec != _LZ4 and codec != _ZSTD:
             break
-        body, body_size = start_of(data), -1
-        if codec != 0:
-            body, body_size = taken_ahead(ahead, pos)
-        if body_size < 0 and check_crcs:
+        if check_crcs:
             crc = uint32_at(data, pos + 17)
             if checksum(data, pos + 21, pos + size) != crc:
                 break
-        if codec == 0:
-            body_size = size - _HEADER_SIZE
-        elif body_size < 0:
-            body = start_of(scratch)
+        body_size = size - _HEADER_SIZE
+        if codec != 0:
             body_size = unpack(codec, data, pos + _HEADER_SIZE, pos + size, scratch)
             if body_size < 0:
                 lack.scratch = -1 - body_size
@@ -212,7 +202,7 @@ def _take_plain(
             break
         log_append = attributes & 8 != 0
         last = _take(
-            body,
+            start_of(scratch) if codec != 0 else start_of(data),
             0 if codec != 0 else pos + _HEADER_SIZE,
             body_size if codec != 0 else pos + size,
             int32_at(data, pos + 57),
@@ -233,7 +223,6 @@ def _take_plain(
             break
         passed = base_offset + last_offset_delta + 1
         pos += size
-    end_ahead(ahead)
     _fill_shared(columns, first, topic, partition)
     return pos, passed
 

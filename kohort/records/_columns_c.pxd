@@ -4,11 +4,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
 from kohort.records._native cimport (
     build_state, checksum, int16_at, int32_at, int64_at, uint32_at, kohort_clear_bit, kohort_copy, kohort_fields,
     kohort_fill_ints, kohort_prepare, kohort_read_fields, kohort_repeat, kohort_set_bits, kohort_short, kohort_unpack,
-    kohort_use, kohort_wrapped, kohort_ahead, kohort_begin_ahead, kohort_taken_ahead, kohort_end_ahead)
+    kohort_use, kohort_wrapped)
 
 ctypedef (Py_ssize_t, int64_t) (*passing)(
     const uint8_t[::1], Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, bint, const uint8_t[::1], int32_t, Columns,
-    uint8_t[::1], int64_t, Lack) noexcept nogil
+    uint8_t[::1], Lack) noexcept nogil
 ctypedef int64_t (*putting)(
     const uint8_t[::1], int64_t, int64_t, int64_t, int64_t, int32_t, int64_t, int64_t, const uint8_t[::1], int32_t,
     Columns, Lack) noexcept nogil
@@ -19,18 +19,6 @@ cdef inline void prepare():
 cdef inline int use_decompressors(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t release) except -1:
     kohort_use(<void *> lz4, <void *> zstd, <void *> create, <void *> release)
     return 0
-
-cdef inline kohort_ahead *begin_ahead(
-    const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t rows, int64_t budget, bint check_crcs) noexcept nogil:
-    return kohort_begin_ahead(&data[0], pos, end, rows, budget, check_crcs) if data.shape[0] else NULL
-
-cdef inline (const uint8_t *, int64_t) taken_ahead(kohort_ahead *ahead, Py_ssize_t pos) noexcept nogil:
-    cdef int64_t size = -1
-    cdef const uint8_t *body = kohort_taken_ahead(ahead, pos, &size) if ahead != NULL else NULL
-    return body, size
-
-cdef inline void end_ahead(kohort_ahead *ahead) noexcept nogil:
-    kohort_end_ahead(ahead)
 
 cdef inline int64_t wrapped(int64_t base, uint64_t raw) noexcept nogil:
     return kohort_wrapped(base, raw)
@@ -87,12 +75,11 @@ cdef inline int64_t unpack(
 cdef inline (Py_ssize_t, int64_t) released(
     passing function, const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset,
     int64_t max_rows, int64_t max_bytes, bint check_crcs, const uint8_t[::1] topic, int32_t partition,
-    Columns columns, uint8_t[::1] scratch, int64_t ahead_budget, Lack lack):
+    Columns columns, uint8_t[::1] scratch, Lack lack):
     cdef (Py_ssize_t, int64_t) result
     with nogil:
         result = function(
-            data, pos, end, start_offset, max_rows, max_bytes, check_crcs, topic, partition, columns, scratch,
-            ahead_budget, lack)
+            data, pos, end, start_offset, max_rows, max_bytes, check_crcs, topic, partition, columns, scratch, lack)
     return result
 
 cdef inline int64_t filled(
@@ -149,7 +136,7 @@ cpdef int use_codecs(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t 
 cpdef (Py_ssize_t, int64_t) take_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows, int64_t max_bytes,
     bint check_crcs, const uint8_t[::1] topic, int32_t partition, Columns columns, uint8_t[::1] scratch,
-    int64_t ahead_budget, Lack lack) except *
+    Lack lack) except *
 
 @cython.locals(timestamp_type=int32_t, log_append=bint)
 cpdef int64_t take_body(
@@ -157,12 +144,11 @@ cpdef int64_t take_body(
     int32_t partition, Columns columns, Lack lack) except? -1
 
 @cython.locals(passed=int64_t, size=int64_t, attributes=int64_t, base_offset=int64_t, last_offset_delta=int64_t,
-               codec=int64_t, crc=int64_t, body_size=int64_t, log_append=bint, last=int64_t, first=int64_t, room=int64_t,
-               ahead='kohort_ahead *', body='const uint8_t *')
+               codec=int64_t, crc=int64_t, body_size=int64_t, log_append=bint, last=int64_t, first=int64_t, room=int64_t)
 cdef (Py_ssize_t, int64_t) _take_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows, int64_t max_bytes,
     bint check_crcs, const uint8_t[::1] topic, int32_t partition, Columns columns, uint8_t[::1] scratch,
-    int64_t ahead_budget, Lack lack) noexcept nogil
+    Lack lack) noexcept nogil
 
 cpdef tuple extent_of(Columns columns)
 

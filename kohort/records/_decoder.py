@@ -44,7 +44,6 @@ SOURCES = (
     "_native.h",
     "_native.pxd",
     "_unpack.h",
-    "_ahead.h",
 )
 
 

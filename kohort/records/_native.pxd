@@ -26,14 +26,6 @@ cdef extern from "_unpack.h" nogil:
     void kohort_use(void *lz4, void *zstd, void *create, void *release)
     int64_t kohort_unpack(int codec, const uint8_t *data, int64_t size, uint8_t *scratch, int64_t room)
 
-cdef extern from "_ahead.h" nogil:
-    ctypedef struct kohort_ahead:
-        pass
-    kohort_ahead *kohort_begin_ahead(
-        const uint8_t *data, int64_t pos, int64_t end, int64_t rows, int64_t budget, int check_crcs)
-    const uint8_t *kohort_taken_ahead(kohort_ahead *ahead, int64_t pos, int64_t *size)
-    void kohort_end_ahead(kohort_ahead *ahead)
-
 cdef inline int64_t build_state() noexcept nogil:
     return KOHORT_SOURCE_STATE
 

@@ -15,13 +15,11 @@ from kohort.records._crc import crc32c
 from kohort.records._record import ConsumerRecord, Headers, Origin, Record, RecordDraft
 
 __all__ = [
-    "begin_ahead",
     "build_state",
     "checksum",
     "clear_bit",
     "copy",
     "cut",
-    "end_ahead",
     "fields_at",
     "fill_ints",
     "filled",
@@ -40,7 +38,6 @@ __all__ = [
     "set_bits",
     "short_at",
     "start_of",
-    "taken_ahead",
     "uint32_at",
     "unpack",
     "use_clock",
@@ -247,28 +244,6 @@ def unpack(codec: int, data: Bytes, start: int, stop: int, scratch: bytearray | 
     scratch needs ``n`` bytes.
     """
     return -1
-
-
-def begin_ahead(
-    data: Bytes, pos: int, end: int, rows: int, budget: int, check_crcs: bool
-) -> object:
-    """Have a second thread check and decompress these batches, of which at most ``rows`` are used.
-
-    Compiled, it does so with batches of LZ4 and zstd that become at most ``budget`` bytes each.
-    """
-    return None
-
-
-def taken_ahead(ahead: object, pos: int) -> tuple[bytes, int]:
-    """Return the records of the batch at ``pos`` and their size; -1 if it is left to the caller.
-
-    What is returned is valid until the next call.
-    """
-    return b"", -1
-
-
-def end_ahead(ahead: object) -> None:
-    """Wait for the second thread, and free what it decompressed."""
 
 
 def wrapped(base: int, raw: int) -> int:

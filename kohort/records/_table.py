@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from kohort.errors import CorruptBatchError
-from kohort.records._codecs import has_second_processor
 from kohort.records._lz4 import decompressor_address
 from kohort.records._scratch import Output, Scratch
 from kohort.records._split import RecordBatch
@@ -28,8 +27,6 @@ MAX_BYTES = 1 << 30
 """Of keys, values and headers in a table: its offsets have 31 bits."""
 MAX_ROWS = 1 << 22
 """So that the topics' names fit, too, however long."""
-WORTH_A_THREAD = 128 << 10
-"""Bytes of compressed batches that a second thread helps to decompress."""
 
 Buffer: TypeAlias = memoryview
 Allocate: TypeAlias = Callable[[int], memoryview]
@@ -193,7 +190,6 @@ class TablePlan:
         use_codecs(decompressor_address(), *decompressor_addresses())
         self._begin()
         begin, passed, room = pos, start_offset, scratch.here()[:budget]
-        helps = end - pos >= WORTH_A_THREAD and has_second_processor()
         while True:
             lack = Lack()
             before = self._columns.rows
@@ -209,7 +205,6 @@ class TablePlan:
                 partition,
                 self._columns,
                 room,
-                budget if helps else 0,
                 lack,
             )
             self._note_rows(topic, partition, before)

@@ -42,7 +42,7 @@ from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._request import Answer, partitions_of, read_answers
 from kohort.protocol import decode_response
 from kohort.protocol.messages import FetchResponse
-from kohort.records import Record, TablePlan, _table, to_arrow, to_columns
+from kohort.records import Record, TablePlan, to_arrow, to_columns
 from kohort.types import TopicPartition
 from tests.support.decoders import NAMES, replacements
 from tests.support.fetch_cases import Case, case_of
@@ -54,8 +54,6 @@ HUNG_S = 120.0
 WARM_UP = 300
 """Cases that are read before anything is measured: they compile codecs and fill caches."""
 REPORT = 20_000
-WORTH_A_THREAD = _table.WORTH_A_THREAD
-"""Bytes that two threads decompress by default. In half of the cases they take any number."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -190,7 +188,6 @@ def check(case: Case, number: int, heap: Heap, tally: Tally, longest_s: float = 
     for name in NAMES:
         for module, attribute, value in replacements(name):
             setattr(module, attribute, value)
-        _table.WORTH_A_THREAD = 0 if number % 4 < 2 else WORTH_A_THREAD
         began = time.thread_time()
         heap.begin()
         try:
