@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import mmap
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from benchmarks._reading import cafile
 
 FETCH, FETCH_VERSION, METADATA_VERSION = 1, 4, 9
 MAX_WAIT_MS, MIN_BYTES = 500, 1
@@ -47,8 +50,7 @@ class _Link:
     """A connection to one leader with one fetch in flight."""
 
     def __init__(self, host: str, port: int, partitions: list[int]) -> None:
-        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = _connect(host, port)
         self.partitions = deque(partitions)
 
 
@@ -180,6 +182,15 @@ def walk(records: memoryview, offset: int) -> tuple[int, int]:
     return offset, batches
 
 
+def _connect(host: str, port: int) -> socket.socket:
+    """Return a blocking connection, by TLS if ``BENCHMARK_SSL_CAFILE`` is set."""
+    link = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if (ca := cafile()) is None:
+        return link
+    return ssl.create_default_context(cafile=ca).wrap_socket(link, server_hostname=host)
+
+
 def _memory(size: int) -> memoryview:
     """Return pages that the kernel provides on first use, so that unused ones cost nothing."""
     return memoryview(mmap.mmap(-1, size))
@@ -203,7 +214,7 @@ def _leaders(bootstrap_servers: str, topic: str) -> dict[tuple[str, int], list[i
 
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as link:
+    with _connect(host, int(port)) as link:
         link.sendall(b"".join(encode_request(asked, METADATA_VERSION, 0, CLIENT.decode())))
         size = _receive_into(link, memoryview(bytearray(4)))
         frame = _receive_into(link, memoryview(bytearray(*struct.unpack(">i", size))))

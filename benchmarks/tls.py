@@ -4,8 +4,10 @@
 
 Apache Kafka is started with a plaintext and a TLS listener, and filled over the first. Each client
 reads each topic over both, as the only member of a new group, with automatic commits and CRC
-checks, and reads all four fields of every record. The broker's certificate is verified. All
-readings take turns within each round; see benchmarks/fetch.py for what is counted.
+checks, and reads all four fields of every record. The broker's certificate is verified. The limit
+is a blocking socket that looks at the lengths of batches only. All readings take turns within each
+round; see benchmarks/fetch.py for what is counted. The CPU time of the broker is measured, too: it
+shares the processors with the reader, so both together bound the rate over TLS.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +26,14 @@ from benchmarks._arguments import require_known, words
 from benchmarks._clients import Client, clients
 from benchmarks._goals import verdict
 from benchmarks._kafka import secure_kafka
-from benchmarks._machine import hardware, versions
+from benchmarks._machine import Others, cpu_of, hardware, versions
 from benchmarks._reading import CA_VARIABLE, Reading
 from benchmarks._rounds import short, turns
 from benchmarks._topics import LARGE, PLAIN, SHAPES, Filled, fill
 from benchmarks.fetch import RESULTS, Progress
 from tests.support.jars import KAFKA_VERSION, missing_kafka
 
-CLIENTS = (names.RECORDS, names.ARROW, names.GETMANY, names.TUNED, names.AIOKAFKA)
+CLIENTS = (names.LIMIT, names.RECORDS, names.ARROW, names.GETMANY, names.TUNED, names.AIOKAFKA)
 TOPICS = (LARGE, PLAIN)
 VALUE_BYTES = {LARGE: 1024, PLAIN: 100}
 PACKAGES = ("anyio", "confluent-kafka", "aiokafka")
@@ -47,6 +49,8 @@ class Way(NamedTuple):
 
 
 Readings = Mapping[Way, list[Reading]]
+BrokerSeconds = Mapping[Way, list[float]]
+"""CPU seconds of the broker during each reading."""
 
 
 class Goal(NamedTuple):
@@ -119,13 +123,15 @@ def _row(text: str, value: float, goal: float, floor: float) -> str:
     return f"| {text} | {short(value)} | {goal:g} | {floor:g} | {verdict(value, goal, floor)} |"
 
 
-def rates_table(readings: Readings, topic: str) -> str:
+def rates_table(readings: Readings, topic: str, broker_s: BrokerSeconds | None = None) -> str:
     """Return the rates and CPU times of all clients that read a topic, as Markdown."""
     lines = [
         "| client | plaintext, thousand records/s | TLS | TLS / plaintext "
-        "| CPU us/record, plaintext | TLS | added CPU, s/GB |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| CPU us/record, plaintext | TLS | added CPU, s/GB | of the limit, TLS "
+        "| broker's CPU, s/GB, plaintext | TLS |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    most = median(readings, Way(names.LIMIT, topic, "SSL"), "rate")
     for client in CLIENTS:
         rates = [median(readings, Way(client, topic, each), "rate") for each in LISTENERS]
         cpus = [median(readings, Way(client, topic, each), "cpu_us") for each in LISTENERS]
@@ -140,12 +146,27 @@ def rates_table(readings: Readings, topic: str) -> str:
             f"{tls / plain:.2f}",
             *(f"{cpu:.3f}" for cpu in cpus),
             "" if added is None else f"{added:.2f}",
+            "" if most is None else f"{tls / most:.2f}",
+            *(_of_broker(readings, broker_s or {}, Way(client, topic, each)) for each in LISTENERS),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def text_of(readings: Readings, filled: Mapping[str, Filled], rounds: int) -> str:
+def _of_broker(readings: Readings, broker_s: BrokerSeconds, way: Way) -> str:
+    """Return the CPU seconds of the broker for each GB of values."""
+    if not (seconds := broker_s.get(way)):
+        return ""
+    size = readings[way][0].records * VALUE_BYTES[way.topic]
+    return f"{statistics.median(seconds) / size * 1e9:.2f}"
+
+
+def text_of(
+    readings: Readings,
+    filled: Mapping[str, Filled],
+    rounds: int,
+    broker_s: BrokerSeconds | None = None,
+) -> str:
     """Return the page of results."""
     sizes = ", ".join(f"{name} {each.records:,}" for name, each in filled.items())
     return "\n\n".join(
@@ -157,7 +178,7 @@ def text_of(readings: Readings, filled: Mapping[str, Filled], rounds: int) -> st
             f"Four partitions. Records of each topic: {sizes}. Medians of {rounds} rounds.",
             goals_table(readings),
             *(
-                f"## {SHAPES[topic].text}\n\n{rates_table(readings, topic)}"
+                f"## {SHAPES[topic].text}\n\n{rates_table(readings, topic, broker_s)}"
                 for topic in TOPICS
                 if topic in filled
             ),
@@ -166,23 +187,36 @@ def text_of(readings: Readings, filled: Mapping[str, Filled], rounds: int) -> st
 
 
 def measure(
-    found: list[Client], filled: Mapping[str, Filled], servers: Mapping[str, str], rounds: int
-) -> dict[Way, list[Reading]]:
+    found: list[Client],
+    filled: Mapping[str, Filled],
+    servers: Mapping[str, str],
+    rounds: int,
+    broker_cpu: Callable[[], float],
+) -> tuple[dict[Way, list[Reading]], dict[Way, list[float]]]:
     """Read all topics by all clients over both listeners, in turn."""
     by_name = {client.name: client for client in found}
     ways = [Way(name, topic, each) for topic in filled for name in by_name for each in LISTENERS]
-    for topic in filled:
-        by_name[found[0].name].read(servers["PLAINTEXT"], filled[topic])
+    for topic in filled:  # the first responses of a broker are compiled while they are sent
+        for each in LISTENERS:
+            _over(found[0], each, servers).read(servers[each], filled[topic])
     readings: defaultdict[Way, list[Reading]] = defaultdict(list)
+    broker_s: defaultdict[Way, list[float]] = defaultdict(list)
     progress = Progress(rounds * len(ways), None)
     for number, way in turns(rounds, ways, warm_up=False):
-        client = by_name[way.client]
-        if way.listener == "SSL":
-            client = client._replace(env={**client.env, CA_VARIABLE: servers["cafile"]})
+        client = _over(by_name[way.client], way.listener, servers)
+        before = broker_cpu()
         reading = client.read(servers[way.listener], filled[way.topic])
+        broker_s[way].append(broker_cpu() - before)
         readings[way].append(reading)
         progress.tell(f"round {number}, {way.topic}, {way.listener}, {way.client}", reading)
-    return dict(readings)
+    return dict(readings), dict(broker_s)
+
+
+def _over(client: Client, listener: str, servers: Mapping[str, str]) -> Client:
+    """Return the client with the environment that a listener needs."""
+    if listener != "SSL":
+        return client
+    return client._replace(env={**client.env, CA_VARIABLE: servers["cafile"]})
 
 
 def main() -> None:
@@ -208,7 +242,12 @@ def main() -> None:
             topic: fill(server.bootstrap_servers, SHAPES[topic], args.scale) for topic in TOPICS
         }
         os.sync()
-        text = text_of(measure(found, filled, servers, args.rounds), filled, args.rounds)
+        others = Others()
+        readings, broker_s = measure(
+            found, filled, servers, args.rounds, lambda: cpu_of(server.pid)
+        )
+        text = text_of(readings, filled, args.rounds, broker_s)
+        text += f"\n\nOther processes took {others.share():.0f} % of the processors."
     print(f"\n{text}")
     args.output.mkdir(parents=True, exist_ok=True)
     (args.output / "tls.md").write_text(text + "\n")

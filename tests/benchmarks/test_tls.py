@@ -19,6 +19,8 @@ READINGS = {
     Way(names.RECORDS, LARGE, "PLAINTEXT"): [reading(1_000_000, 0.8)],
     Way(names.RECORDS, LARGE, "SSL"): [reading(500_000, 1.4)],
     Way(names.TUNED, LARGE, "SSL"): [reading(400_000, 2.0)],
+    Way(names.LIMIT, LARGE, "PLAINTEXT"): [reading(2_000_000, 0.4)],
+    Way(names.LIMIT, LARGE, "SSL"): [reading(800_000, 1.0)],
     Way(names.RECORDS, PLAIN, "PLAINTEXT"): [reading(4_000_000, 0.2)],
     Way(names.RECORDS, PLAIN, "SSL"): [reading(2_000_000, 0.3)],
 }
@@ -38,8 +40,16 @@ def test_goals_are_judged_where_both_sides_were_measured() -> None:
 
 def test_a_client_has_a_row_where_it_read_over_both_listeners() -> None:
     table = rates_table(READINGS, LARGE)
-    assert "| kohort records | 1,000 | 500 | 0.50 | 0.800 | 1.400 | 0.59 |" in table
+    assert "| kohort records | 1,000 | 500 | 0.50 | 0.800 | 1.400 | 0.59 | 0.62 |  |  |" in table
     assert names.TUNED not in table
+
+
+def test_the_cpu_of_the_broker_counts_for_each_gigabyte() -> None:
+    seconds = {Way(names.RECORDS, LARGE, "SSL"): [0.002, 0.001, 0.004]}
+    table = rates_table(READINGS, LARGE, seconds)
+    assert (
+        "| kohort records | 1,000 | 500 | 0.50 | 0.800 | 1.400 | 0.59 | 0.62 |  | 1.95 |" in table
+    )
 
 
 def test_the_page_has_a_table_for_each_topic() -> None:

@@ -66,6 +66,12 @@ class KafkaServer:
         """``host:port`` of the only broker."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """The process that has started the node, as its only child."""
+        assert self._process is not None
+        return self._process.pid
+
     def is_running(self) -> bool:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
