@@ -32,7 +32,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             "brokers": sorted(metadata.brokers),
             "fetch_max_wait_ms": config.fetch.fetch_max_wait_ms,
         },
-        "security": _security(engine),
+        "security": _security(engine, running=started and not engine.ended),
         "subscription": {
             "mode": snapshot.mode.value,
             "topics": sorted(snapshot.topics),
@@ -61,7 +61,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
     }
 
 
-def _security(engine: Engine) -> Facts:
+def _security(engine: Engine, *, running: bool) -> Facts:
     security, contexts = engine.config.security, engine.cluster.contexts
     expires_at, days = (None, None) if contexts is None else contexts.expiry()
     return {
@@ -69,7 +69,7 @@ def _security(engine: Engine) -> Facts:
         "mechanism": security.sasl.sasl_mechanism if security.uses_sasl else None,
         "principal": engine.cluster.principal,
         "refusals": engine.cluster.refusals,
-        "credentials_obstacle": None if engine.ended else _obstacle(engine),
+        "credentials_obstacle": _obstacle(engine) if running else None,  # the loop has the clock
         "certificate_of": None if contexts is None else contexts.identity,
         "certificate_expires_at": expires_at,
         "certificate_expires_in_days": days,
