@@ -34,6 +34,14 @@ class ClusterFace(SecurityFace, AclControl):
     def _await_end(self, broker: Broker) -> None:
         """Return when a broker that was killed has closed its port, if that can be waited for."""
 
+    def wall_clock(self) -> float:
+        """Return the cluster's time in seconds since the epoch, by the clock of its event loop.
+
+        For ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``: a client of OAUTHBEARER
+        compares the expiry of tokens with its clock.
+        """
+        return self._call(lambda core: core.now_ms() / 1000)
+
     # Brokers
 
     @property

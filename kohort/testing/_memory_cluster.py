@@ -121,14 +121,6 @@ class MemoryCluster(ClusterFace):
             )
         return await self._network.connect(host, port, certificate)
 
-    def wall_clock(self) -> float:
-        """Return the cluster's time in seconds since the epoch, which follows the loop's clock.
-
-        For ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``: a client of OAUTHBEARER
-        compares the expiry of tokens with its clock.
-        """
-        return self._call(lambda core: core.now_ms() / 1000)
-
     async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
         """Return what the predicate returns as soon as that is true; KafkaTimeoutError if late.
 
