@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._machine import hardware, versions
+from kohort.coordinator_client._assignment_check import check_in_steps
 from kohort.coordinator_client._consumer_protocol import (
     read_members,
     write_assignments,
     write_subscription,
 )
-from kohort.coordinator_client._leading import check_in_steps
 from kohort.coordinator_client.assignors import (
     BUILT_IN,
     BuiltInAssignor,

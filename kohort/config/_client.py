@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import field
 
-from kohort.config._kinds import Choice, Flag, SocketOptions, Text, Whole
 from kohort.config._option import Section, invalid, option, section
+from kohort.config._option_types import Choice, Flag, SocketOptions, Text, Whole
 from kohort.config._servers import DEFAULT_PORT, Servers
 
 _OS_DEFAULT = {None: None, -1: None, 0: None}

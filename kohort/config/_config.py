@@ -10,8 +10,8 @@ from typing import Any
 
 from kohort.config import _names
 from kohort.config._client import ClientConfig
+from kohort.config._consumer import FaceOptions
 from kohort.config._deserializers import Deserialize, resolve
-from kohort.config._face import FaceOptions
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._option import Option, Section, options_of, section

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kohort.config._kinds import Kind
+from kohort.config._option_types import Kind
 
 Deserialize = Callable[[str, Any, bytes | None], Any]
 """(topic, headers, data) -> value; None stays None, as in the Java client."""

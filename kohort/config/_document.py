@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kohort.config._client import ClientConfig, RequestOptions
-from kohort.config._face import FaceOptions
+from kohort.config._consumer import FaceOptions
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig

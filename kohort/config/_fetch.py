@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import Any
 
 from kohort.config._client import RequestOptions
-from kohort.config._kinds import INT32_MAX, Choice, ChoiceOr, Flag, Whole
 from kohort.config._option import invalid, option, section
+from kohort.config._option_types import INT32_MAX, Choice, ChoiceOr, Flag, Whole
 from kohort.config._reset import NewPartitionsReset, Reset
 
 

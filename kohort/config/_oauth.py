@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Final
 
-from kohort.config._kinds import Flag, Whole
 from kohort.config._option import SecuritySection, option, section
+from kohort.config._option_types import Flag, Whole
 from kohort.config._secret import Secret
-from kohort.config._security_kinds import (
+from kohort.config._security_types import (
     CaPath,
     Certificates,
     Claims,

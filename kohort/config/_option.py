@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, dataclass_transform
 
-from kohort.config._kinds import Fault, Kind
+from kohort.config._option_types import Fault, Kind
 from kohort.config._secret import Secret
 from kohort.errors import ConfigurationError, InvalidOptionError
 

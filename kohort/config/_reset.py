@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kohort.config._kinds import Choice
+from kohort.config._option_types import Choice
 
 AS_THE_OTHERS = "auto_offset_reset"
 """The rule for new partitions that makes none of them: Kafka's default."""

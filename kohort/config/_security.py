@@ -8,7 +8,7 @@ from typing import Final
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import SecuritySection, option, options_of, section
 from kohort.config._sasl import SaslConfig
-from kohort.config._security_kinds import UpperChoice
+from kohort.config._security_types import UpperChoice
 from kohort.config._tls import StoreConfig, TlsConfig
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

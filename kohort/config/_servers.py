@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._kinds import Kind
+from kohort.config._option_types import Kind
 
 DEFAULT_PORT = 9092
 

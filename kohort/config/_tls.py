@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kohort.config._kinds import Flag
 from kohort.config._option import SecuritySection, option, section
+from kohort.config._option_types import Flag
 from kohort.config._secret import Secret
-from kohort.config._security_kinds import (
+from kohort.config._security_types import (
     CaPath,
     Certificates,
     Ciphers,

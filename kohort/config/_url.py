@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.config._kinds import Fault, Kind
+from kohort.config._option_types import Fault, Kind
 from kohort.config._secret import Concealed, Secret, conceal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import anyio
 
 from kohort.config import ConsumerConfig, conceal_secrets
 from kohort.consumer import _arguments
-from kohort.consumer._async_life import AsyncLife
+from kohort.consumer._async_lifecycle import AsyncLife
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import (

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT
+from kohort.consumer._background_task import Root, event_loop
 from kohort.consumer._base import ConsumerBase
+from kohort.consumer._callback_queue import ListenerWork
+from kohort.consumer._callback_runner import ASSIGNED, LOST, REVOKED
 from kohort.consumer._engine import Engine
-from kohort.consumer._performer import ASSIGNED, LOST, REVOKED
-from kohort.consumer._root import Root, event_loop
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._work import ListenerWork
 from kohort.errors import IllegalStateError, KafkaError, RebalanceListenerError, ReentrantCallError
 from kohort.listeners import CallbackName, call_listener, is_awaited
 from kohort.transport import start_soon

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig, conceal_properties, in_dotted_names
 from kohort.consumer import _arguments
+from kohort.consumer._callback_runner import Performer
+from kohort.consumer._diagnosis import gather
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
-from kohort.consumer._facts import gather
-from kohort.consumer._handout import Handout
+from kohort.consumer._iteration_buffer import Handout
 from kohort.consumer._metrics import collect, lags
-from kohort.consumer._performer import Performer
 from kohort.errors import (
     ConsumerClosedError,
     ForkedConsumerError,

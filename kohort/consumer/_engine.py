@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
-from kohort.consumer._activity import Activity
 from kohort.consumer._autocommit import AutoCommits
-from kohort.consumer._host import Host
+from kohort.consumer._callback_queue import CoreLink, Mailbox
+from kohort.consumer._commit_statistics import Activity
+from kohort.consumer._first_positions import StartRules
+from kohort.consumer._group_adapter import Host
 from kohort.consumer._positions import PositionFinder
-from kohort.consumer._starts import StartRules
-from kohort.consumer._stats import report_stats
+from kohort.consumer._stats_reporter import report_stats
 from kohort.consumer._topics import TopicWatch
-from kohort.consumer._work import CoreLink, Mailbox
 from kohort.errors import (
     IllegalStateError,
     KafkaError,

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from kohort.consumer._core_loop import new_event_loop
 from kohort.consumer._thread import START_SECONDS, Core, CoreThread, make_thread, start_thread
+from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import IllegalStateError
 
 logger = logging.getLogger("kohort.consumer")

@@ -19,8 +19,8 @@ CORE = (
     "kohort.consumer._engine",
     "kohort.consumer._topics",
     "kohort.consumer._positions",
-    "kohort.consumer._host",
-    "kohort.consumer._stats",
+    "kohort.consumer._group_adapter",
+    "kohort.consumer._stats_reporter",
 )
 """The code of the core's tasks. Nothing of the user's runs in it but the connect hook."""
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._base import Pattern
+from kohort.consumer._callback_queue import CommitCallback
+from kohort.consumer._callback_runner import run_inline
 from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
-from kohort.consumer._handout import RUN_SECONDS
-from kohort.consumer._performer import run_inline
-from kohort.consumer._sync_life import SyncLife
-from kohort.consumer._work import CommitCallback
+from kohort.consumer._iteration_buffer import RUN_SECONDS
+from kohort.consumer._sync_lifecycle import SyncLife
 from kohort.errors import (
     CredentialsUnavailableError,
     KafkaError,

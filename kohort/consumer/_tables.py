@@ -12,7 +12,7 @@ from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
-    from kohort.consumer._handout import Handout
+    from kohort.consumer._iteration_buffer import Handout
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from kohort.consumer._core_loop import new_event_loop
-from kohort.consumer._handover import LockRelease
-from kohort.consumer._work import CoreLink
+from kohort.consumer._callback_queue import CoreLink
+from kohort.consumer._caller_latency import LockRelease
+from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import ConsumerClosedError, ThreadStartError
 
 T = TypeVar("T")

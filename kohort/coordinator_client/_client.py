@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
-from kohort.coordinator_client._cluster import (
+from kohort.coordinator_client._cluster_view import (
     Cluster,
     LatestIds,
     Metadata,
     TopicHistory,
     known_topics,
 )
+from kohort.coordinator_client._command_runner import Steps
 from kohort.coordinator_client._commands import (
     Cancel,
     Command,
@@ -27,6 +28,7 @@ from kohort.coordinator_client._commands import (
     WatchTopics,
     Withhold,
 )
+from kohort.coordinator_client._coordinator import CoordinatorLink
 from kohort.coordinator_client._events import (
     AssignmentMade,
     CoordinatorFound,
@@ -38,13 +40,11 @@ from kohort.coordinator_client._events import (
     Tick,
     TopicsChanged,
 )
-from kohort.coordinator_client._host import GroupActivity, GroupHost, GroupSnapshot
+from kohort.coordinator_client._group_callbacks import GroupActivity, GroupHost, GroupSnapshot
 from kohort.coordinator_client._leaving import LEAVE_GRACE
-from kohort.coordinator_client._link import CoordinatorLink
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offsets import OffsetManager
-from kohort.coordinator_client._steps import Steps
 from kohort.coordinator_client.assignors import (
     ClusterTopics,
     PartitionAssignor,

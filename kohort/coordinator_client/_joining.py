@@ -7,7 +7,6 @@ import random
 import weakref
 from abc import ABC, abstractmethod
 
-from kohort.coordinator_client._answers import Action, action_for, failure
 from kohort.coordinator_client._commands import (
     AwaitPoll,
     CallLost,
@@ -19,10 +18,11 @@ from kohort.coordinator_client._commands import (
     Withhold,
 )
 from kohort.coordinator_client._consumer_protocol import Members
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
+from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._text import describe
 from kohort.errors import (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,

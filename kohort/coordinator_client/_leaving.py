@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import random
 
-from kohort.coordinator_client._answers import Action, action_for, failure
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
 from kohort.coordinator_client._consumer_protocol import Members
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import LeaveRequested
 from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState

@@ -6,13 +6,13 @@ import logging
 import random
 from typing import Protocol
 
-from kohort.coordinator_client._answers import Action, action_for, failure
 from kohort.coordinator_client._commands import (
     Command,
     DropCoordinator,
     LeaveGroup,
 )
 from kohort.coordinator_client._consumer_protocol import Members
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import (
     Answered,
     AssignmentMade,

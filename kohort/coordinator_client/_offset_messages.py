@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kohort.coordinator_client._link import Form
+from kohort.coordinator_client._coordinator import Form
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import (

@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import anyio
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._answers import Action, action_for, failure
-from kohort.coordinator_client._cluster import Cluster, TopicHistory, topic_ids
+from kohort.coordinator_client._cluster_view import Cluster, TopicHistory, topic_ids
+from kohort.coordinator_client._coordinator import CoordinatorLink
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import CommitRefused, Event
-from kohort.coordinator_client._link import CoordinatorLink
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._membership import Membership
 from kohort.coordinator_client._offset_messages import (
@@ -22,8 +22,8 @@ from kohort.coordinator_client._offset_messages import (
     fetched,
     goes_by_id,
 )
+from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._text import describe
 from kohort.errors import (
     CommitFailedError,
     ErrorCode,

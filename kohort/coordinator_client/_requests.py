@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kohort.config import GroupConfig
 from kohort.coordinator_client._commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from kohort.coordinator_client._consumer_protocol import PROTOCOL_TYPE, write_subscription
-from kohort.coordinator_client._link import Form
+from kohort.coordinator_client._coordinator import Form
 from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
     HeartbeatRequest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 
-from kohort.coordinator_client._answers import Action, action_for, failure
 from kohort.coordinator_client._commands import (
     CallAssigned,
     CallRevoked,
@@ -20,11 +19,12 @@ from kohort.coordinator_client._consumer_protocol import (
     read_assignment,
     read_members,
 )
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import AssignmentMade
 from kohort.coordinator_client._joining import MANY_CHANGES, Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
+from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._state import MemberState
-from kohort.coordinator_client._text import describe
 from kohort.coordinator_client.assignors import Assignment, ClusterTopics, finish
 from kohort.errors import ErrorCode, InconsistentGroupProtocolError, MessageDecodeError, error_name
 from kohort.protocol import ApiKey

@@ -7,11 +7,11 @@ they are decoded. What the two share is guarded by the subscription's lock.
 from __future__ import annotations
 
 from kohort.fetcher._buffer import FetchBuffer
+from kohort.fetcher._drain_target import TakeTable
 from kohort.fetcher._errors import refused_topics
-from kohort.fetcher._failing import LOGGED
+from kohort.fetcher._failure_reports import LOGGED
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
-from kohort.fetcher._taking import TakeTable
 
 __all__ = [
     "EARLIEST",

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import OffsetOutOfRangeError, TopicRecreatedError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
+from kohort.fetcher._drain_target import Records, TakeRecords, TakeTable, Taking
+from kohort.fetcher._error_policy import ErrorPolicy, Item, OnError
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._policy import ErrorPolicy, Item, OnError
-from kohort.fetcher._queues import FETCHES_PER_TABLE, FetchQueues
-from kohort.fetcher._taking import Records, TakeRecords, TakeTable, Taking
+from kohort.fetcher._partition_queues import FETCHES_PER_TABLE, FetchQueues
 from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 

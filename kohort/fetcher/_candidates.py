@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from kohort.fetcher._leaders import Leaders
-from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._partition_queues import FetchQueues
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Ask
 from kohort.fetcher._retries import Retries

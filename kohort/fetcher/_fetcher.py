@@ -14,26 +14,26 @@ from kohort.config import Deserialize, FetchConfig
 from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster import Cluster, Leased
+from kohort.fetcher._cluster_view import Cluster, Leased
 from kohort.fetcher._completed import DecodeOptions
+from kohort.fetcher._connections import Lane
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._ending import end_sessions
-from kohort.fetcher._failing import REFUSED_BACKOFF_MS, Refusals
-from kohort.fetcher._intake import Intake
-from kohort.fetcher._lanes import Lane
+from kohort.fetcher._failure_reports import REFUSED_BACKOFF_MS, Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._oversized import Found, OversizedFetch, find_batch
 from kohort.fetcher._planning import Fetch, Planner
-from kohort.fetcher._receipt import Receipt
+from kohort.fetcher._received_response import Receipt
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import fetch_request, partitions_of, read_answers
 from kohort.fetcher._resets import Resets, reset_timestamp
+from kohort.fetcher._response_intake import Intake
 from kohort.fetcher._retries import Retries
+from kohort.fetcher._session_end import end_sessions
 from kohort.fetcher._sessions import SESSION_ERRORS
 from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kohort.config import FetchConfig
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates, NodeCandidates
-from kohort.fetcher._lanes import Lane, NodeLanes
+from kohort.fetcher._connections import Lane, NodeLanes
 from kohort.fetcher._memory import Grant
 from kohort.fetcher._request import Ask, FetchPlan
 from kohort.fetcher._sizes import FetchSizes

@@ -13,7 +13,7 @@ from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._failing import Refusals
+from kohort.fetcher._failure_reports import Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error

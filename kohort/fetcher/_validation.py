@@ -18,10 +18,10 @@ import anyio
 
 from kohort.errors import KafkaError, UnsupportedVersionError
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._cluster_view import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._errors import EpochEnd, Failure, Then, truncation, validation_failure
-from kohort.fetcher._failing import Refusals
+from kohort.fetcher._failure_reports import Refusals
 from kohort.fetcher._offsets import no_leader
 from kohort.fetcher._retries import Retries
 from kohort.protocol import messages

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.spark_connector._control import stop
 from kohort.spark_connector._source import KohortDataSource
+from kohort.spark_connector._stop_requests import stop
 
 if TYPE_CHECKING:
-    from kohort.spark_connector._watch import RebalanceLogger, lag
+    from kohort.spark_connector._query_logger import RebalanceLogger, lag
 
 __all__ = ["KohortDataSource", "RebalanceLogger", "lag", "stop"]
 
@@ -24,7 +24,7 @@ __all__ = ["KohortDataSource", "RebalanceLogger", "lag", "stop"]
 def __getattr__(name: str) -> Any:
     # Spark imports every source it finds, in sessions of versions, too, that are too old for this.
     if name in ("RebalanceLogger", "lag"):
-        from kohort.spark_connector import _watch
+        from kohort.spark_connector import _query_logger
 
-        return getattr(_watch, name)
+        return getattr(_query_logger, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from kohort import KafkaError, TopicPartition
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._limits import still_there
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._query_bounds import still_there
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")

@@ -27,11 +27,16 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
-from kohort.spark_connector import _values
+from kohort.spark_connector import _option_values
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._ends import PARTITIONS_REFRESH_S, SILENT_S, EndLookup, offsets_of
-from kohort.spark_connector._holdings import Held, Holdings
-from kohort.spark_connector._listening import MemberListener, named, user_listener
+from kohort.spark_connector._end_offsets import (
+    PARTITIONS_REFRESH_S,
+    SILENT_S,
+    EndLookup,
+    offsets_of,
+)
+from kohort.spark_connector._member_listener import MemberListener, named, user_listener
+from kohort.spark_connector._member_partitions import Held, Holdings
 from kohort.spark_connector._offsets import Offsets
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
@@ -127,7 +132,7 @@ class GroupMember:
         self._at_start = self.holdings.known or frozenset()
         listener = MemberListener(self, self.holdings.fail, self._listener)
         if self._options.pattern is not None:
-            pattern = _values.whole(self._options.pattern)
+            pattern = _option_values.whole(self._options.pattern)
             self._consumer.subscribe(pattern=pattern, listener=listener)
         else:
             self._consumer.subscribe(self._options.topics, listener=listener)

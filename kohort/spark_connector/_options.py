@@ -9,8 +9,7 @@ from typing import Literal, TypeVar
 
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError
-from kohort.spark_connector import _values
-from kohort.spark_connector._names import PREFIX, check_kind, check_names, check_properties
+from kohort.spark_connector import _option_values
 from kohort.spark_connector._offsets import (
     COMMITTED,
     EARLIEST,
@@ -18,6 +17,7 @@ from kohort.spark_connector._offsets import (
     Offsets,
     parse_timestamps,
 )
+from kohort.spark_connector._option_names import PREFIX, check_kind, check_names, check_properties
 from kohort.spark_connector._tables import check_any, check_not_table
 
 T = TypeVar("T")
@@ -112,28 +112,30 @@ class SourceOptions:
             topics=topics,
             pattern=pattern,
             assigned=assigned,
-            starting=read("startingOffsets", _values.position, LATEST if streaming else EARLIEST),
-            starting_timestamp=read("startingTimestamp", _values.milliseconds, None),
+            starting=read(
+                "startingOffsets", _option_values.position, LATEST if streaming else EARLIEST
+            ),
+            starting_timestamp=read("startingTimestamp", _option_values.milliseconds, None),
             starting_by_timestamp=read("startingOffsetsByTimestamp", parse_timestamps, None),
             strategy=read("startingOffsetsByTimestampStrategy", _strategy, "error"),
-            ending=read("endingOffsets", _values.position, LATEST),
-            ending_timestamp=read("endingTimestamp", _values.milliseconds, None),
+            ending=read("endingOffsets", _option_values.position, LATEST),
+            ending_timestamp=read("endingTimestamp", _option_values.milliseconds, None),
             ending_by_timestamp=read("endingOffsetsByTimestamp", parse_timestamps, None),
-            fail_on_data_loss=read("failOnDataLoss", _values.boolean, True),
-            include_headers=read("includeHeaders", _values.boolean, False),
-            min_partitions=read("minPartitions", _values.count, None),
-            max_records_per_partition=read("maxRecordsPerPartition", _values.count, None),
-            max_tasks=read("maxTasks", _values.count, None),
-            max_offsets_per_trigger=read("maxOffsetsPerTrigger", _values.count, None),
-            min_offsets_per_trigger=read("minOffsetsPerTrigger", _values.count, None),
-            max_trigger_delay_s=read("maxTriggerDelay", _values.seconds, 900.0),
+            fail_on_data_loss=read("failOnDataLoss", _option_values.boolean, True),
+            include_headers=read("includeHeaders", _option_values.boolean, False),
+            min_partitions=read("minPartitions", _option_values.count, None),
+            max_records_per_partition=read("maxRecordsPerPartition", _option_values.count, None),
+            max_tasks=read("maxTasks", _option_values.count, None),
+            max_offsets_per_trigger=read("maxOffsetsPerTrigger", _option_values.count, None),
+            min_offsets_per_trigger=read("minOffsetsPerTrigger", _option_values.count, None),
+            max_trigger_delay_s=read("maxTriggerDelay", _option_values.seconds, 900.0),
             rebalance_wait_s=_rebalance_wait(read, properties),
-            rebalance_listener=read("rebalanceListener", _values.listener, None),
+            rebalance_listener=read("rebalanceListener", _option_values.listener, None),
             group_offset_reset=read("groupOffsetReset", _offset_reset, "checkpoint"),
-            lookup_retries=read("fetchOffset.numRetries", _values.number, 0),
-            lookup_retry_interval_s=read("fetchOffset.retryIntervalMs", _values.number, 1000)
+            lookup_retries=read("fetchOffset.numRetries", _option_values.number, 0),
+            lookup_retry_interval_s=read("fetchOffset.retryIntervalMs", _option_values.number, 1000)
             / 1000,
-            poll_timeout_ms=read("kafkaConsumer.pollTimeoutMs", _values.count, 120_000),
+            poll_timeout_ms=read("kafkaConsumer.pollTimeoutMs", _option_values.count, 120_000),
         )
         _check(found)
         return found
@@ -156,9 +158,9 @@ class _Reader:
 
 
 def _what(read: _Reader) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:
-    topics = read("subscribe", _values.topics, ())
-    pattern = read("subscribePattern", _values.pattern, None)
-    assigned = read("assign", _values.partitions, ())
+    topics = read("subscribe", _option_values.topics, ())
+    pattern = read("subscribePattern", _option_values.pattern, None)
+    assigned = read("assign", _option_values.partitions, ())
     if sum(map(bool, (topics, pattern, assigned))) != 1:
         raise InvalidOptionError(
             "exactly one of the options subscribe, subscribePattern and assign says what to read"
@@ -167,18 +169,20 @@ def _what(read: _Reader) -> tuple[tuple[str, ...], str | None, tuple[TopicPartit
 
 
 def _strategy(text: str) -> Strategy:
-    return "latest" if _values.one_of(text, "error", "latest") == "latest" else "error"
+    return "latest" if _option_values.one_of(text, "error", "latest") == "latest" else "error"
 
 
 def _offset_reset(text: str) -> OffsetReset:
-    return "honor" if _values.one_of(text, "checkpoint", "honor") == "honor" else "checkpoint"
+    return (
+        "honor" if _option_values.one_of(text, "checkpoint", "honor") == "honor" else "checkpoint"
+    )
 
 
 def _rebalance_wait(read: _Reader, properties: Mapping[str, str]) -> float:
     text = properties.get("max.poll.interval.ms", "").strip()
     # What is no number is for the consumer to refuse.
     limit = int(text) / 1000 if text.isdecimal() else MAX_POLL_INTERVAL_MS / 1000
-    wait = read("rebalanceWait", _values.seconds, min(REBALANCE_WAIT_S, limit / 2))
+    wait = read("rebalanceWait", _option_values.seconds, min(REBALANCE_WAIT_S, limit / 2))
     if wait >= limit:
         raise InvalidOptionError(
             f"option rebalanceWait: {wait:g} s is not under kafka.max.poll.interval.ms "

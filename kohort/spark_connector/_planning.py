@@ -11,9 +11,9 @@ from typing import TypeVar
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import InvalidOptionError, KafkaError, UnknownTopicOrPartitionError
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._limits import still_there
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._query_bounds import still_there
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")

@@ -21,8 +21,8 @@ from kohort.errors import (
 from kohort.spark_connector._arrow import BatchShaper, before, runs, split
 from kohort.spark_connector._consumers import borrowed
 from kohort.spark_connector._errors import DataLossError
-from kohort.spark_connector._limits import limits
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._query_bounds import limits
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")

@@ -17,16 +17,16 @@ from pyspark.sql.types import StructType
 
 from kohort.spark_connector._batch import read_partition, tasks
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._control import StopRequests
-from kohort.spark_connector._driver import StreamDriver
 from kohort.spark_connector._loss import replayed
 from kohort.spark_connector._offsets import StreamOffset, nested
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._stop_requests import StopRequests
+from kohort.spark_connector._stream_driver import StreamDriver
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kohort.spark_connector._grouped import GroupDriver
+    from kohort.spark_connector._group_driver import GroupDriver
 
 
 class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -46,7 +46,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is None:
             if self._options.is_member:
                 # Only here, as it is slow to import, and so is what of kohort is for groups.
-                from kohort.spark_connector._grouped import GroupDriver
+                from kohort.spark_connector._group_driver import GroupDriver
 
                 self._driver = GroupDriver(self._options)
             else:

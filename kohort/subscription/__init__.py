@@ -15,6 +15,7 @@ between them, shared with the buffer of completed fetches and held for a few ass
 from __future__ import annotations
 
 from kohort.subscription._history import NO_ID, Recreation, TopicHistory
+from kohort.subscription._iteration_run import NO_GROUP, NO_RUN, Run, Session
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -24,7 +25,6 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.subscription._run import NO_GROUP, NO_RUN, Run, Session
 from kohort.subscription._state import SubscriptionState
 
 __all__ = [

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from kohort.subscription._history import NO_ID, Recreation, TopicHistory
+from kohort.subscription._iteration_run import NO_RUN
 from kohort.subscription._partition import PartitionState, RecreatedPartition
-from kohort.subscription._run import NO_RUN
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 

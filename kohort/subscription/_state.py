@@ -11,6 +11,7 @@ from kohort.errors import IllegalStateError, NotAssignedError
 from kohort.records import Bell
 from kohort.subscription._bound import BoundPositions
 from kohort.subscription._history import NO_ID
+from kohort.subscription._iteration_run import NO_RUN, Run
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -19,7 +20,6 @@ from kohort.subscription._partition import (
     SubscriptionMode,
     SubscriptionSnapshot,
 )
-from kohort.subscription._run import NO_RUN, Run
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()

@@ -34,7 +34,7 @@ from kohort.testing._topics import (
     Topic,
     Topics,
 )
-from kohort.testing._transacting import Transacting, stored_records
+from kohort.testing._transaction_router import Transacting, stored_records
 from kohort.testing.groups import (
     PARTITIONS,
     ClassicGroup,

@@ -33,7 +33,7 @@ from kohort.testing._authorization import refusal
 from kohort.testing._broker import Broker
 from kohort.testing._channel import Channel
 from kohort.testing._failures import error_response
-from kohort.testing._pace import Pace
+from kohort.testing._send_rate import Pace
 from kohort.testing.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.testing.security import ClientLogin, Phase, Step
 

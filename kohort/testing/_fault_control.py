@@ -14,7 +14,7 @@ from kohort.errors import ErrorCode, InvalidOptionError, broker_error
 from kohort.testing._corruption import damage
 from kohort.testing._failures import check_failable
 from kohort.testing._faults import Action, Call, Handler, Outcome, Rule, api_keys
-from kohort.testing._pace import Pace
+from kohort.testing._send_rate import Pace
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import anyio
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol import APIS, Request, Response
 from kohort.testing._failures import error_response
-from kohort.testing._pace import Pace
+from kohort.testing._send_rate import Pace
 from kohort.testing.apis import CloseConnection, Context
 
 

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from kohort.testing._broker import Broker
 from kohort.testing._configs import ClusterConfig
 from kohort.testing._server import serve_connection
-from kohort.testing._socket import SocketConnection
+from kohort.testing._server_connection import SocketConnection
 from kohort.testing._tls_socket import accept_tls
 from kohort.testing.security import Listener
 

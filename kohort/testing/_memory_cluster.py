@@ -14,8 +14,8 @@ from kohort.errors import IllegalStateError
 from kohort.testing._broker import Broker
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
-from kohort.testing._face import ClusterFace, timed_out
 from kohort.testing._given_configs import with_configs
+from kohort.testing._handle import ClusterFace, timed_out
 from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
 from kohort.testing.security import PLAINTEXT_ONLY, Security
 from kohort.testing.transactions import TransactionConfig

@@ -12,8 +12,8 @@ from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
 from kohort.testing._channel import Channel
 from kohort.testing._dispatch import answer
-from kohort.testing._pace import send_paced
-from kohort.testing._socket import ByteConnection, FrameSource
+from kohort.testing._send_rate import send_paced
+from kohort.testing._server_connection import ByteConnection, FrameSource
 from kohort.testing.apis import CloseConnection
 from kohort.testing.security import ANONYMOUS, Listener, LoginBrokenError, Phase
 

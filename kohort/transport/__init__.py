@@ -20,13 +20,13 @@ from kohort.transport._metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
+from kohort.transport._metadata_updater import MetadataCallback
 from kohort.transport._pool import BufferPool, Lease
-from kohort.transport._refresh import MetadataCallback
+from kohort.transport._printable import in_seconds, with_principal
 from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
 from kohort.transport._tasks import Started, start_soon
 from kohort.transport._tcp import TcpConnection, TcpConnector
-from kohort.transport._text import in_seconds, with_principal
 from kohort.transport._weak import weak_callback
 from kohort.types import escaped
 

@@ -42,11 +42,11 @@ from kohort.transport._leased import Leased
 from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
+from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
+from kohort.transport._repeatable_event import Wake
 from kohort.transport._tasks import start_soon
 from kohort.transport._tcp import TcpConnection, behind
-from kohort.transport._text import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
 from kohort.transport._versions import BrokerVersions
-from kohort.transport._wake import Wake
 from kohort.transport._weak import weak_callback
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from kohort.errors import (
 from kohort.protocol import Buffer, decode_response, encode_request, messages
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import Frame, FrameSource, OversizedFrameError, check_correlation_id
-from kohort.transport._text import LOOKS_LIKE_TLS, address, in_seconds, reason
+from kohort.transport._printable import LOOKS_LIKE_TLS, address, in_seconds, reason
 from kohort.transport._versions import BrokerVersions
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from kohort.protocol.messages import (
 )
 from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection
 from kohort.transport._frames import FrameSource, check_correlation_id
-from kohort.transport._text import in_seconds, reason
+from kohort.transport._printable import in_seconds, reason
 from kohort.transport._versions import BrokerVersions
 from kohort.types import escaped
 

@@ -27,10 +27,10 @@ from kohort.transport._connection import BrokerConnection
 from kohort.transport._deferred import Deferred
 from kohort.transport._metadata import Broker
 from kohort.transport._pool import BufferPool
+from kohort.transport._printable import address, reason
 from kohort.transport._refusals import Refusals, copy_of, is_refusal
+from kohort.transport._repeatable_event import Wake
 from kohort.transport._tasks import run_child
-from kohort.transport._text import address, reason
-from kohort.transport._wake import Wake
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

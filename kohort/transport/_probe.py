@@ -16,7 +16,7 @@ from kohort.transport._bytes import NETWORK_ERRORS, ByteConnection, Connect
 from kohort.transport._frames import FrameSource
 from kohort.transport._handshake import MAX_BYTES, secure, shake_hands
 from kohort.transport._pool import BufferPool
-from kohort.transport._text import address
+from kohort.transport._printable import address
 from kohort.types import escaped
 
 PROBE_SECONDS = 2.0

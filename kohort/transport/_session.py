@@ -43,9 +43,9 @@ from kohort.transport._frames import Frame, FrameSource
 from kohort.transport._login import DirectAsk, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
 from kohort.transport._pending import Pending, Pipeline
-from kohort.transport._text import reason
+from kohort.transport._printable import reason
+from kohort.transport._repeatable_event import Wake
 from kohort.transport._versions import BrokerVersions
-from kohort.transport._wake import Wake
 
 if TYPE_CHECKING:
     from kohort.security import Mechanism

@@ -19,7 +19,7 @@ from kohort.config import ClientConfig
 from kohort.protocol import Buffer
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of, suspended
-from kohort.transport._text import address, reason
+from kohort.transport._printable import address, reason
 from kohort.types import escaped
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from kohort.errors import KafkaTimeoutError
 from kohort.protocol import Buffer
 from kohort.transport._bytes import ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of
+from kohort.transport._printable import in_seconds
 from kohort.transport._tcp import behind
-from kohort.transport._text import in_seconds
 from kohort.transport._tls_records import records_of
 from kohort.transport._waits import SocketWaits
 

@@ -22,9 +22,9 @@ from kohort.security import (
     read_der,
 )
 from kohort.transport._bytes import ByteConnection
+from kohort.transport._printable import address
 from kohort.transport._probe import serves_plaintext
 from kohort.transport._tcp import TcpConnector
-from kohort.transport._text import address
 from kohort.transport._tls import TlsConnection
 
 DIAGNOSIS_SECONDS = 2.0

@@ -7,7 +7,7 @@ import anyio
 from kohort.config import ClientConfig
 from kohort.errors import CredentialsUnavailableError, KafkaError, NoBrokersAvailable
 from kohort.transport._nodes import Nodes
-from kohort.transport._text import reason
+from kohort.transport._printable import reason
 
 
 def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:

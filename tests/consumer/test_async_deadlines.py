@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, TopicPartition
-from kohort.consumer import _root
+from kohort.consumer import _background_task
 from kohort.errors import IllegalStateError, KafkaTimeoutError
 from kohort.testing import Cluster, MemoryCluster
 from tests.consumer.kit import apoll_until
@@ -98,10 +98,10 @@ async def memory() -> AsyncIterator[MemoryCluster]:
 async def end_task(consumer: AsyncKafkaConsumer) -> None:
     """End the task that the consumer runs in, as a stranger might."""
     match consumer._root:
-        case _root._TaskRoot(_task=asyncio.Task() as task):
+        case _background_task._TaskRoot(_task=asyncio.Task() as task):
             task.cancel()
             await asyncio.wait([task])
-        case _root._BlockRoot(_scope=scope, _ended=anyio.Event() as ended):
+        case _background_task._BlockRoot(_scope=scope, _ended=anyio.Event() as ended):
             scope.cancel()
             await ended.wait()
         case _:
@@ -168,7 +168,7 @@ async def test_position_raises_after_request_timeout_ms(memory: MemoryCluster) -
 async def test_stop_ends_when_the_task_ignores_its_cancellation(
     memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_root, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(_background_task, "STOP_SECONDS", 0.1)
     released = asyncio.Event()
     consumer = MemoryConsumer(memory, "orders")
     run = consumer._engine.run

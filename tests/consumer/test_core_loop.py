@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.consumer import _core_loop
-from kohort.consumer._core_loop import (
+from kohort.consumer import _thread_loop
+from kohort.consumer._signal import ThreadSignal
+from kohort.consumer._thread_loop import (
     LONGEST_PAUSE,
     PAUSE,
     PAUSE_EVERY,
@@ -17,7 +18,6 @@ from kohort.consumer._core_loop import (
     WatchedSelector,
     new_event_loop,
 )
-from kohort.consumer._signal import ThreadSignal
 
 
 class Signal(ThreadSignal):
@@ -41,7 +41,7 @@ class Signal(ThreadSignal):
 @pytest.fixture
 def signal(monkeypatch: pytest.MonkeyPatch) -> Signal:
     signal = Signal()
-    monkeypatch.setattr(_core_loop, "time", signal)
+    monkeypatch.setattr(_thread_loop, "time", signal)
     return signal
 
 

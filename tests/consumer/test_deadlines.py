@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.consumer import _sync_life, _thread
+from kohort.consumer import _sync_lifecycle, _thread
 from kohort.errors import IllegalStateError, KafkaTimeoutError, ThreadStartError
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
@@ -129,8 +129,8 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sync_life, "GRACE_SECONDS", 0.2)
-    monkeypatch.setattr(_sync_life, "CLOSE_TIMEOUT", CLOSE_S)
+    monkeypatch.setattr(_sync_lifecycle, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(_sync_lifecycle, "CLOSE_TIMEOUT", CLOSE_S)
     monkeypatch.setattr("kohort.consumer._sync.CLOSE_TIMEOUT", CLOSE_S)
 
 
@@ -342,7 +342,7 @@ def test_close_is_prompt_when_the_engine_never_ran(
 ) -> None:
     monkeypatch.setattr(_thread.CoreThread, "_run", lambda self: None)
     monkeypatch.setattr(_thread, "START_SECONDS", 0.1)
-    monkeypatch.setattr(_sync_life, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_sync_lifecycle, "GRACE_SECONDS", 0.1)
     consumer = KafkaConsumer(topic, **{**options, **OPTIONS})
     assert consumer.poll(timeout_ms=100) == {}
     with pytest.raises(KafkaTimeoutError):

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from kohort.consumer._handover import QUICK_SECONDS, REST_SECONDS, LockRelease
+from kohort.consumer._callback_queue import CoreLink, Mailbox
+from kohort.consumer._caller_latency import QUICK_SECONDS, REST_SECONDS, LockRelease
 from kohort.consumer._signal import TaskSignal
 from kohort.consumer._thread import CoreThread
-from kohort.consumer._work import CoreLink, Mailbox
 
 
 class Core(CoreLink):

@@ -14,8 +14,8 @@ from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
 from kohort.testing import Cluster, MemoryCluster
-from kohort.testing._face import ClusterFace
 from kohort.testing._faults import Call
+from kohort.testing._handle import ClusterFace
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled

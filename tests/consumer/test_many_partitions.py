@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._queues import FetchQueues
+from kohort.fetcher._partition_queues import FetchQueues
 from kohort.fetcher._sessions import FetchSession
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition

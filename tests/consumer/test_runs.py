@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
-from kohort.consumer._handout import Handout
-from kohort.consumer._root import loop_clock
+from kohort.consumer._background_task import loop_clock
+from kohort.consumer._iteration_buffer import Handout
 from kohort.errors import WakeupError
 from kohort.records import Bell, ConsumerRecord, SyncIteration
 from kohort.subscription import SubscriptionState

@@ -11,7 +11,7 @@ import trio
 
 from kohort.consumer import _interrupts
 from kohort.consumer._autocommit import AutoCommits
-from kohort.consumer._work import Mailbox, Work
+from kohort.consumer._callback_queue import Mailbox, Work
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kohort.consumer._work import CoreLink, Mailbox
+from kohort.consumer._callback_queue import CoreLink, Mailbox
 from kohort.errors import KafkaError
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client._assignment_check import check_deal
 from kohort.coordinator_client.assignors import (
     Assignment,
     Assignments,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.coordinator_client._answers import TABLE, Action, action_for
 from kohort.coordinator_client._commands import (
     CallAssigned,
     CallLost,
@@ -17,6 +16,7 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     SyncGroup,
 )
+from kohort.coordinator_client._error_actions import TABLE, Action, action_for
 from kohort.coordinator_client._events import CommitRefused, Tick
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription

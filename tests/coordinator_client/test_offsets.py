@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.coordinator_client._answers import Action, action_for
+from kohort.coordinator_client._error_actions import Action, action_for
 from kohort.errors import (
     BrokerResponseError,
     CommitFailedError,

@@ -17,7 +17,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._taking import TakeRecords
+from kohort.fetcher._drain_target import TakeRecords
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at

@@ -12,7 +12,7 @@ from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._lanes import MEET_MARGIN, PARKED_AFTER, Lane
+from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, Lane
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._planning import Fetch, Planner

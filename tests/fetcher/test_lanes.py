@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kohort.fetcher._lanes import MEET_MARGIN, PARKED_AFTER, NodeLanes
+from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, NodeLanes
 from kohort.fetcher._retries import Retries
 from kohort.transport import Backoff
 

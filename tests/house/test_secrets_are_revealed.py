@@ -12,7 +12,7 @@ REVEALING = {
     "kohort.config._names": "looks for references that nothing resolves",
     "kohort.config._secret": "defines it",
     "kohort.config._security_checks": "looks for a character that PLAIN cannot send",
-    "kohort.config._security_kinds": "checks the form of keys and passwords",
+    "kohort.config._security_types": "checks the form of keys and passwords",
     "kohort.config._translated": "reads options of login modules",
     "kohort.config._url": "checks the form of URLs",
     "kohort.security._context": "loads keys",

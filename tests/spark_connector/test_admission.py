@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from kohort import TopicPartition
-from kohort.spark_connector._admission import Patience
+from kohort.spark_connector._batch_limits import Patience
 from kohort.spark_connector._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import member

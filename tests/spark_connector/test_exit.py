@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, ThreadStartError
-from kohort.spark_connector import _grouped, _member
-from kohort.spark_connector._exit import leave_on_sigterm
+from kohort.spark_connector import _group_driver, _member
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._shutdown import leave_on_sigterm
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
     DEADLINE,
@@ -92,14 +92,14 @@ def test_with_a_dead_broker_a_query_ends_all_the_same(cluster: Cluster) -> None:
 
 STUCK = """
 import sys, threading
-from kohort.spark_connector import _exit
+from kohort.spark_connector import _shutdown
 
 class Stuck:
     def request_end(self):
         threading.Event().wait()  # a lock that a blocked thread holds
 
-_exit.LIMIT_S = 0.2
-_exit.leave_on_sigterm(Stuck())
+_shutdown.LIMIT_S = 0.2
+_shutdown.leave_on_sigterm(Stuck())
 print("ready", flush=True)
 sys.stdin.buffer.read()
 """
@@ -151,7 +151,7 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
 ) -> None:
     """The brokers ask for the commit to be made again, and a callback is not woken."""
     monkeypatch.setattr(_member, "COMMIT_MS", 600_000)
-    monkeypatch.setattr(_grouped, "END_S", DEADLINE)
+    monkeypatch.setattr(_group_driver, "END_S", DEADLINE)
     produce(cluster, 5)
     query = member(cluster)
     query.start()

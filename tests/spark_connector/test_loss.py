@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from kohort import TopicPartition
 from kohort.errors import UnknownTopicOrPartitionError
-from kohort.spark_connector import _driver, _member
+from kohort.spark_connector import _member, _stream_driver
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
@@ -28,7 +28,7 @@ def make(
     request: pytest.FixtureRequest, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Makes queries, of no group and of one, that look at the cluster all the time."""
-    for module in (_driver, _member):
+    for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "ENDS_REFRESH_S", 0.0)
         monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 0.1)
     made: list[Query] = []
@@ -249,7 +249,7 @@ def test_aborted_transactions_and_their_markers_are_no_loss(
 @pytest.fixture
 def rarely(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Queries that look for partitions once, unless they have a reason."""
-    for module in (_driver, _member):
+    for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "PARTITIONS_REFRESH_S", 3600.0)
     return make
 

@@ -18,7 +18,7 @@ from kohort.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from kohort.spark_connector import _grouped
+from kohort.spark_connector import _group_driver
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, committed, member
 from tests.spark_connector.reading import Query
@@ -76,7 +76,7 @@ def test_a_group_that_is_not_ours(cluster: Cluster, available_now: bool) -> None
 def test_a_group_that_does_not_come_about(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_grouped, "SETTLE_S", 0.1)
+    monkeypatch.setattr(_group_driver, "SETTLE_S", 0.1)
     query = member(
         cluster,
         kafka_max_poll_interval_ms=300,

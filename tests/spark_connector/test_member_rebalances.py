@@ -10,7 +10,7 @@ import pytest
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import ErrorCode
-from kohort.spark_connector import _grouped
+from kohort.spark_connector import _group_driver
 from kohort.spark_connector._consumers import close_idle
 from kohort.testing import Cluster
 from tests.spark_connector.members import (
@@ -225,7 +225,7 @@ def owned_by_group(query: Query) -> set[int]:
 def test_a_member_without_partitions_waits_once_and_then_runs_empty(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_grouped, "FIRST_ASSIGNMENT_S", 0.3)
+    monkeypatch.setattr(_group_driver, "FIRST_ASSIGNMENT_S", 0.3)
     cluster.create_topic("single", 1)
     with KafkaConsumer(
         "single", bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP

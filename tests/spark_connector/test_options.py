@@ -9,7 +9,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.errors import InvalidOptionError, UnknownOptionError, UnsupportedOptionError
-from kohort.spark_connector import _values
+from kohort.spark_connector import _option_values
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST
 from kohort.spark_connector._options import SourceOptions
@@ -84,10 +84,10 @@ def test_a_pattern_means_the_same_with_and_without_a_group(text: str) -> None:
         alone = re.compile(text)
     except re.error:
         with pytest.raises(ValueError, match="not a regular expression"):
-            _values.pattern(text)
+            _option_values.pattern(text)
         return
     for name in names:
-        assert bool(_values.whole(text).match(name)) == bool(alone.fullmatch(name)), name
+        assert bool(_option_values.whole(text).match(name)) == bool(alone.fullmatch(name)), name
 
 
 def test_positions() -> None:

@@ -14,12 +14,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
-from kohort.spark_connector import _driver
-from kohort.spark_connector._admission import limited
-from kohort.spark_connector._driver import StreamDriver
+from kohort.spark_connector import _stream_driver
+from kohort.spark_connector._batch_limits import limited
 from kohort.spark_connector._errors import DataLossError, OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
+from kohort.spark_connector._stream_driver import StreamDriver
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import Query, options, source, stream_reader
 from tests.spark_connector.test_batch import delete_before, produce
@@ -27,8 +27,8 @@ from tests.spark_connector.test_batch import delete_before, produce
 
 @pytest.fixture(autouse=True)
 def _ends_are_looked_up_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_driver, "ENDS_REFRESH_S", 0.0)
-    monkeypatch.setattr(_driver, "PARTITIONS_REFRESH_S", 0.0)
+    monkeypatch.setattr(_stream_driver, "ENDS_REFRESH_S", 0.0)
+    monkeypatch.setattr(_stream_driver, "PARTITIONS_REFRESH_S", 0.0)
 
 
 def test_each_record_is_in_one_batch(cluster: Cluster) -> None:

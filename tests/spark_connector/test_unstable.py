@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from kohort import KafkaConsumer, KafkaTimeoutError, TopicPartition
-from kohort.spark_connector import _driver, _grouped, _member
+from kohort.spark_connector import _group_driver, _member, _stream_driver
 from kohort.testing import Cluster
 from tests.spark_connector.members import GROUP, committed, member, member_options
 from tests.spark_connector.reading import Query, options, read_batch
@@ -22,9 +22,9 @@ AHEAD = '{"orders": {"0": 10, "1": 0, "2": 0}}'
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_driver, _member):
+    for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "LOOK_UP_MS", 500)
-    monkeypatch.setattr(_grouped, "SETTLE_S", 1.0)
+    monkeypatch.setattr(_group_driver, "SETTLE_S", 1.0)
 
 
 @contextmanager

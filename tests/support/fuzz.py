@@ -56,7 +56,7 @@ from kohort.protocol.messages import (
 )
 from kohort.records import NewRecord, encode_batch
 from kohort.testing import MemoryCluster
-from kohort.testing._socket import ByteConnection
+from kohort.testing._server_connection import ByteConnection
 from kohort.testing.apis import SERVED
 from tests.support.mutation import mutate
 

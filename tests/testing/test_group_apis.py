@@ -334,7 +334,7 @@ def test_another_coordinator_goes_on_with_what_the_log_tells(cluster: Cluster, r
 
     def move(core: object) -> None:
         from kohort.testing._core import ClusterCore
-        from kohort.testing._transacting import stored_records
+        from kohort.testing._transaction_router import stored_records
 
         assert isinstance(core, ClusterCore)
         partition = core.topics._by_name["__consumer_offsets"].partitions[index]

@@ -23,7 +23,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from kohort.testing import Cluster
-from kohort.testing._socket import FrameSource
+from kohort.testing._server_connection import FrameSource
 from kohort.testing.apis import SERVED
 from tests.support.fuzz import mutated_request
 from tests.testing.raw import Raw, find_coordinator, join, join_request

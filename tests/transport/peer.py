@@ -25,7 +25,7 @@ from kohort.protocol.messages import (
     RequestHeader,
 )
 from kohort.transport import NETWORK_ERRORS, ByteConnection
-from kohort.transport._wake import Wake
+from kohort.transport._repeatable_event import Wake
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kohort.config import ClientConfig, SecurityConfig, TlsConfig
-from kohort.consumer._core_loop import new_event_loop
+from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectionError
 from kohort.records import compiled_module
 from kohort.security import TlsContexts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client._assignment_check import check_deal
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
 from kohort.types import TopicPartition

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kohort.coordinator_client._assignment_check import check_in_steps
 from kohort.coordinator_client._consumer_protocol import (
     read_members,
     write_assignments,
     write_subscription,
 )
-from kohort.coordinator_client._leading import check_in_steps
 from kohort.coordinator_client.assignors import (
     BUILT_IN,
     Assignment,

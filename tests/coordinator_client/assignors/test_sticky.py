@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client._assignment_check import check_deal
 from kohort.coordinator_client.assignors import (
     Assignment,
     ClusterTopics,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._leading import check_deal
+from kohort.coordinator_client._assignment_check import check_deal
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.types import TopicPartition
 

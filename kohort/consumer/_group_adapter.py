@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kohort.consumer._work import AssignorWork, ListenerWork, Mailbox, PollWork
+from kohort.consumer._callback_queue import AssignorWork, ListenerWork, Mailbox, PollWork
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
 

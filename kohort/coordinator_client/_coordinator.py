@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 
-from kohort.coordinator_client._answers import Action, action_for, failure
-from kohort.coordinator_client._cluster import Cluster
+from kohort.coordinator_client._cluster_view import Cluster
+from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,

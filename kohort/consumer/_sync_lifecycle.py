@@ -15,14 +15,14 @@ from typing import Any, Self, TypeVar
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leaving_seconds
+from kohort.consumer._callback_runner import Performer, run_inline
 from kohort.consumer._commit_future import no_answer
-from kohort.consumer._core_loop import PollPauses
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import core_thread
-from kohort.consumer._performer import Performer, run_inline
+from kohort.consumer._owner_lock import Turn
 from kohort.consumer._signal import SLICE, ThreadSignal
 from kohort.consumer._thread import CoreThread
-from kohort.consumer._turn import Turn
+from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
     KafkaError,

@@ -9,7 +9,7 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import KafkaError
-from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._cluster_view import Cluster
 from kohort.fetcher._request import FetchPlan, fetch_request
 from kohort.transport import start_soon
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import anyio
 
-from kohort.consumer._handover import Pace
+from kohort.consumer._caller_latency import Pace
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.records import Bell

@@ -22,9 +22,9 @@ from kohort.protocol import messages
 from kohort.transport._backoff import Backoff
 from kohort.transport._metadata import Broker, ClusterMetadata, Leader
 from kohort.transport._nodes import Node, Nodes
+from kohort.transport._printable import address, reason
 from kohort.transport._refusals import copy_of, is_refusal
-from kohort.transport._text import address, reason
-from kohort.transport._wake import Wake
+from kohort.transport._repeatable_event import Wake
 from kohort.types import TopicPartition, escaped
 
 logger = logging.getLogger("kohort.transport")

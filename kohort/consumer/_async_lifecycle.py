@@ -13,13 +13,13 @@ from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._async_callbacks import AsyncCallbacks
+from kohort.consumer._background_task import Root, event_loop, loop_clock, make_root
 from kohort.consumer._base import leaving_seconds
+from kohort.consumer._callback_runner import Performer
 from kohort.consumer._drain_size import TURN_SECONDS
 from kohort.consumer._engine import Engine
-from kohort.consumer._performer import Performer
-from kohort.consumer._root import Root, event_loop, loop_clock, make_root
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._starting import Starting
+from kohort.consumer._startup import Starting
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kohort.coordinator_client._text import describe
+from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client.assignors import (
     Assignment,
     Assignments,

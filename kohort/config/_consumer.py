@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import Any
 
 from kohort.config._deserializers import Deserializer
-from kohort.config._kinds import Choice, Flag, Function, Instance, Millis
 from kohort.config._option import Section, option, section
+from kohort.config._option_types import Choice, Flag, Function, Instance, Millis
 
 
 @section

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
-from kohort.spark_connector._admission import Patience, limited
-from kohort.spark_connector._exit import leave_on_sigterm
-from kohort.spark_connector._holdings import Held
+from kohort.spark_connector._batch_limits import Patience, limited
 from kohort.spark_connector._loss import LossCheck, made_anew, next_ids
 from kohort.spark_connector._member import END_S, GroupMember
+from kohort.spark_connector._member_partitions import Held
 from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
+from kohort.spark_connector._shutdown import leave_on_sigterm
 
 logger = logging.getLogger("kohort.spark_connector")
 

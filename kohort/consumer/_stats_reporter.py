@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from kohort.consumer._callback_queue import AssignorWork
 from kohort.consumer._metrics import collect
-from kohort.consumer._work import AssignorWork
 from kohort.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.fetcher._cluster import Leased
+from kohort.fetcher._cluster_view import Leased
 from kohort.fetcher._completed import CompletedFetch
 from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._request import Answer

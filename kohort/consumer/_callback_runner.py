@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from kohort.consumer._callback_queue import AssignorWork, ListenerWork, Work
 from kohort.consumer._engine import Engine
-from kohort.consumer._work import AssignorWork, ListenerWork, Work
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners import CallbackName
 from kohort.types import TopicPartition

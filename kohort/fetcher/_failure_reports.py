@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._cluster_view import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._retries import Retries
 from kohort.transport import RepeatedLog, with_principal

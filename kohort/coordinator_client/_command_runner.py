@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client import _requests
-from kohort.coordinator_client._cluster import Cluster, known_topics
+from kohort.coordinator_client._assignment_check import check_in_steps
+from kohort.coordinator_client._cluster_view import Cluster, known_topics
 from kohort.coordinator_client._commands import (
     AwaitPoll,
     CallAssigned,
@@ -23,6 +24,7 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
+from kohort.coordinator_client._coordinator import CoordinatorLink
 from kohort.coordinator_client._events import (
     Answered,
     AssignmentMade,
@@ -30,9 +32,7 @@ from kohort.coordinator_client._events import (
     Event,
     PollEntered,
 )
-from kohort.coordinator_client._host import GroupHost
-from kohort.coordinator_client._leading import check_in_steps
-from kohort.coordinator_client._link import CoordinatorLink
+from kohort.coordinator_client._group_callbacks import GroupHost
 from kohort.coordinator_client.assignors import (
     Assignment,
     PartitionAssignor,

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kohort import TopicPartition
-from kohort.spark_connector._control import as_dict
 from kohort.spark_connector._errors import OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset, flat
+from kohort.spark_connector._stop_requests import as_dict
 
 Partitions = frozenset[TopicPartition]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
-from kohort.spark_connector._admission import Patience, limited
-from kohort.spark_connector._ends import PARTITIONS_REFRESH_S, EndLookup, offsets_of
+from kohort.spark_connector._batch_limits import Patience, limited
+from kohort.spark_connector._end_offsets import PARTITIONS_REFRESH_S, EndLookup, offsets_of
 from kohort.spark_connector._loss import LossCheck, next_ids
 from kohort.spark_connector._offsets import StreamOffset, new_query
 from kohort.spark_connector._options import SourceOptions

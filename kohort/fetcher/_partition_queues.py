@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from kohort.errors import KafkaError, TopicRecreatedError
 from kohort.fetcher._completed import FailedFetch
+from kohort.fetcher._error_policy import Item
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._policy import Item
 from kohort.fetcher._sessions import Watermarks
 from kohort.subscription import FetchTarget, PartitionState, SubscriptionState
 from kohort.types import TopicPartition

@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from kohort.errors import ErrorCode, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster import Cluster
+from kohort.fetcher._cluster_view import Cluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._failing import FailingPartitions, Refusals
+from kohort.fetcher._failure_reports import FailingPartitions, Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Answer, Ask, Redirect, TooSmall

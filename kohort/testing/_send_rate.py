@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from kohort.protocol import Buffer
-from kohort.testing._socket import ByteConnection
+from kohort.testing._server_connection import ByteConnection
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._kinds import Choice, Fault, Flag, Kind
+from kohort.config._option_types import Choice, Fault, Flag, Kind
 from kohort.config._secret import Concealed, Secret, conceal
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
