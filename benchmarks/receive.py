@@ -47,7 +47,7 @@ HEADERS = 1 << 16
 """Room for all of an answer that is not records."""
 
 
-class Turn(NamedTuple):
+class OwnerLock(NamedTuple):
     """What one way to receive did in one round."""
 
     megabytes_per_s: float
@@ -124,13 +124,13 @@ def on(backend: str, connect: Connect) -> Callable[[int, int], int]:
     return lambda port, answers: anyio.run(ours, connect, port, answers, backend=backend)
 
 
-def measure(receive: Callable[[int, int], int], port: int, answers: int) -> Turn:
+def measure(receive: Callable[[int, int], int], port: int, answers: int) -> OwnerLock:
     """One turn of one way."""
     cpu = _cpu()
     start = time.perf_counter()
     received = receive(port, answers)
     took = time.perf_counter() - start
-    return Turn(received / took / 1e6, (_cpu() - cpu) / received * 1e9)
+    return OwnerLock(received / took / 1e6, (_cpu() - cpu) / received * 1e9)
 
 
 def _cpu() -> float:
@@ -140,7 +140,7 @@ def _cpu() -> float:
 
 def compare(
     rounds: int, size: int, answers: int, chosen: Collection[str] = ()
-) -> dict[str, list[Turn]]:
+) -> dict[str, list[OwnerLock]]:
     """What each way (none chosen: all) did with answers of so many bytes, a turn a round."""
     tcp = TcpConnector(ClientConfig())
     ways: dict[str, Callable[[int, int], int]] = {
@@ -156,7 +156,7 @@ def compare(
     server.start()
     try:
         port = parent.recv()
-        done: dict[str, list[Turn]] = {name: [] for name in ways}
+        done: dict[str, list[OwnerLock]] = {name: [] for name in ways}
         for number, name in turns(rounds, ways):
             turn = measure(ways[name], port, answers)
             if number:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kohort.config import _names
 from kohort.config._client import ClientConfig
-from kohort.config._consumer import FaceOptions
+from kohort.config._consumer import ConsumerSection
 from kohort.config._deserializers import Deserialize, resolve
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
@@ -24,7 +24,7 @@ _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
 
 
 @section
-class ConsumerConfig(FaceOptions):
+class ConsumerConfig(ConsumerSection):
     """All options of a consumer, frozen. Made by from_kwargs() or from_properties()."""
 
     client: ClientConfig = field(default_factory=ClientConfig)
@@ -134,9 +134,7 @@ class ConsumerConfig(FaceOptions):
         # One answer may hold fetch_max_bytes and, beyond that, one whole batch of a partition.
         largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes
         if self.client.receive_message_max_bytes < largest:
-            self._settle(
-                "client", dataclasses.replace(self.client, receive_message_max_bytes=largest)
-            )
+            self._set("client", dataclasses.replace(self.client, receive_message_max_bytes=largest))
 
 
 def _of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:

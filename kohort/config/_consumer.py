@@ -10,11 +10,11 @@ from typing import Any
 
 from kohort.config._deserializers import Deserializer
 from kohort.config._option import Section, option, section
-from kohort.config._option_types import Choice, Flag, Function, Instance, Millis
+from kohort.config._option_types import Choice, Flag, Function, Instance, Milliseconds
 
 
 @section
-class FaceOptions(Section):
+class ConsumerSection(Section):
     """What KafkaConsumer and AsyncKafkaConsumer need."""
 
     key_deserializer: Any = field(
@@ -28,7 +28,7 @@ class FaceOptions(Section):
     consumer_timeout_ms: float = field(
         default=math.inf,
         metadata=option(
-            Millis(),
+            Milliseconds(),
             "Iteration over KafkaConsumer ends after so long without a record.",
             unit="ms",
             properties=(),
@@ -69,7 +69,7 @@ class FaceOptions(Section):
     )
     stats_interval_ms: float = field(
         default=60_000,
-        metadata=option(Millis(), "How often on_stats is called.", unit="ms", properties=()),
+        metadata=option(Milliseconds(), "How often on_stats is called.", unit="ms", properties=()),
     )
     connect: Callable[[str, int], Any] | None = field(
         default=None,

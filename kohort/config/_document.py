@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kohort.config._client import ClientConfig, RequestOptions
-from kohort.config._consumer import FaceOptions
+from kohort.config._consumer import ConsumerSection
 from kohort.config._fetch import FetchConfig
 from kohort.config._group import GroupConfig
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
@@ -19,7 +19,7 @@ _BEGIN = "<!-- tables: python -m kohort.config docs/configuration.md -->"
 _END = "<!-- end of tables -->"
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
-    ("What the consumer gives you", FaceOptions),
+    ("What the consumer gives you", ConsumerSection),
     ("Requests", RequestOptions),
     ("Connections and metadata", ClientConfig),
     ("The group", GroupConfig),

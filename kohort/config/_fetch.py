@@ -7,7 +7,7 @@ from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._option import invalid, option, section
-from kohort.config._option_types import INT32_MAX, Choice, ChoiceOr, Flag, Whole
+from kohort.config._option_types import INT32_MAX, Choice, Flag, OneOfOr, Whole
 from kohort.config._reset import NewPartitionsReset, Reset
 
 
@@ -117,7 +117,7 @@ class FetchConfig(RequestOptions):
     on_error: Any = field(
         default="raise",
         metadata=option(
-            ChoiceOr("raise", "skip", "pause", function="a function of the error returning one"),
+            OneOfOr("raise", "skip", "pause", function="a function of the error returning one"),
             "What follows a corrupt batch or a deserializer that raises: see docs/poison.md.",
         ),
     )

@@ -131,4 +131,4 @@ class GroupConfig(RequestOptions):
         if self.group_instance_id is not None and self.group_id is None:
             raise invalid("group_instance_id", self.group_instance_id, "a group_id beside it")
         if self.rebalance_timeout_ms == 0:
-            self._settle("rebalance_timeout_ms", self.max_poll_interval_ms)
+            self._set("rebalance_timeout_ms", self.max_poll_interval_ms)

@@ -153,13 +153,13 @@ class Section:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             names.add(field.name)
             if field.name in values:
-                self._settle(field.name, values[field.name])
+                self._set(field.name, values[field.name])
             elif field.default_factory is not dataclasses.MISSING:
-                self._settle(field.name, field.default_factory())
+                self._set(field.name, field.default_factory())
         if unknown := values.keys() - names:
             raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
         for each in options_of(type(self)):
-            self._settle(each.name, each.check(getattr(self, each.name)))
+            self._set(each.name, each.check(getattr(self, each.name)))
         self._check_together()
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -189,7 +189,7 @@ class Section:
     def _check_together(self) -> None:
         """Raise InvalidOptionError for values that are right one by one but not together."""
 
-    def _settle(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: Any) -> None:
         # Only before anyone has seen the section: a section is frozen.
         object.__setattr__(self, name, value)
 

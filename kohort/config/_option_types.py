@@ -78,7 +78,7 @@ class Whole(Kind):
         return int(text)
 
 
-class Millis(Kind):
+class Milliseconds(Kind):
     """Milliseconds that may be fractional or endless; negative and None mean endless."""
 
     expected = 'a number of milliseconds, or float("inf")'
@@ -159,7 +159,7 @@ class Choice(Kind):
         return word
 
 
-class ChoiceOr(Choice):
+class OneOfOr(Choice):
     """One of a few words, or a plain function."""
 
     def __init__(self, *words: str, function: str) -> None:

@@ -57,7 +57,7 @@ class SecurityConfig(SecuritySection):
             from kohort.config import _security_checks  # for consumers with security options
 
             for name, replaced in _security_checks.check(self).items():
-                self._settle(name, replaced)
+                self._set(name, replaced)
 
 
 SECURITY_SECTIONS: Final[dict[str, type[SecuritySection]]] = {

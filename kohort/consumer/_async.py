@@ -10,7 +10,7 @@ import anyio
 
 from kohort.config import ConsumerConfig, conceal_secrets
 from kohort.consumer import _arguments
-from kohort.consumer._async_lifecycle import AsyncLife
+from kohort.consumer._async_lifecycle import AsyncLifecycle
 from kohort.consumer._base import Pattern
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import (
@@ -40,7 +40,7 @@ Record = ConsumerRecord[Any, Any]
 Records = dict[TopicPartition, list[Record]]
 
 
-class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
+class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
     """Reads topics, alone or as a member of a consumer group, on asyncio or trio.
 
     ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``;
@@ -79,7 +79,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getmany()"):
             records = await self._poll(timeout, count, chosen)
-            self._engine.mailbox.in_hand |= bool(records)
+            self._engine.callback_queue.has_returned_records |= bool(records)
             return records
 
     async def getone(self, *partitions: TopicPartition) -> Record:
@@ -88,22 +88,22 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         async with self._polling("getone()"):
             if self._clock() >= self._turn_at:
                 await self._give_turn()
-            while not self._stop_later:
+            while not self._pending_stop:
                 record = await self._next(chosen)
                 if record is not None:
-                    self._engine.mailbox.in_hand = True
+                    self._engine.callback_queue.has_returned_records = True
                     return record
         raise ConsumerClosedError("the consumer was stopped")
 
     async def _next(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
-        self._engine.mailbox.take_wakeup()
+        self._engine.callback_queue.take_wakeup()
         # A rebalance goes on between two records: what is held may last for hours.
-        waits = self._engine.mailbox.work or self._unsubscribing or self._unpolled
-        record = None if waits else self._handout.next(chosen)
+        waits = self._engine.callback_queue.work or self._unsubscribing or self._unpolled
+        record = None if waits else self._iteration_buffer.next(chosen)
         if record is None:
             records = await self._poll(1.0, self._drain_size.count, chosen, held=False)
-            self._handout.load(records)
-            record = self._handout.next(chosen)
+            self._iteration_buffer.load(records)
+            record = self._iteration_buffer.next(chosen)
         return record
 
     async def poll_arrow(
@@ -149,11 +149,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
 
         rows = _arguments.max_records(max_records, MAX_ROWS)
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
-        poll = TablePoll(self._engine, self._handout, rows, build, allocate)
+        poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
             async with self._polling("getmany()"):
                 await self._poll(timeout, 0, chosen, table=poll)
-                self._engine.mailbox.in_hand |= poll.table is not None
+                self._engine.callback_queue.has_returned_records |= poll.table is not None
         except BaseException:
             poll.undo()
             raise
@@ -182,17 +182,21 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
             self._check_open()
             remaining = deadline - self._clock()
             over = remaining <= 0
-            self._performer.raise_errors(over=over)
-            if self._stop_later:
+            self._callback_runner.raise_errors(over=over)
+            if self._pending_stop:
                 return {}
             if table is not None:
                 if table.drain(chosen, repeat_errors=over) or over:
                     return {}
                 await event.wait(remaining)
                 continue
-            if held and self._handout and (records := self._handout.take(count, chosen)):
+            if (
+                held
+                and self._iteration_buffer
+                and (records := self._iteration_buffer.take(count, chosen))
+            ):
                 return records
-            if not held and self._handout.ready(chosen):
+            if not held and self._iteration_buffer.ready(chosen):
                 return {}
             began = self._clock()
             records = buffer.drain(count, chosen, repeat_errors=over)
@@ -221,17 +225,23 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
             record: Record = run.records[run.index]
             run.index += 1
             return record
-        mailbox = self._engine.mailbox
-        self._handout.end_run()
+        callback_queue = self._engine.callback_queue
+        self._iteration_buffer.end_run()
         self._engine.subscription.bell.rung = False
-        busy = mailbox.work or mailbox.woken or self._closed or self._stopping or self._unpolled
-        if self._handout and not busy:
-            given = self._handout.step()
+        busy = (
+            callback_queue.work
+            or callback_queue.woken
+            or self._closed
+            or self._stopping
+            or self._unpolled
+        )
+        if self._iteration_buffer and not busy:
+            given = self._iteration_buffer.step()
             if given is not None:
-                mailbox.in_hand = True
+                callback_queue.has_returned_records = True
                 if not self._pollers:
-                    mailbox.left_poll()
-                self._handout.start_run(self._run_until)
+                    callback_queue.left_poll()
+                self._iteration_buffer.start_run(self._run_until)
                 return given
         try:
             return await self.getone()
@@ -251,7 +261,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         self._subscribe(topics, pattern, listener)
         self._unsubscribing = False
         if begins and self._root is not None:
-            self._engine.mailbox.seen()
+            self._engine.callback_queue.seen()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """As :meth:`KafkaConsumer.enforce_rebalance`."""
@@ -274,7 +284,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLife):
         chosen = _arguments.topic_partitions(partitions)
         if chosen:
             if self._root is not None:
-                self._engine.put_aside()
+                self._engine.keep_replaced_offsets()
             self._assign(chosen)
         else:
             self.unsubscribe()

@@ -12,7 +12,7 @@ import anyio
 from kohort.config import CLOSE_TIMEOUT
 from kohort.consumer._background_task import Root, event_loop
 from kohort.consumer._base import ConsumerBase
-from kohort.consumer._callback_queue import ListenerWork
+from kohort.consumer._callback_queue import ListenerCallback
 from kohort.consumer._callback_runner import ASSIGNED, LOST, REVOKED
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
@@ -36,7 +36,7 @@ class AsyncCallbacks(ConsumerBase):
     _loop: Any
     _clock: Callable[[], float]
     _stopping: anyio.Event | None
-    _stop_later: bool
+    _pending_stop: bool
     _leave_group: bool | None
     _pollers: int
 
@@ -56,7 +56,7 @@ class AsyncCallbacks(ConsumerBase):
             if method is not None:
                 method()
 
-        engine.mailbox.on_work = on_work
+        engine.callback_queue.on_work = on_work
 
     async def _perform(self) -> None:
         """Perform what the core left, in a call that polls.
@@ -65,12 +65,12 @@ class AsyncCallbacks(ConsumerBase):
         """
         while self._unpolled is not None:
             await self._signal.event().wait()
-        mailbox = self._engine.mailbox
-        if self._performing is not None or not (mailbox.work or self._unsubscribing):
+        callback_queue = self._engine.callback_queue
+        if self._performing is not None or not (callback_queue.work or self._unsubscribing):
             return  # another task is at it, or there is nothing to do
         self._performing = anyio.get_current_task().id
         try:
-            await self._performer.perform_all()
+            await self._callback_runner.run_all()
             if self._unsubscribing:
                 await self._unsubscribe()
         finally:
@@ -93,38 +93,38 @@ class AsyncCallbacks(ConsumerBase):
 
         Past ``max_poll_interval_ms`` the caller counts as hung, so that work waits for it.
         """
-        mailbox, mode = self._engine.mailbox, self._config.rebalance_without_poll
-        if not (mailbox.work or self._unsubscribing) or self._pollers:
+        callback_queue, mode = self._engine.callback_queue, self._config.rebalance_without_poll
+        if not (callback_queue.work or self._unsubscribing) or self._pollers:
             return False
         if self._performing is not None or self._stopping is not None or self._closed:
             return False
-        if mode == "never" or (mode == "idle" and mailbox.in_hand):
+        if mode == "never" or (mode == "idle" and callback_queue.has_returned_records):
             return False
         # Compared as the membership compares it: at the very moment it leaves, too.
         limit = self._config.group.max_poll_interval_ms / 1000
-        return mailbox.last_at is None or self._clock() < mailbox.last_at + limit
+        return callback_queue.last_at is None or self._clock() < callback_queue.last_at + limit
 
     async def _run_unpolled(self) -> None:
         self._spawned = False
         if not self._needs_no_poll():
             return  # a poll came first
-        mailbox = self._engine.mailbox
-        if mailbox.last_at is None:
-            mailbox.seen()  # max_poll_interval_ms counts from here
+        callback_queue = self._engine.callback_queue
+        if callback_queue.last_at is None:
+            callback_queue.seen()  # max_poll_interval_ms counts from here
         self._performing = self._unpolled = anyio.get_current_task().id
-        self._performer.commits_unfinished = mailbox.in_hand
+        self._callback_runner.commits_unfinished = callback_queue.has_returned_records
         try:
-            await self._performer.perform_all()
+            await self._callback_runner.run_all()
             if self._unsubscribing:
                 await self._unsubscribe()
         except RebalanceListenerError as error:
-            self._performer.note(error)
+            self._callback_runner.note(error)
         finally:
-            self._performer.commits_unfinished = False
+            self._callback_runner.commits_unfinished = False
             self._performing = self._unpolled = None
             self._signal.notify()
             # Also after a CancelledError of the callback, which nothing else would notice.
-            if self._stop_later and self._stopping is None and not self._closed:
+            if self._pending_stop and self._stopping is None and not self._closed:
                 await self._stop_after_callback()
             else:
                 self._perform_unpolled()
@@ -197,12 +197,12 @@ class AsyncCallbacks(ConsumerBase):
             return
         self._check_loop()
         self._check_not_inside("unsubscribe()")
-        self._engine.mailbox.in_hand = False
+        self._engine.callback_queue.has_returned_records = False
         self._engine.note_consumed()
         if self._performing is not None or self._must_await_listener():
             self._unsubscribing = True
             self._signal.notify()
-            self._engine.mailbox.seen()
+            self._engine.callback_queue.seen()
             self._perform_unpolled()
             return
         self._performing = anyio.get_current_task().id
@@ -212,37 +212,41 @@ class AsyncCallbacks(ConsumerBase):
             self._performing = None
             self._engine.part()
             self._signal.notify()
-        error = self._performer.take_listener_error()
+        error = self._callback_runner.take_listener_error()
         if error is not None:
             raise error
 
     def _must_await_listener(self) -> bool:
         owned = self._engine.subscribed and self._engine.subscription.assigned()
-        return bool(owned) and is_awaited(self._performer.listener)
+        return bool(owned) and is_awaited(self._callback_runner.listener)
 
     def _call_plain_listener(self) -> None:
         """Call what the group is waiting for, and then what unsubscribing asks for."""
         engine = self._engine
         calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
-        for work in list(engine.mailbox.work):
-            if isinstance(work, ListenerWork) and not work.finished:
+        for work in list(engine.callback_queue.work):
+            if isinstance(work, ListenerCallback) and not work.finished:
                 if work.callback == ASSIGNED:
                     calls.append((ASSIGNED, work.partitions))
                 work.finish()
         owned = engine.subscription.assigned()
         if owned:
             calls.append((LOST if engine.membership_lost() else REVOKED, owned))
-        if self._performer.listener is None or not engine.subscribed or engine.coordinator is None:
+        if (
+            self._callback_runner.listener is None
+            or not engine.subscribed
+            or engine.coordinator is None
+        ):
             return
         for callback, partitions in calls:
-            error = call_listener(self._performer.listener, callback, partitions)
+            error = call_listener(self._callback_runner.listener, callback, partitions)
             if error is not None:
-                self._performer.note(error)
+                self._callback_runner.note(error)
 
     async def _unsubscribe(self) -> None:
         deadline = anyio.current_time() + CLOSE_TIMEOUT
         try:
-            error = await self._performer.leave("the consumer unsubscribed", True, deadline)
+            error = await self._callback_runner.leave("the consumer unsubscribed", True, deadline)
         finally:
             if self._unsubscribing:  # else subscribe() was called meanwhile, which counts
                 self._unsubscribing = False

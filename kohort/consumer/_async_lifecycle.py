@@ -13,13 +13,13 @@ from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._async_callbacks import AsyncCallbacks
-from kohort.consumer._background_task import Root, event_loop, loop_clock, make_root
+from kohort.consumer._background_task import Root, event_loop, loop_clock, make_background_task
 from kohort.consumer._base import leaving_seconds
-from kohort.consumer._callback_runner import Performer
+from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._drain_size import TURN_SECONDS
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._startup import Starting
+from kohort.consumer._startup import StartupWait
 from kohort.errors import (
     ConsumerClosedError,
     IllegalStateError,
@@ -37,7 +37,7 @@ async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
     return await function()
 
 
-class AsyncLife(AsyncCallbacks):
+class AsyncLifecycle(AsyncCallbacks):
     """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
 
     _asynchronous = True
@@ -51,17 +51,17 @@ class AsyncLife(AsyncCallbacks):
         self._clock = anyio.current_time
         self._set_up_callbacks()
         self._stopping: anyio.Event | None = None
-        self._stop_later = False
+        self._pending_stop = False
         self._leave_group: bool | None = None
         self._pollers = 0
         self._turn_at = self._run_until = -math.inf
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
         self._listen_for_work(engine)
-        self._performer = self._make_performer()
+        self._callback_runner = self._make_performer()
 
-    def _make_performer(self) -> Performer:
-        performer = Performer(self._engine, acall_listener)
+    def _make_performer(self) -> CallbackRunner:
+        performer = CallbackRunner(self._engine, acall_listener)
         performer.connect(_call, weak_callback(self._serve))
         return performer
 
@@ -84,9 +84,9 @@ class AsyncLife(AsyncCallbacks):
         if self._root is not None:
             self._check_loop()
             return
-        root = self._root = make_root(in_block=in_block)
+        root = self._root = make_background_task(in_block=in_block)
         self._loop, self._pid = event_loop(), os.getpid()
-        self._clock = self._engine.mailbox.clock = loop_clock(self._loop)
+        self._clock = self._engine.callback_queue.clock = loop_clock(self._loop)
         self._record_run.set_clock(self._clock)
         try:
             await root.start(self._engine.run)
@@ -121,11 +121,11 @@ class AsyncLife(AsyncCallbacks):
                     await self._leave("the consumer did not start", False, deadline)
         finally:
             await root.stop()
-            self._performer.abandon()
+            self._callback_runner.abandon()
 
     def _renew(self) -> None:
         """A core runs once: another one, with the same subscription and listener."""
-        old, listener = self._engine, self._performer.listener
+        old, listener = self._engine, self._callback_runner.listener
         old.subscription.forget_fetched()
         self._engine = Engine(
             self._config,
@@ -135,9 +135,9 @@ class AsyncLife(AsyncCallbacks):
         )
         self._listen_for_work(self._engine)
         self._engine.has_listener = old.has_listener
-        self._engine.mailbox.woken = old.mailbox.woken
-        self._performer = self._make_performer()
-        self._performer.listener = listener
+        self._engine.callback_queue.woken = old.callback_queue.woken
+        self._callback_runner = self._make_performer()
+        self._callback_runner.listener = listener
         self._root = self._loop = self._pid = None
 
     async def _begin(self) -> None:
@@ -149,18 +149,18 @@ class AsyncLife(AsyncCallbacks):
             self._check_usable()  # another task stopped it meanwhile
             raise
         # Somebody who polls should not hear of an outage that is over.
-        engine.mailbox.forget(NoBrokersAvailable)
-        engine.mailbox.forget(SecurityError)
+        engine.callback_queue.forget(NoBrokersAvailable)
+        engine.callback_queue.forget(SecurityError)
         if not engine.subscribed and not engine.subscription.assigned():
             return
-        starting = Starting(engine)
+        starting = StartupWait(engine)
         async with self._polling("start()"):
             while True:
                 event = self._signal.event()
                 await self._perform()
                 self._check_open()
                 engine.check_running()
-                if starting.done() or engine.mailbox.errors or self._stop_later:
+                if starting.done() or engine.callback_queue.errors or self._pending_stop:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
@@ -171,7 +171,7 @@ class AsyncLife(AsyncCallbacks):
         From any task, any thread, or a signal handler. Nothing is lost. Where several tasks wait,
         one of them is told. What else waits is ended by cancelling it.
         """
-        self._engine.mailbox.wake()
+        self._engine.callback_queue.wake()
         if self._root is not None:
             self._root.call_soon(self._signal.notify)
 
@@ -194,12 +194,12 @@ class AsyncLife(AsyncCallbacks):
             return
         if self._gone():
             self._closed = True
-            self._performer.abandon()
+            self._callback_runner.abandon()
             self._close_deserializers()
             return
         self._check_loop()
         if self._performing == anyio.get_current_task().id:
-            self._stop_later = True
+            self._pending_stop = True
             self._leave_group = leave_group
             return
         if self._stopping is not None:
@@ -218,7 +218,7 @@ class AsyncLife(AsyncCallbacks):
         error: KafkaError | None = None
         limit = leaving_seconds(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
-        if not (self._stop_later or self._unfinished):
+        if not (self._pending_stop or self._unfinished):
             self._engine.note_consumed()
         try:
             if root.alive:
@@ -229,7 +229,7 @@ class AsyncLife(AsyncCallbacks):
             self._closed = True
             self._signal.notify()
             await root.stop()
-            self._performer.abandon()
+            self._callback_runner.abandon()
             self._close_deserializers()
         if error is not None:
             raise error
@@ -242,9 +242,9 @@ class AsyncLife(AsyncCallbacks):
         self._performing = anyio.get_current_task().id
         # A __del__ method may start a task that stops the consumer, and the garbage collector
         # clears weak references before it calls that.
-        self._performer.connect(_call, weak_callback(self._serve))
+        self._callback_runner.connect(_call, weak_callback(self._serve))
         try:
-            return await self._performer.leave(
+            return await self._callback_runner.leave(
                 reason, autocommit, deadline, leave_group=leave_group
             )
         finally:
@@ -274,7 +274,7 @@ class AsyncLife(AsyncCallbacks):
         """Be inside poll(): heartbeats count it as life, listeners may be called."""
         self._check_started()
         self._check_not_inside(what)
-        self._engine.mailbox.entered_poll()
+        self._engine.callback_queue.entered_poll()
         self._pollers += 1
         try:
             self._engine.note_consumed()
@@ -282,9 +282,9 @@ class AsyncLife(AsyncCallbacks):
         finally:
             self._pollers -= 1
             if not self._pollers:
-                self._engine.mailbox.left_poll()
+                self._engine.callback_queue.left_poll()
                 self._perform_unpolled()
-            if self._stop_later and not self._closed and self._performing is None:
+            if self._pending_stop and not self._closed and self._performing is None:
                 await self._stop(autocommit=True, leave_group=self._leave_group)
 
     async def _give_turn(self) -> None:

@@ -23,7 +23,7 @@ SHORTEST = 0.01
 """Seconds between two commits, whatever the options say."""
 
 
-class AutoCommits:
+class AutoCommit:
     """Commits what the caller is done with, every ``auto_commit_interval_ms``.
 
     Brokers delete the offsets of a group without members some time after they were committed. So

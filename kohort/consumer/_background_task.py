@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import anyio
 import anyio.lowlevel
 
-from kohort.consumer._interrupts import protect, protect_core
+from kohort.consumer._interrupts import protect, protect_modules
 from kohort.errors import IllegalStateError
 
 logger = logging.getLogger("kohort.consumer")
@@ -52,7 +52,7 @@ class Root(Protocol):
         """Call it in the event loop, soon, from whatever thread or signal handler."""
 
 
-class _TaskRoot:
+class _AsyncioTask:
     """On asyncio a task of its own, so that start() and stop() may be called from any task."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class _TrioToken(Protocol):
     def run_sync_soon(self, action: Callable[[], object]) -> None: ...
 
 
-class _Second:
+class _SecondTask:
     """A task that runs the user's code, and the means to end it."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Second:
         self.ended = anyio.Event()
 
 
-class _BlockRoot:
+class _TaskGroupTask:
     """On trio a child of the ``async with`` block that the consumer is.
 
     The task has a cancel scope of its own: the block may be left by its own task only, and not from
@@ -138,7 +138,7 @@ class _BlockRoot:
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
-        self._second: _Second | None = None
+        self._second: _SecondTask | None = None
         self._context = contextvars.copy_context()
         self._failure: BaseException | None = None
 
@@ -163,7 +163,7 @@ class _BlockRoot:
         await started.wait()
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._second = second = _Second()
+        self._second = second = _SecondTask()
 
         async def main() -> None:
             second.task = anyio.get_current_task().id
@@ -217,7 +217,7 @@ def loop_clock(loop: object) -> Callable[[], float]:
     return anyio.current_time
 
 
-def make_root(*, in_block: bool) -> Root:
+def make_background_task(*, in_block: bool) -> Root:
     """The root for the event loop that is running."""
     try:
         asyncio.get_running_loop()
@@ -227,6 +227,6 @@ def make_root(*, in_block: bool) -> Root:
                 "on trio use 'async with AsyncKafkaConsumer(...) as consumer': a task of trio's "
                 "lives in a block, so start() and stop() cannot stand alone"
             ) from None
-        protect_core()
-        return _BlockRoot()
-    return _TaskRoot()
+        protect_modules()
+        return _TaskGroupTask()
+    return _AsyncioTask()

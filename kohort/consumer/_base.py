@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kohort.config import ConsumerConfig, conceal_properties, in_dotted_names
 from kohort.consumer import _arguments
-from kohort.consumer._callback_runner import Performer
+from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._diagnosis import gather
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
-from kohort.consumer._iteration_buffer import Handout
+from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.consumer._metrics import collect, lags
 from kohort.errors import (
     ConsumerClosedError,
@@ -52,10 +52,10 @@ class ConsumerBase:
     _how_to_close = "call close(), or use a with block"
     _config: ConsumerConfig
     _engine: Engine
-    _handout: Handout
+    _iteration_buffer: IterationBuffer
     _record_run: RecordRun
     """The records that iteration takes without looking at anything else."""
-    _performer: Performer
+    _callback_runner: CallbackRunner
     _drain_size: DrainSize
     _unsubscribing = False
     """True from an unsubscribe() until the listener has been called for it (async API)."""
@@ -96,10 +96,10 @@ class ConsumerBase:
         self._config = config
         self._engine = engine
         consumer = weakref.proxy(self)
-        self._handout = Handout(
-            engine.subscription, lambda: consumer._engine.may_deliver(), engine.mailbox.clock
+        self._iteration_buffer = IterationBuffer(
+            engine.subscription, lambda: consumer._engine.may_deliver(), engine.callback_queue.clock
         )
-        self._record_run = self._handout.run
+        self._record_run = self._iteration_buffer.run
         deserializes = config.deserialize_key is not None or config.deserialize_value is not None
         self._drain_size = DrainSize(
             config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
@@ -137,10 +137,10 @@ class ConsumerBase:
             stacklevel=3,
         )
 
-    def _tell_core(self, action: Callable[[], object]) -> None:
+    def _call_soon(self, action: Callable[[], object]) -> None:
         """Run something in the core; nothing before it has started: it looks for itself then."""
         if self._pid is not None:
-            self._engine.mailbox.core.call_soon(action)
+            self._engine.callback_queue.core.call_soon(action)
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -160,11 +160,11 @@ class ConsumerBase:
             if not names:
                 raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
             subscription.subscribe(names, replaces=self._unsubscribing)
-        self._performer.listener = listener
+        self._callback_runner.listener = listener
         self._engine.has_listener = listener is not None
-        self._engine.subscribed_anew = True
-        self._engine.mailbox.forget(TopicAuthorizationFailedError)
-        self._tell_core(self._engine.subscribed_again)
+        self._engine.resubscribed = True
+        self._engine.callback_queue.forget(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.subscribed_again)
 
     def _enforce_rebalance(self, reason: str | None) -> None:
         self._check_usable()
@@ -174,13 +174,13 @@ class ConsumerBase:
         if not self._engine.subscribed:
             raise IllegalStateError("there is no group to rebalance: subscribe() first")
         self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
-        self._tell_core(self._engine.subscription_changed)
+        self._call_soon(self._engine.subscription_changed)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_usable()
         self._engine.subscription.assign(_arguments.topic_partitions(partitions))
-        self._engine.mailbox.forget(TopicAuthorizationFailedError)
-        self._tell_core(self._engine.subscribed_again)
+        self._engine.callback_queue.forget(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.subscribed_again)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are assigned now, by the group or by assign(); a copy."""
@@ -201,8 +201,8 @@ class ConsumerBase:
         """Return records of these again. NotAssignedError."""
         self._check_usable()
         self._engine.subscription.resume(_arguments.topic_partitions(partitions))
-        self._engine.mailbox.notify()  # what is buffered is there for another task that waits
-        self._tell_core(self._engine.fetcher.wake)
+        self._engine.callback_queue.notify()  # another task may wait for buffered records
+        self._call_soon(self._engine.fetcher.wake)
 
     def seek(self, partition: TopicPartition, offset: int, *, until: int | None = None) -> None:
         """Continue at this offset, whatever is committed. NotAssignedError, ValueError.
@@ -214,7 +214,7 @@ class ConsumerBase:
         tp = _arguments.topic_partition(partition)
         end = None if until is None else _arguments.offset(until, "until")
         self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
-        self._tell_core(self._engine.fetcher.wake)
+        self._call_soon(self._engine.fetcher.wake)
 
     def _all_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """The partitions named, or all that are assigned; each must be."""

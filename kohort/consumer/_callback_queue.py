@@ -22,14 +22,14 @@ MAX_ERRORS = 32
 """Errors that are kept for a caller who does not poll; of more, the oldest go."""
 
 
-class CoreLink:
+class EngineLoop:
     """How the caller reaches the core; for a core in the caller's own event loop, directly."""
 
     def call_soon(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the core's event loop, soon."""
         action()
 
-    def give_way(self) -> None:
+    def yield_to_caller(self) -> None:
         """Let the notified caller run before the core goes on.
 
         asyncio runs tasks in the order in which they become ready, so the caller that was notified
@@ -46,7 +46,7 @@ class Work:
 
     __slots__ = ("_core", "_done", "error", "finished", "result")
 
-    def __init__(self, core: CoreLink) -> None:
+    def __init__(self, core: EngineLoop) -> None:
         self._core = core
         self._done = anyio.Event()
         self.finished = False
@@ -67,31 +67,31 @@ class Work:
         return self.result
 
 
-class PollWork(Work):
+class PollNotice(Work):
     """Nothing to do: the core only needs to know that the caller is inside poll()."""
 
     __slots__ = ()
 
 
-class ListenerWork(Work):
+class ListenerCallback(Work):
     """A callback of the rebalance listener, by its name."""
 
     __slots__ = ("callback", "partitions")
 
     def __init__(
-        self, core: CoreLink, callback: CallbackName, partitions: frozenset[TopicPartition]
+        self, core: EngineLoop, callback: CallbackName, partitions: frozenset[TopicPartition]
     ) -> None:
         super().__init__(core)
         self.callback = callback
         self.partitions = partitions
 
 
-class AssignorWork(Work):
+class AssignorCallback(Work):
     """A user's assignor."""
 
     __slots__ = ("assign",)
 
-    def __init__(self, core: CoreLink, assign: Callable[[], Any]) -> None:
+    def __init__(self, core: EngineLoop, assign: Callable[[], Any]) -> None:
         super().__init__(core)
         self.assign = assign
 
@@ -112,7 +112,7 @@ def _nobody() -> None:
     return None
 
 
-class Mailbox:
+class CallbackQueue:
     """The queues from core to caller, and what the caller last said of itself.
 
     Appending to and popping from a deque is atomic, so neither side takes a lock here.
@@ -120,7 +120,7 @@ class Mailbox:
 
     def __init__(
         self,
-        core: CoreLink,
+        core: EngineLoop,
         notify: Callable[[], None],
         clock: Callable[[], float],
         bell: Bell | None = None,
@@ -143,7 +143,7 @@ class Mailbox:
         self.longest_absence = 0.0
         """Seconds between two polls, at most."""
         self._last_at: float | None = None
-        self.in_hand = False
+        self.has_returned_records = False
         """True if the latest poll() returned records, which the caller may still process."""
         self.principal: Callable[[], str | None] = _nobody
         """Returns the user that errors about missing rights name."""
@@ -155,14 +155,14 @@ class Mailbox:
         self._bell.ring()
         now, last = self.clock(), self.last_poll()
         self.polling = True
-        self.in_hand = False
+        self.has_returned_records = False
         self._last_at = now
         self.pace.came_back(now)
         self.polls += 1
         if last is not None and now - last > self.longest_absence:
             self.longest_absence = now - last
 
-    def hand_over(self) -> bool:
+    def notify_waiting_caller(self) -> bool:
         """Notify a caller that waits for records and was quick the last time, and give way to it.
 
         Return False without a notification for any other caller.
@@ -173,7 +173,7 @@ class Mailbox:
         if not self.pace.quick:
             return False
         self.notify()
-        self.core.give_way()
+        self.core.yield_to_caller()
         return True
 
     def left_poll(self) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from kohort.consumer._callback_queue import AssignorWork, ListenerWork, Work
+from kohort.consumer._callback_queue import AssignorCallback, ListenerCallback, Work
 from kohort.consumer._engine import Engine
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners import CallbackName
@@ -68,7 +68,7 @@ def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the synchronous face suspended")
 
 
-class Performer:
+class CallbackRunner:
     """Performs the work that the core leaves in the mailbox, one piece after the other."""
 
     def __init__(self, engine: Engine, invoke: Invoke) -> None:
@@ -79,7 +79,7 @@ class Performer:
         self._invoke = invoke
         self._call: Call
         self._serve: Serve
-        self._clock = engine.mailbox.clock
+        self._clock = engine.callback_queue.clock
         self._commits = True
         self._commit_until: float | None = None
         self._listener_error: RebalanceListenerError | None = None
@@ -92,12 +92,12 @@ class Performer:
     @property
     def has_work(self) -> bool:
         """There is something to perform."""
-        mailbox = self._engine.mailbox
-        return bool(mailbox.work or mailbox.commit_callbacks)
+        callback_queue = self._engine.callback_queue
+        return bool(callback_queue.work or callback_queue.commit_callbacks)
 
-    async def perform_all(self) -> None:
+    async def run_all(self) -> None:
         """Perform everything that is there."""
-        work = self._engine.mailbox.work
+        work = self._engine.callback_queue.work
         while work:
             # It stays in the queue until it is done: Ctrl-C between the two would lose it.
             first = work[0]
@@ -105,11 +105,11 @@ class Performer:
                 await self._perform(first)
             if work and work[0] is first:
                 work.popleft()
-        self.call_back()
+        self.run_commit_callbacks()
 
-    def call_back(self) -> None:
+    def run_commit_callbacks(self) -> None:
         """Call the callbacks of commits that are done; what they raise is logged."""
-        callbacks = self._engine.mailbox.commit_callbacks
+        callbacks = self._engine.callback_queue.commit_callbacks
         while callbacks:
             callback = callbacks.popleft()
             try:
@@ -126,8 +126,8 @@ class Performer:
         if self._listener_error is not None and (over or self._rebalance_ended):
             error, self._listener_error = self._listener_error, None
             raise error
-        self._engine.mailbox.take_wakeup()
-        errors = self._engine.mailbox.errors
+        self._engine.callback_queue.take_wakeup()
+        errors = self._engine.callback_queue.errors
         if errors:
             raise errors.popleft()
         self._engine.check_running()
@@ -137,16 +137,16 @@ class Performer:
         error: BaseException | None = None
         try:
             match work:
-                case ListenerWork(callback=callback, partitions=partitions):
+                case ListenerCallback(callback=callback, partitions=partitions):
                     await self.listen(callback, partitions)
-                case AssignorWork(assign=assign):
+                case AssignorCallback(assign=assign):
                     result = assign()
         except Exception as raised:
             error = raised
         except BaseException as raised:
             # Ctrl-C or a cancellation goes on to the caller. A listener that it came out of has
             # had its turn; without the result of an assignor there is nothing to go on with.
-            if not isinstance(work, ListenerWork):
+            if not isinstance(work, ListenerCallback):
                 error = KafkaError(f"interrupted by {raised!r}")
             raise
         finally:
@@ -196,7 +196,7 @@ class Performer:
         try:
             await self._call(lambda: engine.commit(offsets, limit), limit)
         except WakeupError:
-            engine.mailbox.wake()  # meant for a call that is waited for: the next poll()
+            engine.callback_queue.wake()  # meant for a call that is waited for: the next poll()
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", str(error))
 
@@ -212,17 +212,17 @@ class Performer:
         self._commits = autocommit
         self._commit_until = now + SHARE_OF_COMMIT * max(0.0, deadline - now)
         try:
-            if engine.subscribed or engine.parting is not None or engine.in_group:
+            if engine.subscribed or engine.unsubscribed_offsets is not None or engine.in_group:
                 left = max(0.1, deadline - now)
                 await self._serve(
                     lambda: engine.leave(reason, left, leave_group=leave_group),
-                    self.perform_all,
+                    self.run_all,
                     left,
                 )
             elif autocommit:
                 await self.auto_commit()
             engine.subscription.revoke(engine.subscription.assigned())
-            await self.perform_all()
+            await self.run_all()
             await self._end_sessions(min(END_SECONDS, deadline - self._clock()))
         finally:
             self._commits, self._commit_until = True, None
@@ -235,10 +235,10 @@ class Performer:
         try:
             await self._call(lambda: self._engine.fetcher.end_sessions(seconds), seconds)
         except WakeupError:
-            self._engine.mailbox.wake()
+            self._engine.callback_queue.wake()
         except KafkaError as error:
             logger.info("the fetch sessions could not be ended: %s", str(error))
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""
-        self._engine.mailbox.work.clear()
+        self._engine.callback_queue.work.clear()

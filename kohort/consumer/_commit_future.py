@@ -34,11 +34,11 @@ class CommitFuture(Future[None]):
             return timeout
         futures.wait([self], max(0.0, self._deadline - time.monotonic()))
         if not self.done():
-            raise no_answer(self._seconds)
+            raise thread_timeout(self._seconds)
         return None
 
 
-def no_answer(seconds: float) -> KafkaTimeoutError:
+def thread_timeout(seconds: float) -> KafkaTimeoutError:
     """Return the error of a call that the consumer thread has not answered."""
     return KafkaTimeoutError(
         f"the consumer's thread did not answer within {seconds:.1f} s: code that blocks runs in "

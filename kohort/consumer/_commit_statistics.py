@@ -27,7 +27,7 @@ class Durations:
         return self.total / self.count if self.count else 0.0
 
 
-class Activity:
+class CommitStatistics:
     """Written by the core alone; read from anywhere."""
 
     __slots__ = ("commits", "committed", "failed_commits", "last_commit_error")

@@ -19,7 +19,7 @@ Facts = dict[str, Any]
 
 def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
     """``started`` and ``closed`` are what the face knows. No I/O."""
-    config, mailbox, metadata = engine.config, engine.mailbox, engine.cluster.metadata
+    config, callback_queue, metadata = engine.config, engine.callback_queue, engine.cluster.metadata
     snapshot = engine.subscription.snapshot()
     servers = config.client.bootstrap_servers
     return {
@@ -44,10 +44,10 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             ),
         },
         "poll": {
-            "inside": mailbox.polling,
-            "last_seconds_ago": seconds_since(engine, mailbox.last_at),
+            "inside": callback_queue.polling,
+            "last_seconds_ago": seconds_since(engine, callback_queue.last_at),
             "max_poll_interval_ms": config.group.max_poll_interval_ms,
-            "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(mailbox.errors)],
+            "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(callback_queue.errors)],
         },
         "group": _group(engine),
         "rebalances": _rebalances(engine),
@@ -77,7 +77,7 @@ def _security(engine: Engine, *, running: bool) -> Facts:
 
 
 def _obstacle(engine: Engine) -> str | None:
-    return engine.cluster.credentials_obstacle(engine.mailbox.clock())
+    return engine.cluster.credentials_obstacle(engine.callback_queue.clock())
 
 
 def _state(engine: Engine, *, started: bool, closed: bool) -> str:
@@ -105,7 +105,7 @@ def _group(engine: Engine) -> Facts | None:
         "leads": activity.leads,
         "waits_for_poll": engine.coordinator.rebalance_flagged,
         "rebalance_reason": activity.reason or None,
-        "obstacle": activity.obstacle,
+        "join_obstruction": activity.join_obstruction,
         "last_failure": activity.last_failure,
         "fenced": activity.fenced,
         "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),

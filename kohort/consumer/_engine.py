@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
-from kohort.consumer._autocommit import AutoCommits
-from kohort.consumer._callback_queue import CoreLink, Mailbox
-from kohort.consumer._commit_statistics import Activity
-from kohort.consumer._first_positions import StartRules
+from kohort.consumer._autocommit import AutoCommit
+from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
+from kohort.consumer._commit_statistics import CommitStatistics
+from kohort.consumer._first_positions import FirstPositionRules
 from kohort.consumer._group_adapter import Host
 from kohort.consumer._positions import PositionFinder
 from kohort.consumer._stats_reporter import report_stats
@@ -71,18 +71,18 @@ class Engine:
         self.subscription = subscription or SubscriptionState(
             OffsetReset.of(config.fetch.auto_offset_reset)
         )
-        self.mailbox = Mailbox(CoreLink(), notify, clock, self.subscription.bell)
+        self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.bell)
         self.cluster = ClusterClient.of(config, rng)
-        self.mailbox.principal = lambda: engine.cluster.principal
-        self.cluster.on_refusal(self.mailbox.report, self.mailbox.withdraw)
-        self.starts = StartRules(self.subscription, config.fetch)
+        self.callback_queue.principal = lambda: engine.cluster.principal
+        self.cluster.on_refusal(self.callback_queue.report, self.callback_queue.withdraw)
+        self.starts = FirstPositionRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,
             config.fetch,
             wall_clock=config.wall_clock or time.time,
             on_ready=notify,
-            hand_over=self.mailbox.hand_over,
+            notify_waiting_caller=self.callback_queue.notify_waiting_caller,
             on_room=weak_callback(self._on_room),
             may_deliver=weak_callback(self.may_deliver),
             key_deserializer=config.deserialize_key,
@@ -93,12 +93,12 @@ class Engine:
             first_reset=self.starts.of,
         )
         self.host = Host(
-            self.mailbox,
+            self.callback_queue,
             self.subscription,
             has_listener=lambda: engine.has_listener,
-            parting=lambda: engine.parting is not None,
+            unsubscribed_offsets=lambda: engine.unsubscribed_offsets is not None,
             on_assignment=weak_callback(self._on_assignment),
-            on_failure=self.mailbox.report,
+            on_failure=self.callback_queue.report,
         )
         self.coordinator: CoordinatorClient | None = None
         if config.group.group_id is not None:
@@ -122,15 +122,15 @@ class Engine:
         """The defect that ended the core."""
         self.ended = False
         """Nothing runs any more: the consumer was closed, or something went wrong."""
-        self.activity = Activity()
-        self.subscribed_anew = False
+        self.activity = CommitStatistics()
+        self.resubscribed = False
         """The caller called subscribe(), perhaps for the same topics: a new try, if fenced."""
         self.rejoin_reason: str | None = None
         """The caller asks for a rebalance, and this is why."""
         self._leaving = 0
-        self.parting: Offsets | None = None
+        self.unsubscribed_offsets: Offsets | None = None
         """The caller has given up its subscription; these are left to commit before leaving."""
-        self._parted = anyio.Event()
+        self._unsubscribed = anyio.Event()
         self.replaced: Offsets = {}
         """Of partitions that another assign() has put aside; left to commit."""
         self._left_ids: dict[TopicPartition, bytes] = {}
@@ -153,7 +153,7 @@ class Engine:
                 if self.coordinator is not None:
                     start_soon(tasks, self.coordinator.run)
                     if self.config.group.auto_commit:
-                        start_soon(tasks, AutoCommits(self).run)
+                        start_soon(tasks, AutoCommit(self).run)
                 if self.config.on_stats is not None:
                     start_soon(tasks, report_stats, self, self.config.on_stats)
                 started()
@@ -163,7 +163,7 @@ class Engine:
             self.failure = error
         finally:
             self.ended = True
-            self.mailbox.notify()
+            self.callback_queue.notify()
             self.fetcher.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(DISCONNECT_SECONDS):
                 await self.cluster.aclose()
@@ -183,10 +183,10 @@ class Engine:
         Such as after a process was stopped and goes on: what it finds buffered, the other has read.
         """
         coordinator = self.coordinator
-        return coordinator is None or self.mailbox.clock() < coordinator.confirmed_until
+        return coordinator is None or self.callback_queue.clock() < coordinator.confirmed_until
 
     def _on_room(self) -> None:
-        self.mailbox.core.call_soon(self.fetcher.wake)
+        self.callback_queue.core.call_soon(self.fetcher.wake)
 
     def _on_assignment(self) -> None:
         self._positions.wake()
@@ -200,11 +200,11 @@ class Engine:
     def report_refusal(self, error: KafkaError) -> None:
         """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
         if self.config.fetch.on_error in LOGGED:
-            logger.warning("%s", str(self.mailbox.named(error)))
+            logger.warning("%s", str(self.callback_queue.named(error)))
         else:
-            self.mailbox.report(error)
+            self.callback_queue.report(error)
 
-    def positions_wanted(self) -> None:
+    def find_positions(self) -> None:
         """Partitions may have lost their positions."""
         self._positions.wake()
 
@@ -362,7 +362,7 @@ class Engine:
             tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
         }
 
-    def put_aside(self) -> None:
+    def keep_replaced_offsets(self) -> None:
         """What is assigned by hand is replaced by a caller who cannot wait for a commit."""
         if self.config.group.auto_commit and not self.subscribed:
             self.note_consumed()
@@ -370,7 +370,7 @@ class Engine:
             self._left_ids |= self.subscription.topic_ids(self.replaced)
 
     async def commit_replaced(self) -> None:
-        """What :meth:`put_aside` left to do; a failure is only logged."""
+        """What :meth:`keep_replaced_offsets` left to do; a failure is only logged."""
         offsets = self.replaced
         try:
             await self.commit(offsets, self.commit_seconds)
@@ -380,7 +380,7 @@ class Engine:
         self._forget_left_ids()
 
     def _forget_left_ids(self) -> None:
-        if not self.replaced and self.parting is None:
+        if not self.replaced and self.unsubscribed_offsets is None:
             self._left_ids = {}
 
     # -- leaving ------------------------------------------------------------------------------
@@ -423,8 +423,8 @@ class Engine:
         """
         self._leaving += 1
         with anyio.move_on_after(timeout):
-            if self.parting is not None:
-                await self._parted.wait()
+            if self.unsubscribed_offsets is not None:
+                await self._unsubscribed.wait()
             await self._leave_group(reason, timeout, leave_group)
 
     async def _leave_group(
@@ -451,20 +451,20 @@ class Engine:
         """
         if self.coordinator is not None:
             consumed = self.consumed() if self.config.group.auto_commit else {}
-            if self.parting is None:
-                self._parted = anyio.Event()
-            self.parting = (self.parting or {}) | consumed
+            if self.unsubscribed_offsets is None:
+                self._unsubscribed = anyio.Event()
+            self.unsubscribed_offsets = (self.unsubscribed_offsets or {}) | consumed
             self._left_ids |= self.subscription.topic_ids(consumed)
             self.replaced = {}
         self.subscription.unsubscribe()
         self.subscription_changed()
 
-    async def finish_parting(self) -> None:
+    async def finish_unsubscribe(self) -> None:
         """What :meth:`part` left to do."""
         patience = anyio.current_time() + REBALANCE_GRACE
         while True:
             try:
-                await self.commit(self.parting or {}, CLOSE_TIMEOUT)
+                await self.commit(self.unsubscribed_offsets or {}, CLOSE_TIMEOUT)
             except RebalanceInProgressError as error:
                 if anyio.current_time() < patience:
                     await anyio.sleep(self.config.group.retry_backoff_ms / 1000)
@@ -474,9 +474,9 @@ class Engine:
                 logger.warning("automatic commit failed: %s", str(error))
             break
         await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
-        self.parting = None
+        self.unsubscribed_offsets = None
         self._forget_left_ids()
-        self._parted.set()
+        self._unsubscribed.set()
         self._topics.forget()
 
 

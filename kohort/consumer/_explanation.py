@@ -102,11 +102,14 @@ def _of_subscription(subscription: Facts) -> Iterator[str]:
 
 def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
     poll, state = facts["poll"], group["state"]
-    obstacle = "" if group["obstacle"] is None else f": {escaped(group['obstacle'])}"
+    join_obstruction = (
+        "" if group["join_obstruction"] is None else f": {escaped(group['join_obstruction'])}"
+    )
     if group["coordinator"] is None and state != "unsubscribed":
-        yield f"the coordinator of group {escaped(group['group_id'])} is being looked for{obstacle}"
-    elif state == "joining" and obstacle:
-        yield f"the group cannot be joined yet{obstacle}"
+        group_id = escaped(group["group_id"])
+        yield f"the coordinator of group {group_id} is being looked for{join_obstruction}"
+    elif state == "joining" and join_obstruction:
+        yield f"the group cannot be joined yet{join_obstruction}"
     if group["session_in_doubt"]:
         yield (
             "no heartbeat was answered for as long as a session lasts: the partitions may be "

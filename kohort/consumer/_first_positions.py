@@ -94,7 +94,7 @@ def _not_new(known: TopicMetadata, seen: _Seen) -> Collection[int]:
     return late if any(epoch > 0 for epoch in late.values()) else ()
 
 
-class StartRules:
+class FirstPositionRules:
     """The rule that gives the first position of each partition."""
 
     def __init__(self, subscription: SubscriptionState, config: FetchConfig) -> None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from kohort.consumer._thread import START_SECONDS, Core, CoreThread, make_thread, start_thread
+from kohort.consumer._thread import START_SECONDS, ConsumerThread, Core, make_thread, start_thread
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import IllegalStateError
 
@@ -76,7 +76,7 @@ def threads_are_greenlets() -> bool:
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
-class CoreGreenlet(CoreThread):
+class ConsumerGreenlet(ConsumerThread):
     """The engine as a task of the shared event loop."""
 
     def __init__(self, core: Core, name: str) -> None:
@@ -134,7 +134,7 @@ def check_patches() -> None:
         )
 
 
-def core_thread(core: Core, name: str) -> CoreThread:
+def make_consumer_thread(core: Core, name: str) -> ConsumerThread:
     """The consumer thread, as this process can have it. ThreadStartError, IllegalStateError."""
     check_patches()
-    return CoreGreenlet(core, name) if threads_are_greenlets() else CoreThread(core, name)
+    return ConsumerGreenlet(core, name) if threads_are_greenlets() else ConsumerThread(core, name)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kohort.consumer._callback_queue import AssignorWork, ListenerWork, Mailbox, PollWork
+from kohort.consumer._callback_queue import (
+    AssignorCallback,
+    CallbackQueue,
+    ListenerCallback,
+    PollNotice,
+)
 from kohort.subscription import SubscriptionState
 from kohort.types import TopicPartition
 
@@ -28,18 +33,18 @@ class Host:
 
     def __init__(
         self,
-        mailbox: Mailbox,
+        callback_queue: CallbackQueue,
         subscription: SubscriptionState,
         *,
         has_listener: Callable[[], bool],
-        parting: Callable[[], bool],
+        unsubscribed_offsets: Callable[[], bool],
         on_assignment: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self._mailbox = mailbox
+        self._callback_queue = callback_queue
         self._subscription = subscription
         self._has_listener = has_listener
-        self._parting = parting
+        self._parting = unsubscribed_offsets
         self._on_assignment = on_assignment
         self._on_failure = on_failure
         self.rebalances = 0
@@ -50,10 +55,10 @@ class Host:
         """Commit, call the listener, and give the partitions up, when the caller polls next."""
         if self._parting():
             return  # the caller has done all that when it unsubscribed
-        work = ListenerWork(self._mailbox.core, "on_partitions_revoked", partitions)
-        await self._mailbox.perform(work)
+        work = ListenerCallback(self._callback_queue.core, "on_partitions_revoked", partitions)
+        await self._callback_queue.perform(work)
 
-    def withhold(self, partitions: Partitions) -> None:
+    def stop_delivery(self, partitions: Partitions) -> None:
         """The partitions may be somebody else's: deliver no more."""
         if self._parting():
             return  # by now they may be assigned by hand
@@ -63,8 +68,8 @@ class Host:
         """Tell the listener what is somebody else's, and give it up."""
         if self._parting():
             return
-        work = ListenerWork(self._mailbox.core, "on_partitions_lost", partitions)
-        await self._mailbox.perform(work)
+        work = ListenerCallback(self._callback_queue.core, "on_partitions_lost", partitions)
+        await self._callback_queue.perform(work)
 
     async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
         """Take the assignment, call the listener, and only then look for positions."""
@@ -74,13 +79,13 @@ class Host:
         try:
             self._subscription.assign_from_group(assignment)
             if self._has_listener():
-                work = ListenerWork(self._mailbox.core, "on_partitions_assigned", added)
-                await self._mailbox.perform(work)
+                work = ListenerCallback(self._callback_queue.core, "on_partitions_assigned", added)
+                await self._callback_queue.perform(work)
         finally:
             self.assigning = False
         self.rebalances += 1
         self._on_assignment()
-        self._mailbox.notify()
+        self._callback_queue.notify()
 
     async def assign(
         self,
@@ -97,21 +102,23 @@ class Host:
 
     async def call_assignor(self, function: Callable[[], T]) -> T:
         """Run a piece of a user's assignor on the caller's side."""
-        result: T = await self._mailbox.perform(AssignorWork(self._mailbox.core, function))
+        result: T = await self._callback_queue.perform(
+            AssignorCallback(self._callback_queue.core, function)
+        )
         return result
 
     async def wait_for_poll(self) -> None:
         """Return when work is performed: in poll(), or as rebalance_without_poll allows."""
-        await self._mailbox.perform(PollWork(self._mailbox.core))
+        await self._callback_queue.perform(PollNotice(self._callback_queue.core))
 
     def last_poll(self) -> float:
         """When the caller was last inside poll(); now, if it never was: it has not begun yet."""
-        last = self._mailbox.last_poll()
-        return self._mailbox.clock() if last is None else last
+        last = self._callback_queue.last_poll()
+        return self._callback_queue.clock() if last is None else last
 
     def membership_confirmed(self) -> None:
         """The caller may be waiting for what was held back."""
-        self._mailbox.notify()
+        self._callback_queue.notify()
 
     def group_failed(self, error: Exception) -> None:
         """Nothing goes on without the caller: raise this from its next call."""

@@ -28,7 +28,7 @@ CORE = (
 _protected: set[str] = set()
 
 
-def protect_core() -> None:
+def protect_modules() -> None:
     """Protect the coroutines of the core's modules.
 
     Each module once. The modules of groups are imported with the first consumer of a group.

@@ -51,7 +51,7 @@ class _Held:
         return given
 
 
-class Handout:
+class IterationBuffer:
     """What was drained for iteration and not given yet; one queue for each partition.
 
     Positions go back to the first record held, and forward with each record given. A partition
@@ -85,7 +85,7 @@ class Handout:
         ``given_back``: it was given once, but did not arrive; so it comes before what is held.
         """
         with self._subscription.lock:
-            self._settle()
+            self._set()
             for tp, records in drained.items():
                 state = self._subscription.partition(tp)
                 if state is None or state.position is None:
@@ -105,7 +105,7 @@ class Handout:
         if not self._held or not self._may_deliver():
             return None
         with self._subscription.lock:
-            self._settle()
+            self._set()
             for _ in range(len(self._held)):
                 held = self._held[0]
                 state = self._state(held)
@@ -125,7 +125,7 @@ class Handout:
         if not self._held or not self._may_deliver():
             return False
         with self._subscription.lock:
-            self._settle()
+            self._set()
             return any(
                 state is not None and not held.over and self._may_give(held, state, partitions)
                 for held in self._held
@@ -136,7 +136,7 @@ class Handout:
         """As next(), for a caller who is done with the record before this one by coming back."""
         if self._latest is not None:
             with self._subscription.lock:
-                self._settle()
+                self._set()
                 self._latest[1].note_consumed()
         return self.next()
 
@@ -150,7 +150,7 @@ class Handout:
             return
         held, state = self._latest
         with self._subscription.lock:
-            self._settle()
+            self._set()
             last = len(held.records) - 1
             epoch = state.leader_epoch
             if held.index < last and held.records[last].leader_epoch == epoch:
@@ -162,9 +162,9 @@ class Handout:
     def end_run(self) -> None:
         """Have whoever takes the next record come here."""
         with self._subscription.lock:
-            self._settle()
+            self._set()
 
-    def _settle(self) -> None:
+    def _set(self) -> None:
         """End the run, and know what it has given. The caller holds the lock."""
         if self._running is not None:
             held, run = self._running
@@ -174,13 +174,13 @@ class Handout:
             self.run.end()
             self._running = None
 
-    def take_back(self) -> None:
+    def undo_next(self) -> None:
         """The record that was given last did not arrive."""
         if self._latest is None:
             return
         (held, state), self._latest = self._latest, None
         with self._subscription.lock:
-            self._settle()
+            self._set()
             if held.index and self._state(held) is state:
                 held.index -= 1
                 state.position = held.records[held.index].offset
@@ -190,12 +190,12 @@ class Handout:
     def give_up(self) -> bool:
         """Let go of what is held: it will be fetched anew, as bytes. True if there was any."""
         with self._subscription.lock:
-            self._settle()
+            self._set()
             given_up = False
             for held in self._held:
                 state = self._state(held)
                 if state is not None and not held.over:
-                    self._subscription.fetch_anew(state)
+                    self._subscription.refetch_from(state)
                     given_up = True
             self._held.clear()
         return given_up
@@ -209,7 +209,7 @@ class Handout:
             return taken
         try:
             with self._subscription.lock:
-                self._settle()
+                self._set()
                 for held in list(self._held):
                     state = self._state(held)
                     if state is None or held.over:

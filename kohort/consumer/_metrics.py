@@ -19,7 +19,7 @@ FETCHING = "consumer-fetch-manager-metrics"
 
 def seconds_since(engine: Engine, then: float | None) -> float | None:
     """By the core's clock; None if it has not been, or the core has ended and its clock with it."""
-    return None if then is None or engine.ended else engine.mailbox.clock() - then
+    return None if then is None or engine.ended else engine.callback_queue.clock() - then
 
 
 def end_of(state: PartitionState, *, committed_only: bool) -> int | None:
@@ -60,11 +60,11 @@ def collect(engine: Engine) -> Metrics:
 
 
 def _polling(engine: Engine) -> dict[str, float]:
-    mailbox = engine.mailbox
+    callback_queue = engine.callback_queue
     return {
-        "poll-total": float(mailbox.polls),
-        "last-poll-seconds-ago": _or_never(engine, mailbox.last_at),
-        "time-between-poll-max": 1000 * mailbox.longest_absence,
+        "poll-total": float(callback_queue.polls),
+        "last-poll-seconds-ago": _or_never(engine, callback_queue.last_at),
+        "time-between-poll-max": 1000 * callback_queue.longest_absence,
     }
 
 

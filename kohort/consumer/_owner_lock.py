@@ -9,7 +9,7 @@ from kohort.errors import IllegalStateError, ReentrantCallError
 _OWNER = "owner"
 
 
-class Turn:
+class OwnerLock:
     """Whose turn it is to be inside poll() and its like.
 
     A dict's methods are atomic, where a lock and its owner would be two steps, and Ctrl-C between

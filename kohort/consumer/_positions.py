@@ -85,7 +85,7 @@ class PositionFinder:
                 if error.retriable or isinstance(error, SecurityError):
                     logger.info("no committed offsets yet: %s", str(error))
                 else:
-                    self._engine.mailbox.report(error)
+                    self._engine.callback_queue.report(error)
                 with anyio.move_on_after(max(backoff, LAST_LOOK)):
                     await self._wanted.wait()
 
@@ -176,7 +176,7 @@ class PositionFinder:
             else:
                 subscription.reset_if_unknown(tp, epoch=epoch)
         self._engine.fetcher.wake()
-        self._engine.mailbox.notify()  # start() may be waiting for it
+        self._engine.callback_queue.notify()  # start() may be waiting for it
 
 
 def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:

@@ -15,7 +15,7 @@ LOOK_AGAIN = 0.05
 """Seconds; what is waited for is mostly announced."""
 
 
-class Starting:
+class StartupWait:
     """Finds out when start() may return, so that nothing that is produced later is missed.
 
     It waits for the first assignment, and ``request_timeout_ms`` at most for what follows.
@@ -24,7 +24,7 @@ class Starting:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         timeout = engine.config.client.request_timeout_ms / 1000
-        self._until = engine.mailbox.clock() + timeout
+        self._until = engine.callback_queue.clock() + timeout
 
     @property
     def seconds(self) -> float | None:
@@ -33,7 +33,7 @@ class Starting:
 
     @property
     def _left(self) -> float:
-        return max(0.0, self._until - self._engine.mailbox.clock())
+        return max(0.0, self._until - self._engine.callback_queue.clock())
 
     def done(self) -> bool:
         """True if there is nothing left to wait for, or the time is up."""

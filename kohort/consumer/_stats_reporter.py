@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from kohort.consumer._callback_queue import AssignorWork
+from kohort.consumer._callback_queue import AssignorCallback
 from kohort.consumer._metrics import collect
 from kohort.errors import KafkaError
 
@@ -31,4 +31,4 @@ async def report_stats(engine: Engine, hook: Callable[[dict[str, Any]], Any]) ->
     while True:
         await anyio.sleep(engine.config.stats_interval_ms / 1000)
         with suppress(KafkaError):  # Ctrl-C came in the midst of it; there will be others
-            await engine.mailbox.perform(AssignorWork(engine.mailbox.core, call))
+            await engine.callback_queue.perform(AssignorCallback(engine.callback_queue.core, call))

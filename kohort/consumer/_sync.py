@@ -15,7 +15,7 @@ from kohort.consumer._callback_runner import run_inline
 from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._iteration_buffer import RUN_SECONDS
-from kohort.consumer._sync_lifecycle import SyncLife
+from kohort.consumer._sync_lifecycle import SyncLifecycle
 from kohort.errors import (
     CredentialsUnavailableError,
     KafkaError,
@@ -42,7 +42,7 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 Committed = int | OffsetAndMetadata | None
 
 
-class KafkaConsumer(SyncIteration, SyncLife):
+class KafkaConsumer(SyncIteration, SyncLifecycle):
     """Reads topics, alone or as a member of a consumer group.
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``; all options
@@ -87,7 +87,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
         try:
             self._inside("poll()", poll)
         except BaseException:
-            self._handout.load(records, given_back=True)  # Ctrl-C on the way out
+            self._iteration_buffer.load(records, given_back=True)  # Ctrl-C on the way out
             raise
         return records
 
@@ -130,7 +130,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
         from kohort.records import MAX_ROWS
 
         rows = _arguments.max_records(max_records, MAX_ROWS)
-        poll = TablePoll(self._engine, self._handout, rows, build, allocate)
+        poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
             self._inside("poll()", lambda: self._poll(timeout, 0, table=poll))
         except BaseException:
@@ -151,24 +151,24 @@ class KafkaConsumer(SyncIteration, SyncLife):
         ``table``: the rows go there, and nothing is returned.
         """
         deadline = time.monotonic() + timeout
-        buffer, performer = self._engine.fetcher.buffer, self._performer
+        buffer, performer = self._engine.fetcher.buffer, self._callback_runner
         while True:
             self._signal.clear()
             if performer.has_work:
-                run_inline(performer.perform_all())
+                run_inline(performer.run_all())
             remaining = deadline - time.monotonic()
             over = remaining <= 0
             performer.raise_errors(over=over)
-            if self._close_later is not None:
+            if self._pending_close is not None:
                 return {}
             if table is not None:
                 if table.drain(None, repeat_errors=over) or (over and not self._pause(timeout)):
                     return {}
                 self._signal.wait(remaining)
                 continue
-            if held and self._handout and (records := self._handout.take(count)):
+            if held and self._iteration_buffer and (records := self._iteration_buffer.take(count)):
                 return records
-            if not held and self._handout.ready():
+            if not held and self._iteration_buffer.ready():
                 return {}
             records = buffer.drain(count, repeat_errors=over)
             if records or (over and not self._pause(timeout)):
@@ -187,14 +187,14 @@ class KafkaConsumer(SyncIteration, SyncLife):
         """Return the next record where SyncIteration.__next__() has none at hand."""
         if self._closed:
             raise StopIteration
-        given = self._handout.given
+        given = self._iteration_buffer.given
         try:
             record = self._next_held()
             if record is None:
                 record = self._inside("iteration", self._next)
         except BaseException:
-            if self._handout.given != given:
-                self._handout.take_back()
+            if self._iteration_buffer.given != given:
+                self._iteration_buffer.undo_next()
             raise
         if record is None:
             raise StopIteration
@@ -202,32 +202,39 @@ class KafkaConsumer(SyncIteration, SyncLife):
 
     def _next_held(self) -> ConsumerRecord[Any, Any] | None:
         """The next record without much ado, if there is nothing else to do."""
-        mailbox = self._mailbox
-        self._handout.end_run()
+        callback_queue = self._callback_queue
+        self._iteration_buffer.end_run()
         self._engine.subscription.bell.rung = False
-        if not self._handout or mailbox.work or mailbox.woken or not self._turn.free:
+        if (
+            not self._iteration_buffer
+            or callback_queue.work
+            or callback_queue.woken
+            or not self._turn.free
+        ):
             return None
         self._check_usable()
-        record = self._handout.step()
+        record = self._iteration_buffer.step()
         if record is not None:
-            mailbox.left_poll()
+            callback_queue.left_poll()
             session = self._engine.coordinator or NO_GROUP
-            self._handout.start_run(min(time.monotonic() + RUN_SECONDS, session.confirmed_until))
+            self._iteration_buffer.start_run(
+                min(time.monotonic() + RUN_SECONDS, session.confirmed_until)
+            )
         return record
 
     def _next(self) -> ConsumerRecord[Any, Any] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         over = False
-        self._engine.mailbox.take_wakeup()
+        self._engine.callback_queue.take_wakeup()
         # A rebalance goes on between two records: what is held may last for hours.
-        record = None if self._performer.has_work else self._handout.next()
+        record = None if self._callback_runner.has_work else self._iteration_buffer.next()
         while record is None:
-            if over or self._close_later is not None:
+            if over or self._pending_close is not None:
                 return None
             remaining = deadline - time.monotonic()
             over = remaining <= 0
             self._refill(max(0.0, min(remaining, 1.0)))
-            record = self._handout.next()
+            record = self._iteration_buffer.next()
         return record
 
     def _refill(self, timeout: float) -> None:
@@ -235,9 +242,9 @@ class KafkaConsumer(SyncIteration, SyncLife):
         try:
             drained = self._poll(timeout, self._drain_size.count, held=False)
             self._drain_size.took(drained.values())
-            self._handout.load(drained)
+            self._iteration_buffer.load(drained)
         except BaseException:
-            self._handout.load(drained)  # what Ctrl-C kept from being held
+            self._iteration_buffer.load(drained)  # what Ctrl-C kept from being held
             raise
 
     # -- subscription -------------------------------------------------------------------------
@@ -282,7 +289,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
             return self._leave("the consumer unsubscribed", True, deadline)
         finally:
             self._engine.subscription.unsubscribe()
-            self._tell_core(self._engine.left)
+            self._call_soon(self._engine.left)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them in a group; none: unsubscribe().
@@ -295,7 +302,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
             return
         if self._thread is not None and not self._engine.subscribed:
             self._engine.note_consumed()
-            run_inline(self._performer.auto_commit())
+            run_inline(self._callback_runner.auto_commit())
         self._assign(chosen)
 
     # -- positions ----------------------------------------------------------------------------
@@ -330,7 +337,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
         self._check_usable()
         for tp in self._all_or(partitions):
             self._engine.subscription.request_reset(tp, strategy)
-        self._tell_core(self._engine.fetcher.wake)
+        self._call_soon(self._engine.fetcher.wake)
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -376,7 +383,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
             self._call(lambda: self._engine.commit(chosen, timeout), timeout)
         finally:
             if self._turn.free:
-                self._performer.call_back()
+                self._callback_runner.run_commit_callbacks()
 
     def commit_async(
         self,
@@ -392,7 +399,7 @@ class KafkaConsumer(SyncIteration, SyncLife):
         self._check_usable()
         chosen = self._to_commit(offsets)
         wanted = callback or self._config.default_offset_commit_callback
-        mailbox, core = self._engine.mailbox, self._core()
+        callback_queue, core = self._engine.callback_queue, self._core()
         self._engine.check_running()
         ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
         timeout = self._timeout(None)
@@ -404,9 +411,9 @@ class KafkaConsumer(SyncIteration, SyncLife):
 
         def done(future: Future[None]) -> None:
             if wanted is not None and not future.cancelled():
-                mailbox.answer(CommitCallback(wanted, chosen, future.exception()))
+                callback_queue.answer(CommitCallback(wanted, chosen, future.exception()))
             self._commits.discard(future)
-            mailbox.notify()
+            callback_queue.notify()
 
         future.add_done_callback(done)
         return future

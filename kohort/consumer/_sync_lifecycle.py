@@ -15,13 +15,13 @@ from typing import Any, Self, TypeVar
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leaving_seconds
-from kohort.consumer._callback_runner import Performer, run_inline
-from kohort.consumer._commit_future import no_answer
+from kohort.consumer._callback_runner import CallbackRunner, run_inline
+from kohort.consumer._commit_future import thread_timeout
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
-from kohort.consumer._greenlet import core_thread
-from kohort.consumer._owner_lock import Turn
+from kohort.consumer._greenlet import make_consumer_thread
+from kohort.consumer._owner_lock import OwnerLock
 from kohort.consumer._signal import SLICE, ThreadSignal
-from kohort.consumer._thread import CoreThread
+from kohort.consumer._thread import ConsumerThread
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
     ConsumerClosedError,
@@ -41,20 +41,20 @@ CLOSING_GRACE_SECONDS = 0.2
 """The same while the consumer closes, which has a limit for all of its steps together."""
 
 
-class SyncLife(ConsumerBase):
+class SyncLifecycle(ConsumerBase):
     """Everything of KafkaConsumer that is not about records, positions and offsets."""
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_sync()
         self._signal = ThreadSignal()
         self._pauses = PollPauses(self._signal)
-        self._turn = Turn()
-        self._thread: CoreThread | None = None
-        self._close_later: tuple[bool, float | None, bool | None] | None = None
+        self._turn = OwnerLock()
+        self._thread: ConsumerThread | None = None
+        self._pending_close: tuple[bool, float | None, bool | None] | None = None
         self._closing_until: float | None = None
         self._commits: set[Future[None]] = set()
         engine = Engine(config, notify=self._signal.notify, clock=time.monotonic)
-        self._mailbox = engine.mailbox
+        self._callback_queue = engine.callback_queue
         self._prepare(config, engine, topics)
 
         async def invoke(
@@ -62,7 +62,7 @@ class SyncLife(ConsumerBase):
         ) -> RebalanceListenerError | None:
             return call_listener(listener, callback, partitions)
 
-        self._performer = Performer(engine, invoke)
+        self._callback_runner = CallbackRunner(engine, invoke)
         self._connect_performer()
 
     def _connect_performer(self) -> None:
@@ -80,11 +80,11 @@ class SyncLife(ConsumerBase):
         ) -> None:
             consumer._serve(function, perform, seconds)
 
-        self._performer.connect(call, serve)
+        self._callback_runner.connect(call, serve)
 
     # -- the core -----------------------------------------------------------------------------
 
-    def _core(self) -> CoreThread:
+    def _core(self) -> ConsumerThread:
         self._check_usable()
         if self._thread is None:
             self._start_core()
@@ -96,13 +96,15 @@ class SyncLife(ConsumerBase):
 
     def _start_core(self) -> None:
         """Start the thread. ThreadStartError: nothing is left of it, and a later call retries."""
-        mailbox = self._engine.mailbox
-        before = mailbox.core
-        thread = core_thread(self._engine, f"kohort-heartbeat-{self._config.client.client_id}")
+        callback_queue = self._engine.callback_queue
+        before = callback_queue.core
+        thread = make_consumer_thread(
+            self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
+        )
         pid = os.getpid()
         # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
         # Between this and the try nothing is called: signal handlers run in calls.
-        mailbox.core = self._thread = thread
+        callback_queue.core = self._thread = thread
         self._pid = pid
         try:
             thread.start()
@@ -111,7 +113,7 @@ class SyncLife(ConsumerBase):
             raise
         finally:
             if thread.ended:
-                mailbox.core, self._thread, self._pid = before, None, None
+                callback_queue.core, self._thread, self._pid = before, None, None
 
     def _call(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Await ``function()``, which limits itself to ``seconds``, in the core.
@@ -125,16 +127,16 @@ class SyncLife(ConsumerBase):
         try:
             while not future.done():
                 if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
-                    self._engine.mailbox.take_wakeup()
+                    self._engine.callback_queue.take_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     core.give_up(future)
-                    raise no_answer(seconds)
+                    raise thread_timeout(seconds)
                 futures.wait([future], min(SLICE, left))
             return self._result(core, future)
         finally:
             del future  # its exception refers to this frame
 
-    def _result(self, core: CoreThread, future: Future[T]) -> T:
+    def _result(self, core: ConsumerThread, future: Future[T]) -> T:
         try:
             if core.ended and not self._closed:
                 if isinstance(future.exception(), ConsumerClosedError):
@@ -162,7 +164,7 @@ class SyncLife(ConsumerBase):
                     return self._result(core, future)
                 if (left := deadline - time.monotonic()) <= 0:
                     core.give_up(future)
-                    logger.warning("%s", no_answer(seconds))
+                    logger.warning("%s", thread_timeout(seconds))
                     return None
                 self._signal.wait(min(left, 1.0))
         finally:
@@ -179,7 +181,7 @@ class SyncLife(ConsumerBase):
         nested = self._turn.mine
         try:
             self._turn.take(what)
-            self._engine.mailbox.entered_poll()
+            self._engine.callback_queue.entered_poll()
             self._engine.note_consumed()
             return function()
         finally:
@@ -188,12 +190,12 @@ class SyncLife(ConsumerBase):
                     self._go_out()
                 finally:
                     self._go_out()  # Ctrl-C in the midst of it must not leave the door shut
-                    if self._close_later is not None:
-                        self._close(*self._close_later)
+                    if self._pending_close is not None:
+                        self._close(*self._pending_close)
 
     def _go_out(self) -> None:
         if self._turn.mine:
-            self._engine.mailbox.left_poll()
+            self._engine.callback_queue.left_poll()
             self._turn.give_back()
 
     def _timeout(self, timeout_ms: float | None) -> float:
@@ -212,7 +214,7 @@ class SyncLife(ConsumerBase):
         and unsubscribe() never do. Nothing is lost: poll on, or close. A commit that was being
         waited for may still be done.
         """
-        self._engine.mailbox.wake()
+        self._engine.callback_queue.wake()
         self._signal.notify()
 
     def close(
@@ -238,7 +240,7 @@ class SyncLife(ConsumerBase):
             self._closed = True
             return
         if self._turn.mine:
-            self._close_later = (autocommit, timeout, leave_group)
+            self._pending_close = (autocommit, timeout, leave_group)
             self._signal.notify()
             return
         self._close(autocommit, timeout, leave_group)
@@ -247,9 +249,9 @@ class SyncLife(ConsumerBase):
         self._turn.take("close()")
         self._engine.subscription.bell.ring()
         try:
-            if self._close_later is None and not self._unfinished:
+            if self._pending_close is None and not self._unfinished:
                 self._engine.note_consumed()
-            self._close_later = None
+            self._pending_close = None
             limit = CLOSE_TIMEOUT if timeout is None else timeout
             self._close_now(autocommit, limit, leave_group)
         finally:
@@ -276,8 +278,8 @@ class SyncLife(ConsumerBase):
                         "in its event loop. It ends when that returns",
                         time.monotonic() - begun,
                     )
-            self._performer.abandon()
-            self._performer.call_back()
+            self._callback_runner.abandon()
+            self._callback_runner.run_commit_callbacks()
             self._close_deserializers()
         if error is not None:
             raise error
@@ -299,7 +301,7 @@ class SyncLife(ConsumerBase):
         self._closing_until = deadline
         try:
             return run_inline(
-                self._performer.leave(reason, autocommit, deadline, leave_group=leave_group)
+                self._callback_runner.leave(reason, autocommit, deadline, leave_group=leave_group)
             )
         finally:
             self._closing_until = None

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kohort.fetcher import TakeTable
+from kohort.fetcher import TableTarget
 from kohort.records import Allocate, History, TablePlan
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
-    from kohort.consumer._iteration_buffer import Handout
+    from kohort.consumer._iteration_buffer import IterationBuffer
 
 T = TypeVar("T")
 
@@ -34,30 +34,30 @@ class TablePoll(Generic[T]):
     def __init__(
         self,
         engine: Engine,
-        handout: Handout,
+        handout: IterationBuffer,
         max_rows: int,
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> None:
         self.table: T | None = None
         self._engine = engine
-        self._handout = handout
+        self._iteration_buffer = handout
         self._max_rows = max_rows
         self._build = build
         self._allocate = allocate
-        self._how: TakeTable[T] | None = None
+        self._how: TableTarget[T] | None = None
 
     def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
         """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
-        if self._handout and self._handout.give_up():
-            self._engine.mailbox.core.call_soon(self._engine.fetcher.wake)
+        if self._iteration_buffer and self._iteration_buffer.give_up():
+            self._engine.callback_queue.core.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
         if buffer.tables is None:
             buffer.tables = History()
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )
-        how = TakeTable(plan, self._build)
+        how = TableTarget(plan, self._build)
         # In place before anything is handed out: Ctrl-C comes in calls.
         self._how = how
         buffer.drain_table(how, partitions, repeat_errors=repeat_errors)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from kohort.consumer._callback_queue import CoreLink
+from kohort.consumer._callback_queue import EngineLoop
 from kohort.consumer._caller_latency import LockRelease
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import ConsumerClosedError, ThreadStartError
@@ -28,7 +28,7 @@ class Core(Protocol):
         """Run until cancelled; ``started`` is called when other calls may come."""
 
 
-class CoreThread(CoreLink):
+class ConsumerThread(EngineLoop):
     """A daemon thread with an asyncio event loop; it never delays the end of the process.
 
     (anyio's blocking portal would: its thread is joined at exit.) No method waits for the event
@@ -130,7 +130,7 @@ class CoreThread(CoreLink):
             if not self.ended:
                 self._loop.call_soon_threadsafe(action)
 
-    def give_way(self) -> None:
+    def yield_to_caller(self) -> None:
         """Release the interpreter's lock for the time that the caller's thread takes to wake up.
 
         The caller would wait until the core's next system call otherwise. Nothing else runs in this

@@ -57,7 +57,7 @@ class WatchedSelector(selectors.BaseSelector):
         self._inner.close()
 
 
-class CoreEventLoop(asyncio.SelectorEventLoop):
+class ConsumerEventLoop(asyncio.SelectorEventLoop):
     """asyncio's event loop, whose connections may receive whole frames in its selector."""
 
     def __init__(self, selector: WatchedSelector) -> None:
@@ -73,7 +73,7 @@ def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
     if sys.platform == "win32":
         return asyncio.new_event_loop(), lambda: False
     selector = WatchedSelector()
-    return CoreEventLoop(selector), lambda: not selector.is_waiting
+    return ConsumerEventLoop(selector), lambda: not selector.is_waiting
 
 
 class PollPauses:

@@ -75,7 +75,7 @@ class TopicWatch:
                 try:
                     await self._follow()
                 except KafkaError as error:
-                    engine.mailbox.report(error)
+                    engine.callback_queue.report(error)
                 await self._woken.wait()
 
     async def _bootstrap(self) -> None:
@@ -85,20 +85,20 @@ class TopicWatch:
             try:
                 await self._engine.cluster.wait_bootstrapped(known)
             except (NoBrokersAvailable, CredentialsUnavailableError) as error:
-                self._engine.mailbox.report(error)
+                self._engine.callback_queue.report(error)
             except SecurityError as error:
                 known = error
-                self._engine.mailbox.report(error)
+                self._engine.callback_queue.report(error)
             except IllegalStateError:
                 return  # cancelled before it began: the connections are closed already
             else:
-                self._engine.mailbox.notify()
+                self._engine.callback_queue.notify()
                 return
 
     async def _follow(self) -> None:
         engine = self._engine
-        if engine.parting is not None:
-            await engine.finish_parting()
+        if engine.unsubscribed_offsets is not None:
+            await engine.finish_unsubscribe()
         if engine.replaced:
             await engine.commit_replaced()
         if engine.leaving:
@@ -122,8 +122,8 @@ class TopicWatch:
         topics = subscription.topics()
         if engine.coordinator is None:
             self._assign_all(topics)
-        elif topics != self._subscribed or engine.subscribed_anew:
-            self._subscribed, engine.subscribed_anew = topics, False
+        elif topics != self._subscribed or engine.resubscribed:
+            self._subscribed, engine.resubscribed = topics, False
             engine.coordinator.subscribe(topics)
         reason, engine.rejoin_reason = engine.rejoin_reason, None
         if engine.coordinator is not None and reason is not None:
@@ -157,7 +157,7 @@ class TopicWatch:
             self._engine.subscription_changed()
         if wanted or self._engine.subscription.mode is SubscriptionMode.PATTERN:
             self.assigned_all = True
-            self._engine.mailbox.notify()
+            self._engine.callback_queue.notify()
 
     def _on_metadata(self, _old: ClusterMetadata, _new: ClusterMetadata) -> None:
         engine = self._engine
@@ -170,7 +170,7 @@ class TopicWatch:
         self._check_assigned()
         self.wake()
         engine.fetcher.wake()
-        engine.mailbox.notify()  # start() may be waiting for it
+        engine.callback_queue.notify()  # start() may be waiting for it
 
     def _note_ids(self) -> None:
         """Pass recreated topics to the subscription, before anything else is done."""
@@ -182,7 +182,7 @@ class TopicWatch:
         for each in recreated:
             engine.activity.forget_topic(each.topic)
         if recreated:
-            engine.positions_wanted()
+            engine.find_positions()
 
     def _observe(self) -> None:
         """Note what is there of the topics that are wanted, for the sake of what is not yet."""
@@ -240,14 +240,14 @@ class TopicWatch:
         for tp, answers in missing.items():
             if answers == UNKNOWN_TOPIC_REFRESHES:
                 there = metadata.partitions_for(tp.topic)
-                engine.mailbox.report(_unknown_partition(tp, len(there)))
+                engine.callback_queue.report(_unknown_partition(tp, len(there)))
             elif answers < UNKNOWN_TOPIC_REFRESHES:
                 engine.cluster.request_refresh()
 
     def _report(self, topic: str, error: KafkaError) -> None:
         if topic not in self._reported:
             self._reported.add(topic)
-            self._engine.mailbox.report(error)
+            self._engine.callback_queue.report(error)
 
     async def partitions_of(self, topic: str) -> frozenset[int]:
         """Partitions of a topic, asked for if it is not known."""

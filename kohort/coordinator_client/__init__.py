@@ -6,7 +6,11 @@ The membership is a machine without I/O (:mod:`._membership`); :class:`Coordinat
 from __future__ import annotations
 
 from kohort.coordinator_client._client import CoordinatorClient
-from kohort.coordinator_client._group_callbacks import GroupActivity, GroupHost, GroupSnapshot
+from kohort.coordinator_client._group_callbacks import (
+    GroupCallbacks,
+    GroupSnapshot,
+    GroupStatistics,
+)
 from kohort.coordinator_client._member import RebalanceRecord
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
 from kohort.coordinator_client.assignors import (
@@ -20,9 +24,9 @@ __all__ = [
     "TRANSITIONS",
     "ClusterTopics",
     "CoordinatorClient",
-    "GroupActivity",
-    "GroupHost",
+    "GroupCallbacks",
     "GroupSnapshot",
+    "GroupStatistics",
     "MemberState",
     "PartitionAssignor",
     "RebalanceRecord",

@@ -24,7 +24,7 @@ SELF_CHECKING = frozenset({"cooperative-sticky"})
 _NOTHING = Assignment(())
 
 
-def check_deal(
+def check_assignments(
     assignor: PartitionAssignor,
     cluster: ClusterTopics,
     members: Mapping[str, Subscription],

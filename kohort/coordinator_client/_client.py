@@ -25,10 +25,10 @@ from kohort.coordinator_client._commands import (
     Command,
     DropCoordinator,
     ReportFailure,
+    StopDelivery,
     WatchTopics,
-    Withhold,
 )
-from kohort.coordinator_client._coordinator import CoordinatorLink
+from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
     AssignmentMade,
     CoordinatorFound,
@@ -40,7 +40,11 @@ from kohort.coordinator_client._events import (
     Tick,
     TopicsChanged,
 )
-from kohort.coordinator_client._group_callbacks import GroupActivity, GroupHost, GroupSnapshot
+from kohort.coordinator_client._group_callbacks import (
+    GroupCallbacks,
+    GroupSnapshot,
+    GroupStatistics,
+)
 from kohort.coordinator_client._leaving import LEAVE_GRACE
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord
 from kohort.coordinator_client._membership import ClassicMembership
@@ -75,7 +79,7 @@ class CoordinatorClient:
         cluster: Cluster,
         config: GroupConfig,
         assignors: Sequence[PartitionAssignor],
-        host: GroupHost,
+        host: GroupCallbacks,
         *,
         rng: random.Random | None = None,
         rack: str | None = None,
@@ -105,7 +109,7 @@ class CoordinatorClient:
             ),
             rng,
         )
-        self._link = CoordinatorLink(
+        self._link = CoordinatorConnection(
             cluster,
             config.group_id,
             backoff,
@@ -247,12 +251,12 @@ class CoordinatorClient:
             owned=machine.owned,
         )
 
-    def activity(self) -> GroupActivity:
+    def activity(self) -> GroupStatistics:
         """What the membership did so far; no I/O."""
         machine = self._machine
-        return GroupActivity(
+        return GroupStatistics(
             reason=machine.join_reason,
-            obstacle=self._link.problem or machine.obstacle,
+            join_obstruction=self._link.problem or machine.join_obstruction,
             last_failure=machine.last_failure,
             missing_right=machine.missing_right,
             fenced=machine.fenced,
@@ -324,8 +328,8 @@ class CoordinatorClient:
                 self._link.drop(reason)
             case WatchTopics(topics):
                 self._watch(topics)
-            case Withhold(partitions):
-                self._host.withhold(partitions)
+            case StopDelivery(partitions):
+                self._host.stop_delivery(partitions)
             case ReportFailure(error):
                 self._host.group_failed(error)
             case _ if self._tasks is None:

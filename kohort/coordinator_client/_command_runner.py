@@ -24,15 +24,15 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client._consumer_protocol import read_members, write_assignments
-from kohort.coordinator_client._coordinator import CoordinatorLink
+from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
-    Answered,
     AssignmentMade,
     CallbackDone,
     Event,
     PollEntered,
+    ResponseReceived,
 )
-from kohort.coordinator_client._group_callbacks import GroupHost
+from kohort.coordinator_client._group_callbacks import GroupCallbacks
 from kohort.coordinator_client.assignors import (
     Assignment,
     PartitionAssignor,
@@ -57,10 +57,10 @@ class Steps:
     def __init__(
         self,
         cluster: Cluster,
-        link: CoordinatorLink,
+        link: CoordinatorConnection,
         config: GroupConfig,
         assignors: Sequence[PartitionAssignor],
-        host: GroupHost,
+        host: GroupCallbacks,
         *,
         cooperative: bool,
         rack: str | None,
@@ -81,24 +81,24 @@ class Steps:
             case JoinGroup(token):
                 joined = await self._join(command, patience)
                 members = await in_slices(read_members(joined, config.group_id or ""))
-                return Answered(token, joined, members)
+                return ResponseReceived(token, joined, members)
             case SyncGroup(token):
                 blobs = await in_slices(write_assignments(command.assignments))
                 forms = _requests.sync(config, command, blobs)
                 synced = await self._link.request(forms, timeout=patience, parked=True)
-                return Answered(token, synced)
+                return ResponseReceived(token, synced)
             case Heartbeat(token):
                 beat = await self._link.request(
                     _requests.heartbeat(config, command), timeout=command.timeout
                 )
-                return Answered(token, beat)
+                return ResponseReceived(token, beat)
             case LeaveGroup(token):
                 left = await self._link.request(
                     _requests.leave(config, command), timeout=config.request_timeout_ms / 1000
                 )
-                return Answered(token, left)
+                return ResponseReceived(token, left)
             case MakeAssignment():
-                return await self._deal(command)
+                return await self._assign(command)
             case AwaitPoll(token):
                 await host.wait_for_poll()
                 return PollEntered(token, host.last_poll())
@@ -125,7 +125,7 @@ class Steps:
         forms = _requests.join(self._config, command, offers)
         return await self._link.request(forms, timeout=patience, parked=True)
 
-    async def _deal(self, command: MakeAssignment) -> AssignmentMade:
+    async def _assign(self, command: MakeAssignment) -> AssignmentMade:
         """The leader's duty. Topics that are not known yet are asked for first."""
         names = frozenset(topic for said in command.members.values() for topic in said.topics)
         racks = any(said.rack for said in command.members.values())

@@ -73,7 +73,7 @@ class CallLost(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class Withhold(NamedTuple):
+class StopDelivery(NamedTuple):
     """Others may own these from now on: deliver no more of them. CallLost follows."""
 
     partitions: frozenset[TopicPartition]
@@ -132,7 +132,7 @@ Command = (
     | AwaitPoll
     | CallRevoked
     | CallLost
-    | Withhold
+    | StopDelivery
     | CallAssigned
     | MakeAssignment
     | Cancel

@@ -47,7 +47,7 @@ class Form(NamedTuple, Generic[R]):
     max_version: int | None = None
 
 
-class CoordinatorLink:
+class CoordinatorConnection:
     """Requests to the coordinator of one group. ``request_timeout`` (seconds) is for finding it."""
 
     def __init__(

@@ -67,7 +67,7 @@ class CallbackDone(NamedTuple):
     token: int
 
 
-class Answered(NamedTuple):
+class ResponseReceived(NamedTuple):
     """The coordinator answered."""
 
     token: int
@@ -109,7 +109,7 @@ Event = (
     | CommitRefused
     | PollEntered
     | CallbackDone
-    | Answered
+    | ResponseReceived
     | Failed
     | AssignmentMade
     | Tick

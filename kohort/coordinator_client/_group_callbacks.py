@@ -17,7 +17,7 @@ from kohort.types import TopicPartition
 T = TypeVar("T")
 
 
-class GroupHost(Protocol):
+class GroupCallbacks(Protocol):
     """The consumer. The methods that can be awaited run in a task of their own each.
 
     At most one of the callbacks runs at a time. They end when the user's code has ended, whatever
@@ -27,7 +27,7 @@ class GroupHost(Protocol):
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Commit if that is automatic, then call the listener. Owned until this returns."""
 
-    def withhold(self, partitions: frozenset[TopicPartition]) -> None:
+    def stop_delivery(self, partitions: frozenset[TopicPartition]) -> None:
         """Deliver no more of these: they may be others' already. ``on_lost`` follows."""
 
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
@@ -62,12 +62,12 @@ class GroupHost(Protocol):
         """Raise this from poll(). The group tries again when poll() is called after that."""
 
 
-class GroupActivity(NamedTuple):
+class GroupStatistics(NamedTuple):
     """What the membership did so far, and what it is about; times are the core's clock's."""
 
     reason: str
     """Of the rebalance under way, else of the latest one."""
-    obstacle: str | None
+    join_obstruction: str | None
     """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
     last_failure: str | None
     """Why the membership failed; None again after the next rebalance."""

@@ -15,7 +15,7 @@ from kohort.coordinator_client._commands import (
     JoinGroup,
     LeaveGroup,
     ReportFailure,
-    Withhold,
+    StopDelivery,
 )
 from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._error_actions import Action, action_for, failure
@@ -62,7 +62,7 @@ class Joining(Member, ABC):
         """What is owned once the callback in progress has ended."""
         self.failure: Exception | None = None
         """An error to report as soon as the partitions are accounted for."""
-        self.obstacle: str | None = None
+        self.join_obstruction: str | None = None
         """Why JoinGroup has to be sent again; None when it was answered as it should be."""
         self.last_failure: str | None = None
         """The error that was reported last; None again when a rebalance is complete."""
@@ -148,7 +148,7 @@ class Joining(Member, ABC):
         self, response: JoinGroupResponse, members: Members | None, now: float
     ) -> None:
         code = response.error_code
-        self.obstacle = f"JoinGroup was answered {error_name(code)}" if code else None
+        self.join_obstruction = f"JoinGroup was answered {error_name(code)}" if code else None
         match action_for(ApiKey.JOIN_GROUP, code):
             case Action.PROCEED:
                 self.joined(response, members, now)
@@ -203,7 +203,7 @@ class Joining(Member, ABC):
                 describe(self.owned),
             )
             # The callback waits for poll(), which must not return what came in meanwhile.
-            self.emit(Withhold(self.owned))
+            self.emit(StopDelivery(self.owned))
         else:
             logger.debug("[%s] membership reset: %s", group, escaped(reason))
         self.generation, self.protocol = NO_GENERATION, None

@@ -14,7 +14,6 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._consumer_protocol import Members
 from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import (
-    Answered,
     AssignmentMade,
     CallbackDone,
     CommitRefused,
@@ -24,6 +23,7 @@ from kohort.coordinator_client._events import (
     LeaveRequested,
     PollEntered,
     RejoinRequested,
+    ResponseReceived,
     Subscribed,
     Tick,
     TopicsChanged,
@@ -106,7 +106,7 @@ class ClassicMembership(Leaving):
             case LeaveRequested():
                 self.leave_requested(event, now)
             case RejoinRequested(reason):
-                self.want_rebalance(reason, now)
+                self.request_rebalance(reason, now)
             case TopicsChanged(topics, told):
                 self.topics_changed(topics, told, now)
             case CoordinatorFound():
@@ -163,7 +163,7 @@ class ClassicMembership(Leaving):
             case CallbackDone():
                 self.owned = self.owned_after
                 self._called_back(now)
-            case Answered(_, response, members):
+            case ResponseReceived(_, response, members):
                 self._answered(role, response, members, now)
             case AssignmentMade():
                 self.assignment_made(event)
@@ -210,7 +210,7 @@ class ClassicMembership(Leaving):
                 pass
             case Action.REJOIN:
                 if self.state in (MemberState.STABLE, MemberState.RECONCILING):
-                    self.want_rebalance("the group rebalances", now)
+                    self.request_rebalance("the group rebalances", now)
             case Action.REDISCOVER:
                 self.emit(DropCoordinator(words))
                 self.heartbeats.retry(now, at_once=True)
@@ -245,7 +245,7 @@ class ClassicMembership(Leaving):
         elif isinstance(error, ProtocolError):
             self.fail(error, now)
         elif role is Role.JOIN:
-            self.obstacle = f"JoinGroup failed: {error}"
+            self.join_obstruction = f"JoinGroup failed: {error}"
             self.join_again(now, wait=True)
         else:
             self.restart(f"SyncGroup failed: {error}", now, wait=True)
@@ -263,7 +263,7 @@ class ClassicMembership(Leaving):
         words = f"OffsetCommit was answered {error_name(event.code)}"
         match action_for(ApiKey.OFFSET_COMMIT, event.code):
             case Action.REJOIN:
-                self.want_rebalance(words, now)
+                self.request_rebalance(words, now)
             case Action.LOSE_MEMBER:
                 self.lose(words, now)
             case Action.LOSE_GENERATION:

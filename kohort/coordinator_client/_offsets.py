@@ -10,7 +10,7 @@ import anyio
 
 from kohort.config import GroupConfig
 from kohort.coordinator_client._cluster_view import Cluster, TopicHistory, topic_ids
-from kohort.coordinator_client._coordinator import CoordinatorLink
+from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._error_actions import Action, action_for, failure
 from kohort.coordinator_client._events import CommitRefused, Event
 from kohort.coordinator_client._member import NO_GENERATION
@@ -52,7 +52,7 @@ class OffsetManager:
     def __init__(
         self,
         cluster: Cluster,
-        link: CoordinatorLink,
+        link: CoordinatorConnection,
         config: GroupConfig,
         membership: Membership,
         tell: Callable[[Event], None],

@@ -117,11 +117,11 @@ class Syncing(Joining):
             for name in sorted(names)
             if dealt.partitions.get(name, 0) != topics.partitions.get(name, 0)
         ]
-        self.want_rebalance(
+        self.request_rebalance(
             f"partitions changed: {', '.join(changes[:MANY_CHANGES]) or 'racks'}", now
         )
 
-    def want_rebalance(self, reason: str, now: float) -> None:
+    def request_rebalance(self, reason: str, now: float) -> None:
         """Something other than the coordinator asks for a rebalance."""
         match self.state:
             case MemberState.STABLE:

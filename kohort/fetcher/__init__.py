@@ -7,7 +7,7 @@ they are decoded. What the two share is guarded by the subscription's lock.
 from __future__ import annotations
 
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._drain_target import TakeTable
+from kohort.fetcher._drain_target import TableTarget
 from kohort.fetcher._errors import refused_topics
 from kohort.fetcher._failure_reports import LOGGED
 from kohort.fetcher._fetcher import Fetcher
@@ -20,6 +20,6 @@ __all__ = [
     "FetchBuffer",
     "Fetcher",
     "OffsetLookup",
-    "TakeTable",
+    "TableTarget",
     "refused_topics",
 ]

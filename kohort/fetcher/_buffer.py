@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import OffsetOutOfRangeError, TopicRecreatedError
 from kohort.fetcher._completed import CompletedFetch, FailedFetch
-from kohort.fetcher._drain_target import Records, TakeRecords, TakeTable, Taking
+from kohort.fetcher._drain_target import DrainTarget, Records, RecordTarget, TableTarget
 from kohort.fetcher._error_policy import ErrorPolicy, Item, OnError
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._partition_queues import FETCHES_PER_TABLE, FetchQueues
+from kohort.fetcher._partition_queues import FETCHES_PER_TABLE, PartitionQueues
 from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
@@ -49,7 +49,7 @@ class _Taken:
         self.leader_epoch = -1
 
 
-class FetchBuffer(FetchQueues):
+class FetchBuffer(PartitionQueues):
     """Completed fetches by partition. One thread appends, one thread drains."""
 
     def __init__(
@@ -91,13 +91,13 @@ class FetchBuffer(FetchQueues):
         False until the time is up, and so neither spins nor misses the error. ``on_error`` is
         asked before, whenever something cannot be read.
         """
-        how = TakeRecords()
+        how = RecordTarget()
         self._drain(how, max_records, partitions, repeat_errors)
         return how.records
 
     def drain_table(
         self,
-        how: TakeTable[Any],
+        how: TableTarget[Any],
         partitions: Collection[TopicPartition] | None = None,
         *,
         repeat_errors: bool = True,
@@ -113,14 +113,14 @@ class FetchBuffer(FetchQueues):
 
     def _drain(
         self,
-        how: Taking,
+        how: DrainTarget,
         max_records: int,
         partitions: Collection[TopicPartition] | None,
         repeat_errors: bool,
     ) -> None:
         if not self._may_deliver():
             return
-        self._raise_owed(partitions)
+        self._raise_pending(partitions)
         taken: list[_Taken] = []
         blocked: list[Item] = []
         overrun: list[FailedFetch] = []
@@ -166,7 +166,7 @@ class FetchBuffer(FetchQueues):
             self._queues.clear()
             self._owed = self._reported = None
 
-    def _raise_owed(self, partitions: Collection[TopicPartition] | None) -> None:
+    def _raise_pending(self, partitions: Collection[TopicPartition] | None) -> None:
         if self._reported is not None:
             error, self._reported = self._reported, None
             self.counters.errors_raised += 1
@@ -202,7 +202,7 @@ class FetchBuffer(FetchQueues):
 
     def _decode(
         self,
-        how: Taking,
+        how: DrainTarget,
         max_records: int,
         partitions: Collection[TopicPartition] | None,
         taken: list[_Taken],
@@ -216,7 +216,7 @@ class FetchBuffer(FetchQueues):
             if missing <= 0:
                 break
             index = 0
-            while missing > 0 and (item := self._grasp(tp, index, partitions, taken)) is not None:
+            while missing > 0 and (item := self._claim(tp, index, partitions, taken)) is not None:
                 if isinstance(item, FailedFetch):
                     (overrun if self._is_reset(item) else blocked).append(item)
                     break
@@ -268,7 +268,7 @@ class FetchBuffer(FetchQueues):
             return None
         return state if partitions is None or tp in partitions else None
 
-    def _grasp(
+    def _claim(
         self,
         tp: TopicPartition,
         index: int,
@@ -332,7 +332,7 @@ class FetchBuffer(FetchQueues):
             logger.warning("%s: resetting to %s", str(item.error), strategy.value)
         self._on_room()
 
-    def _deliver(self, how: Taking, taken: list[_Taken]) -> set[TopicPartition]:
+    def _deliver(self, how: DrainTarget, taken: list[_Taken]) -> set[TopicPartition]:
         """Move the positions and hand out what belongs to partitions that have not moved on."""
         result: set[TopicPartition] = set()
         wake = False
@@ -358,7 +358,7 @@ class FetchBuffer(FetchQueues):
                     state.leader_epoch = how.leader_epoch(fetch, records)
                 if records:
                     self._queues.move_to_end(tp)
-                    how.hand_out(tp, records)
+                    how.deliver(tp, records)
                     result.add(tp)
                     self.counters.records_delivered += len(records)
                 wake = wake or fetch.exhausted
@@ -371,7 +371,7 @@ class FetchBuffer(FetchQueues):
             self._on_room()
         return result
 
-    def _put_back(self, how: Taking, taken: list[_Taken]) -> None:
+    def _put_back(self, how: DrainTarget, taken: list[_Taken]) -> None:
         with self._lock:
             for found in reversed(taken):
                 fetch, tp = found.fetch, found.fetch.topic_partition
@@ -383,5 +383,5 @@ class FetchBuffer(FetchQueues):
                 self._subscription.touch(tp)
                 state = self._subscription.current(tp, fetch.epoch)
                 if state is not None and found.records and fetch not in self._queues.get(tp, ()):
-                    self._subscription.fetch_anew(state)  # it was over, and dropped by an append
+                    self._subscription.refetch_from(state)  # it was over, and dropped by an append
         self._on_room()  # whoever was to be woken may not have been

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from kohort.fetcher._leaders import Leaders
-from kohort.fetcher._partition_queues import FetchQueues
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import Ask
 from kohort.fetcher._retries import Retries
@@ -87,14 +87,14 @@ class _Timers:
 class Candidates:
     """Looks at the partitions that something happened to.
 
-    :attr:`nodes`, :attr:`crowded`, :attr:`unsure` and :attr:`resets` are up to date after
+    :attr:`nodes`, :attr:`has_waiting`, :attr:`unvalidated` and :attr:`resets` are up to date after
     :meth:`refresh`.
     """
 
     def __init__(
         self,
         subscription: SubscriptionState,
-        buffer: FetchQueues,
+        buffer: PartitionQueues,
         leaders: Leaders,
         replicas: Replicas,
         retries: Retries[TopicPartition],
@@ -110,9 +110,9 @@ class Candidates:
         self._size_of = size_of
         self.nodes: dict[int, NodeCandidates] = {}
         """Candidates by the broker that each partition is read from."""
-        self.crowded: dict[TopicPartition, int] = {}
+        self.has_waiting: dict[TopicPartition, int] = {}
         """Those that the buffer has no room for, and their brokers."""
-        self.unsure: dict[FetchTarget, Leader] = {}
+        self.unvalidated: dict[FetchTarget, Leader] = {}
         """Those whose positions are to be validated first."""
         self.resets: dict[TopicPartition, PendingReset] = {}
         """Those whose positions are to be looked up."""
@@ -139,14 +139,14 @@ class Candidates:
             self._buffer.look()
             self._touched |= subscription.take_touched()
             for tp in self._touched:
-                self.crowded.pop(tp, None)
+                self.has_waiting.pop(tp, None)
                 self.resets.pop(tp, None)
                 state = subscription.partition(tp)
                 target = None if state is None else state.target()
                 targets.append((tp, target, target is None or self._buffer.has_room(target)))
                 if state is not None and (pending := subscription.pending_reset(state)):
                     self.resets[tp] = pending
-            if self.crowded:
+            if self.has_waiting:
                 self._buffer.note_waiting()
         for tp, target, roomy in targets:
             if not (same and roomy and target is not None and self._advance(target)):
@@ -167,7 +167,7 @@ class Candidates:
             return False
         if (
             topic_id not in (NO_ID, known.topic_id)
-            or not self._validation.is_good(tp, epoch, known.leader_epoch)
+            or not self._validation.is_validated(tp, epoch, known.leader_epoch)
             or self._retries.not_before(tp, epoch)
             or self._replicas.until(tp) is not None
         ):
@@ -180,7 +180,7 @@ class Candidates:
         self, tp: TopicPartition, target: FetchTarget | None, roomy: bool, now: float
     ) -> None:
         if (was_unsure := self._unsure.pop(tp, None)) is not None:
-            del self.unsure[was_unsure]
+            del self.unvalidated[was_unsure]
         node, ask = (None, None) if target is None else self._look(target, roomy, now)
         before = self._node_of.get(tp)
         if before is not None and before != node:
@@ -207,10 +207,10 @@ class Candidates:
         if (until := self._replicas.until(tp)) is not None:
             self._timers.add(until, tp)
         if not roomy:
-            self.crowded[tp] = node
+            self.has_waiting[tp] = node
             return node, None
         if self._validation.needed(target, leader):
-            self.unsure[target], self._unsure[tp] = leader, target
+            self.unvalidated[target], self._unsure[tp] = leader, target
             return node, None
         self._validation.good(tp, epoch, leader.epoch)
         topic_id = target.topic_id

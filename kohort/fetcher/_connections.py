@@ -32,7 +32,7 @@ MEET_MARGIN = 0.05
 """Seconds by which the side lane's long poll ends before the main lane's."""
 
 
-class Lane:
+class FetchConnection:
     """A connection to a broker, with at most one fetch in flight, and a session."""
 
     __slots__ = ("busy", "node", "purpose", "sent_at", "session", "until")
@@ -57,34 +57,34 @@ class Lane:
 class Choice(NamedTuple):
     """The lane for a fetch and its long poll in seconds; without a lane, when to ask again."""
 
-    lane: Lane | None
+    lane: FetchConnection | None
     max_wait: float = 0.0
     ask_again: float = float("inf")
 
 
-class NodeLanes:
+class NodeConnections:
     """The two lanes to one broker."""
 
     def __init__(self, node: int, *, sessions: bool = True) -> None:
         self.node = node
-        self.main = Lane(node, "fetch", FetchSession(enabled=sessions))
-        self.side = Lane(node, "fetch-side", FetchSession(enabled=sessions))
+        self.main = FetchConnection(node, "fetch", FetchSession(enabled=sessions))
+        self.side = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
         self._patience = PARKED_AFTER
 
     @property
-    def both(self) -> tuple[Lane, Lane]:
+    def both(self) -> tuple[FetchConnection, FetchConnection]:
         return self.main, self.side
 
     def came(self) -> None:
         """An answer has brought something."""
         self._patience = PARKED_AFTER
 
-    def choose(self, now: float, max_wait: float, *, crowded: bool = False) -> Choice:
-        """Where a fetch may go now; ``crowded``: others will be asked for when there is room."""
-        choice = self._choose(now, min(max_wait, self._patience) if crowded else max_wait)
-        if crowded and choice.lane is not None:
+    def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> Choice:
+        """Choose a connection for a fetch. With ``has_waiting`` more partitions wait for room."""
+        choice = self._choose(now, min(max_wait, self._patience) if has_waiting else max_wait)
+        if has_waiting and choice.lane is not None:
             self._patience = min(2 * self._patience, max(max_wait, PARKED_AFTER))
         return choice
 

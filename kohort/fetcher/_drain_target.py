@@ -17,7 +17,7 @@ Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 T = TypeVar("T")
 
 
-class Taking(Protocol):
+class DrainTarget(Protocol):
     """How a drain takes; one for each drain. What take() returns has a length."""
 
     def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
@@ -38,7 +38,7 @@ class Taking(Protocol):
         """Of the last record taken."""
         ...
 
-    def hand_out(self, tp: TopicPartition, taken: Any) -> None: ...
+    def deliver(self, tp: TopicPartition, taken: Any) -> None: ...
 
     def put_back(self, subscription: SubscriptionState, fetch: CompletedFetch, taken: Any) -> bool:
         """Undo a take(); True if something is to be fetched for it. The caller holds the lock."""
@@ -49,7 +49,7 @@ class Taking(Protocol):
         ...
 
 
-class TakeRecords:
+class RecordTarget:
     """Records as objects."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class TakeRecords:
     def leader_epoch(self, fetch: CompletedFetch, taken: list[ConsumerRecord[Any, Any]]) -> int:
         return taken[-1].leader_epoch
 
-    def hand_out(self, tp: TopicPartition, taken: list[ConsumerRecord[Any, Any]]) -> None:
+    def deliver(self, tp: TopicPartition, taken: list[ConsumerRecord[Any, Any]]) -> None:
         before = self.records.get(tp)
         self.records[tp] = taken if before is None else before + taken  # both may be put back
 
@@ -87,7 +87,7 @@ class TakeRecords:
         return True
 
 
-class TakeTable(Generic[T]):
+class TableTarget(Generic[T]):
     """Rows of all partitions in a table that ``build`` makes; what is put back is fetched anew."""
 
     def __init__(self, plan: TablePlan, build: Callable[[TablePlan], T]) -> None:
@@ -119,7 +119,7 @@ class TakeTable(Generic[T]):
     def leader_epoch(self, fetch: CompletedFetch, taken: range) -> int:
         return fetch.measured_epoch
 
-    def hand_out(self, tp: TopicPartition, taken: range) -> None:
+    def deliver(self, tp: TopicPartition, taken: range) -> None:
         self._handed_out += len(taken)
 
     def put_back(
@@ -128,7 +128,7 @@ class TakeTable(Generic[T]):
         state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
         if state is None or not (taken or fetch.begun or fetch.measured):
             return False
-        subscription.fetch_anew(state)
+        subscription.refetch_from(state)
         return True
 
     def whole(self) -> bool:

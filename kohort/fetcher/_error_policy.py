@@ -183,7 +183,7 @@ class ErrorPolicy:
             if self._read_again.get(tp) == state.position:
                 return False
             self._read_again[tp] = state.position
-            self._subscription.fetch_anew(state)
+            self._subscription.refetch_from(state)
         logger.info("%s-%d at offset %s is corrupt: fetched once more", *tp, error.offset)
         self._on_room()
         return True
@@ -229,7 +229,7 @@ class ErrorPolicy:
             if state is None:
                 return
             # resume() is to try again, with bytes that are fetched then.
-            self._subscription.fetch_anew(state)
+            self._subscription.refetch_from(state)
             state.paused = True
             state.last_error = error
             self.counters.pauses += 1

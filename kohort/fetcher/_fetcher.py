@@ -16,7 +16,7 @@ from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._cluster_view import Cluster, Leased
 from kohort.fetcher._completed import DecodeOptions
-from kohort.fetcher._connections import Lane
+from kohort.fetcher._connections import FetchConnection
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
 from kohort.fetcher._failure_reports import REFUSED_BACKOFF_MS, Refusals
@@ -26,12 +26,12 @@ from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
 from kohort.fetcher._oversized import Found, OversizedFetch, find_batch
 from kohort.fetcher._planning import Fetch, Planner
-from kohort.fetcher._received_response import Receipt
+from kohort.fetcher._received_response import ReceivedResponse
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
 from kohort.fetcher._request import fetch_request, partitions_of, read_answers
-from kohort.fetcher._resets import Resets, reset_timestamp
-from kohort.fetcher._response_intake import Intake
+from kohort.fetcher._resets import PositionResets, reset_timestamp
+from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._session_end import end_sessions
 from kohort.fetcher._sessions import SESSION_ERRORS
@@ -53,8 +53,10 @@ if TYPE_CHECKING:
 
     from kohort.protocol.messages import FetchResponse
 
-logger = logging.getLogger("kohort.fetcher")
+    _Response = Leased[FetchResponse]
+    _Lease = SharedLease | None
 
+logger = logging.getLogger("kohort.fetcher")
 
 SMALL_ANSWER = 16 << 10
 """Bytes of batches that the caller decodes in no time. Larger ones wait for the next fetch."""
@@ -64,20 +66,15 @@ def _nothing() -> None:
     pass
 
 
-def _fetch_first() -> bool:
-    return False
-
-
 class Fetcher:
-    """Fetches for every partition that may be fetched, until its share of the buffer is full.
+    """Loop that fetches every fetchable partition until its share of the buffer is full.
 
-    :meth:`run` does the work; :meth:`wake` has it look again and is called, in its event loop,
-    whenever the subscription or the metadata changed. ``on_ready`` is called there when there is
-    something to drain. After a small response ``hand_over`` is called first, in the callback that
-    received it. It returns True if it notified the caller. ``on_room`` is called by
-    :meth:`FetchBuffer.drain`, on the thread that drains, when the fetcher waits for room: it has to
-    see to a wake(). While ``may_deliver`` is False, everything is kept and nothing handed out.
-    ``wall_clock`` gives seconds since 1970.
+    :meth:`run` does the work. :meth:`wake` starts the next look in its event loop and follows every
+    change of the subscription or the metadata. ``on_ready`` is called when there is something to
+    drain. ``notify_waiting_caller`` comes before it, in the callback that received a small
+    response, and returns True if it notified the caller. :meth:`FetchBuffer.drain` calls
+    ``on_room`` on its own thread when the fetcher waits for room. While ``may_deliver`` is False,
+    drains return nothing. ``wall_clock`` gives seconds since 1970.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class Fetcher:
         *,
         wall_clock: Callable[[], float],
         on_ready: Callable[[], None] = _nothing,
-        hand_over: Callable[[], bool] = _fetch_first,
+        notify_waiting_caller: Callable[[], bool] = lambda: False,
         on_room: Callable[[], None] | None = None,
         may_deliver: Callable[[], bool] = lambda: True,
         key_deserializer: Deserialize | None = None,
@@ -104,7 +101,7 @@ class Fetcher:
         self._config = config
         self._rack = rack or ""
         self._on_ready = on_ready
-        self._hand_over = hand_over
+        self._notify_waiting_caller = notify_waiting_caller
         self._wall_clock = wall_clock
         self._options = DecodeOptions(
             check_crcs=config.check_crcs,
@@ -140,7 +137,7 @@ class Fetcher:
             on_done=weak_callback(self._validated),
             on_ready=on_ready,
         )
-        self._resets = Resets(
+        self._resets = PositionResets(
             self._leaders,
             subscription,
             self.offsets,
@@ -155,7 +152,7 @@ class Fetcher:
         )
         self._recreated = RecreatedTopics(subscription, self.buffer, on_ready=on_ready)
         self._counters = FetchCounters()
-        self._intake = Intake(
+        self._intake = ResponseIntake(
             cluster,
             self.buffer,
             self._leaders,
@@ -175,13 +172,13 @@ class Fetcher:
             weak_callback(self._size_of),
         )
         self._planner = Planner(
-            self._candidates, self.buffer, config, self._sizes, self._intake.turn_of
+            self._candidates, self.buffer, config, self._sizes, self._intake.arrival_of
         )
         self._owned: Collection[TopicPartition] = ()
         self._clock: Callable[[], float] = anyio.current_time
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
-        self._following: Lane | None = None  # whose task looks for what to do next
+        self._following: FetchConnection | None = None  # whose task looks for what to do next
         self._follows: Fetch | None = None  # what it has found for itself
 
     async def run(self) -> None:
@@ -286,7 +283,7 @@ class Fetcher:
             look_again = candidates.refresh(now)
             if resets := candidates.resets.values():
                 look_again = min(look_again, self._resets.start(tasks, resets, now))
-            if checks := candidates.unsure:
+            if checks := candidates.unvalidated:
                 look_again = min(look_again, self._validation.start(tasks, checks, now))
             return min(look_again, self._start_fetches(tasks, now))
         except Exception:
@@ -325,7 +322,7 @@ class Fetcher:
         """
         lane, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
-        receipt, ready = Receipt(), False
+        receipt, ready = ReceivedResponse(), False
         stays = self._replicas.any_stays(lane.session.asks)
         try:
             leased = await self._cluster.request_leased(
@@ -361,11 +358,11 @@ class Fetcher:
         finally:
             lane.finish()
             self.buffer.memory.answered(granted)
-        return ready and not receipt.handed_over
+        return ready and not receipt.is_caller_notified
 
     # --- taking what came -----------------------------------------------------------------------
 
-    def _receive(self, fetch: Fetch, receipt: Receipt, leased: Leased[FetchResponse]) -> None:
+    def _receive(self, fetch: Fetch, receipt: ReceivedResponse, leased: _Response) -> None:
         """Take a response without errors in the callback that received it; never raises.
 
         A caller that waits has its records a turn of the event loop earlier. The task of the fetch
@@ -373,14 +370,14 @@ class Fetcher:
         """
         try:
             receipt.receive(leased, fetch.granted.max_bytes)
-            if receipt.is_plain:
+            if receipt.has_no_errors:
                 self._take(fetch.lane, receipt, leased)
             if receipt.is_ready and receipt.size <= SMALL_ANSWER:
-                receipt.handed_over = self._hand_over()
+                receipt.is_caller_notified = self._notify_waiting_caller()
         except Exception as error:
             receipt.error = error
 
-    def _take(self, lane: Lane, receipt: Receipt, leased: Leased[FetchResponse]) -> None:
+    def _take(self, lane: FetchConnection, receipt: ReceivedResponse, leased: _Response) -> None:
         """Put the records into the buffer."""
         receipt.begun = True
         receipt.now = self._clock()
@@ -396,11 +393,15 @@ class Fetcher:
                 lease.release()
 
     def _take_partitions(
-        self, lane: Lane, receipt: Receipt, response: FetchResponse, lease: SharedLease | None
+        self,
+        lane: FetchConnection,
+        receipt: ReceivedResponse,
+        response: FetchResponse,
+        lease: _Lease,
     ) -> None:
         session, now, had_room = lane.session, receipt.now, receipt.had_room
         there = receipt.there = partitions_of(response, session.asks, session.names)
-        if not receipt.is_plain:
+        if not receipt.has_no_errors:
             self._leaders.learn(response, there)
         asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
         receipt.answers = read_answers(
@@ -410,7 +411,7 @@ class Fetcher:
             if self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room):
                 receipt.is_ready = True
 
-    def _note(self, lane: Lane, receipt: Receipt) -> bool:
+    def _note(self, lane: FetchConnection, receipt: ReceivedResponse) -> bool:
         """Note the rest of a response. Returns True if there is something new to drain."""
         session, now, response = lane.session, receipt.now, receipt.response
         if response is None or not receipt.taken:
@@ -441,7 +442,7 @@ class Fetcher:
                 for tp, told in settled.items()
                 if self._planner.lane_of(tp) is lane
             ]
-            self._intake.nothing_new(notes, now, had_room=receipt.had_room)
+            self._intake.note_up_to_date(notes, now, had_room=receipt.had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < lane.until and receipt.is_empty():
@@ -454,7 +455,7 @@ class Fetcher:
         lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
         return receipt.is_ready
 
-    def _too_large(self, lane: Lane, error: OversizedFrameError) -> bool:
+    def _too_large(self, lane: FetchConnection, error: OversizedFrameError) -> bool:
         """Find the batch that made a response too large; True if there is an error to raise.
 
         A partition that may fit alone, or that the response does not name, is fetched alone.
@@ -477,7 +478,7 @@ class Fetcher:
         self._candidates.touch([tp])
         return self.buffer.append(OversizedFetch(asks[tp], found, error.limit))
 
-    def _node_failed(self, lane: Lane, error: KafkaError) -> bool:
+    def _node_failed(self, lane: FetchConnection, error: KafkaError) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""
         node, asks = lane.node, lane.session.asks.values()
         self._counters.fetch_errors += 1

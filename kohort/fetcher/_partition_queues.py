@@ -22,7 +22,7 @@ FETCHES_PER_PARTITION = 2
 FETCHES_PER_TABLE = 4
 """The same of each partition where a table takes all that is there."""
 AMPLE = 4
-"""Times :attr:`FetchQueues.read_ahead`. With so much to take, even an empty partition waits."""
+"""Times :attr:`PartitionQueues.read_ahead`. With so much to take, even an empty partition waits."""
 
 
 class BufferCounters:
@@ -44,7 +44,7 @@ class BufferCounters:
         self.bytes_evicted = 0
 
 
-class FetchQueues:
+class PartitionQueues:
     """Appended to by the core, and asked by it what there is room for."""
 
     def __init__(
@@ -116,7 +116,7 @@ class FetchQueues:
             self._queues.setdefault(tp, queue)
             return True
 
-    def nothing_new(
+    def note_up_to_date(
         self,
         quiet: Iterable[tuple[TopicPartition, int, Watermarks]],
         at: float,
@@ -227,7 +227,7 @@ class FetchQueues:
                 break
             excess -= held_back[tp]
             self.counters.bytes_evicted += held_back[tp]
-            self._subscription.fetch_anew(state)
+            self._subscription.refetch_from(state)
             self._drop_stale(tp, self._queues[tp])
 
     def _is_wanted(self, tp: TopicPartition) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kohort.config import FetchConfig
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates, NodeCandidates
-from kohort.fetcher._connections import Lane, NodeLanes
+from kohort.fetcher._connections import FetchConnection, NodeConnections
 from kohort.fetcher._memory import Grant
 from kohort.fetcher._request import Ask, FetchPlan
 from kohort.fetcher._sizes import FetchSizes
@@ -23,7 +23,7 @@ from kohort.types import TopicPartition
 class Fetch(NamedTuple):
     """A request to send over a lane, its long poll in seconds, and how much it may bring."""
 
-    lane: Lane
+    lane: FetchConnection
     plan: FetchPlan
     max_wait: float
     granted: Grant
@@ -32,7 +32,7 @@ class Fetch(NamedTuple):
 class Planner:
     """Gives every candidate to a lane of its broker.
 
-    ``turn_of`` orders partitions: the one that brought something last has the highest.
+    ``arrival_of`` orders partitions: the one that brought something last has the highest.
     """
 
     def __init__(
@@ -41,30 +41,32 @@ class Planner:
         buffer: FetchBuffer,
         config: FetchConfig,
         sizes: FetchSizes,
-        turn_of: Callable[[TopicPartition], int],
+        arrival_of: Callable[[TopicPartition], int],
     ) -> None:
         self._candidates = candidates
         self._buffer = buffer
         self._config = config
         self._sizes = sizes
-        self._turn_of = turn_of
-        self._nodes: dict[int, NodeLanes] = {}
-        self._lanes: dict[TopicPartition, Lane] = {}  # the latest lane that asked for each
+        self._turn_of = arrival_of
+        self._nodes: dict[int, NodeConnections] = {}
+        self._lanes: dict[
+            TopicPartition, FetchConnection
+        ] = {}  # the latest lane that asked for each
         self._alone: dict[int, dict[TopicPartition, None]] = {}
 
-    def lanes(self, node: int) -> NodeLanes:
+    def lanes(self, node: int) -> NodeConnections:
         """The lanes to a broker."""
         lanes = self._nodes.get(node)
         if lanes is None:
             sessions = self._config.enable_incremental_fetch_sessions
-            lanes = self._nodes[node] = NodeLanes(node, sessions=sessions)
+            lanes = self._nodes[node] = NodeConnections(node, sessions=sessions)
         return lanes
 
-    def all_lanes(self) -> list[Lane]:
+    def all_lanes(self) -> list[FetchConnection]:
         """The lanes to all brokers."""
         return [lane for lanes in list(self._nodes.values()) for lane in lanes.both]
 
-    def lane_of(self, tp: TopicPartition) -> Lane | None:
+    def lane_of(self, tp: TopicPartition) -> FetchConnection | None:
         """The lane that asked for the partition last; from any thread."""
         return self._lanes.get(tp)
 
@@ -112,7 +114,7 @@ class Planner:
         if self._buffer.is_ample:
             return look_again  # the next drain that makes room says so
         max_wait = self._config.fetch_max_wait_ms / 1000
-        crowded = self._crowded_nodes()
+        has_waiting = self._crowded_nodes()
         waiting = [
             (lanes, mine)
             for node, mine in self._candidates.nodes.items()
@@ -128,15 +130,15 @@ class Planner:
                     continue
                 if lanes.main.busy or lanes.side.busy:
                     continue
-            choice = lanes.choose(now, max_wait, crowded=lanes.node in crowded)
+            choice = lanes.choose(now, max_wait, has_waiting=lanes.node in has_waiting)
             if (lane := choice.lane) is None:
                 look_again = min(look_again, choice.ask_again)
                 continue
             plan = self._plan_main(lanes, mine) if lane is lanes.main else self._plan(lane, mine)
             if len(plan.asks) > 1:
                 # The one that was served last comes last: the answer may be full before that.
-                turn_of = self._turn_of
-                asks = sorted(plan.asks, key=lambda ask: turn_of(ask.topic_partition))
+                arrival_of = self._turn_of
+                asks = sorted(plan.asks, key=lambda ask: arrival_of(ask.topic_partition))
                 plan = plan._replace(asks=asks)
             granted = self._buffer.memory.grant_counted(
                 lane.session.sizes, self._sizes.of_response(lane.node), len(waiting) - number
@@ -145,7 +147,7 @@ class Planner:
             fetches.append(Fetch(lane, plan, choice.max_wait, granted))
         return look_again
 
-    def _lone_fetch(self, lanes: NodeLanes, mine: NodeCandidates, now: float) -> Fetch | None:
+    def _lone_fetch(self, lanes: NodeConnections, mine: NodeCandidates, now: float) -> Fetch | None:
         """A fetch of the next of the partitions to be fetched alone, when both lanes are free."""
         lane, allowed = lanes.main, self._buffer.allowed
         if lane.busy or lanes.side.busy or lanes.not_before > now:
@@ -164,7 +166,7 @@ class Planner:
                 return Fetch(lane, plan, 0.0, granted)
         return None
 
-    def _anything(self, lanes: NodeLanes, mine: NodeCandidates) -> bool:
+    def _anything(self, lanes: NodeConnections, mine: NodeCandidates) -> bool:
         """Something is to be asked for that is not in flight."""
         if self._buffer.allowed is None and not lanes.main.busy and not lanes.side.busy:
             return bool(mine.ready)
@@ -189,13 +191,13 @@ class Planner:
         known = lane.session.asks.get(ask.topic_partition)
         return known is not None and known.epoch == ask.epoch
 
-    def _plan(self, lane: Lane, mine: NodeCandidates) -> FetchPlan:
+    def _plan(self, lane: FetchConnection, mine: NodeCandidates) -> FetchPlan:
         """The side lane fetches what the main lane does not."""
         asks = list(self._free(mine, lane.node, new=True))
         self._lanes.update((ask.topic_partition, lane) for ask in asks)
         return lane.session.plan(asks)
 
-    def _plan_main(self, lanes: NodeLanes, mine: NodeCandidates) -> FetchPlan:
+    def _plan_main(self, lanes: NodeConnections, mine: NodeCandidates) -> FetchPlan:
         lane = lanes.main
         on_side: dict[TopicPartition, None] = {}
         changes: dict[TopicPartition, Ask | None] = {}
@@ -222,9 +224,11 @@ class Planner:
         if self._config.fetch_min_bytes > 1:
             return set()
         found: set[int] = set()
-        if self._candidates.crowded:
+        if self._candidates.has_waiting:
             standing = self._buffer.standing()
-            found = {node for tp, node in self._candidates.crowded.items() if tp not in standing}
+            found = {
+                node for tp, node in self._candidates.has_waiting.items() if tp not in standing
+            }
         if (allowed := self._buffer.allowed) is not None:
             found.update(
                 node

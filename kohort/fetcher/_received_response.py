@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kohort.protocol.messages import FetchResponse
 
 
-class Receipt:
+class ReceivedResponse:
     """A response and its outcome.
 
     The callback that receives the response takes it. The task of the fetch notes the rest later,
@@ -26,8 +26,8 @@ class Receipt:
         "begun",
         "error",
         "had_room",
-        "handed_over",
-        "is_plain",
+        "has_no_errors",
+        "is_caller_notified",
         "is_ready",
         "largest",
         "now",
@@ -39,7 +39,7 @@ class Receipt:
 
     def __init__(self) -> None:
         self.response: FetchResponse | None = None
-        self.is_plain = False
+        self.has_no_errors = False
         """True if the response contains no error codes."""
         self.size = 0
         """Bytes of the batches."""
@@ -56,7 +56,7 @@ class Receipt:
         self.answers: dict[TopicPartition, Answer] = {}
         self.is_ready = False
         """True if there is something new to drain."""
-        self.handed_over = False
+        self.is_caller_notified = False
         """True if the caller was notified."""
 
     def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> None:
@@ -71,7 +71,7 @@ class Receipt:
                         largest = length
                 if data.error_code:
                     plain = False
-        self.size, self.largest, self.is_plain = size, largest, plain
+        self.size, self.largest, self.has_no_errors = size, largest, plain
         self.had_room = 2 * size <= max_bytes
 
     def is_empty(self) -> bool:

@@ -52,13 +52,13 @@ class Redirect(NamedTuple):
     node: int
 
 
-class TooSmall(NamedTuple):
+class BatchTooLarge(NamedTuple):
     """The answer holds only a part of a batch: ask again for so many bytes."""
 
     max_bytes: int
 
 
-Answer: TypeAlias = CompletedFetch | Failure | TooSmall | Redirect
+Answer: TypeAlias = CompletedFetch | Failure | BatchTooLarge | Redirect
 
 
 def fetch_request(
@@ -214,4 +214,4 @@ def _too_small(ask: Ask, needs: int | None, largest: int) -> Answer:
             ),
             Then.STAND,
         )
-    return TooSmall(min(largest, max(2 * ask.max_bytes, needs or 0)))
+    return BatchTooLarge(min(largest, max(2 * ask.max_bytes, needs or 0)))

@@ -39,7 +39,7 @@ def reset_timestamp(strategy: OffsetReset, now: float) -> int:
     return max(0, int(now * 1000) - strategy.duration_ms)
 
 
-class Resets:
+class PositionResets:
     """Looks up the positions of the partitions that wait for one, one request per leader."""
 
     def __init__(

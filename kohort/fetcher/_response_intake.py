@@ -14,7 +14,7 @@ from kohort.fetcher._errors import Failure, Then
 from kohort.fetcher._failure_reports import FailingPartitions, Refusals
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import Answer, Ask, Redirect, TooSmall
+from kohort.fetcher._request import Answer, Ask, BatchTooLarge, Redirect
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import Watermarks
 from kohort.fetcher._validation import Validation
@@ -23,7 +23,7 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.fetcher")
 
 
-class Intake:
+class ResponseIntake:
     """Data goes into the buffer, failures too if the caller is to hear of them.
 
     What follows for the next fetch is noted: the size that a batch needs, whose turn it is, when a
@@ -82,7 +82,7 @@ class Intake:
                 answer = answer._replace(then=Then.RETRY)
             return self._failed(ask, answer, now, again_at_once=not of_leader)
         self._succeeded(tp)
-        if isinstance(answer, TooSmall):
+        if isinstance(answer, BatchTooLarge):
             logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
             self.sizes[tp] = answer.max_bytes
             return False
@@ -117,11 +117,11 @@ class Intake:
         self._replicas.follow(tp, follower, leader, now)
         return None
 
-    def turn_of(self, tp: TopicPartition) -> int:
+    def arrival_of(self, tp: TopicPartition) -> int:
         """The higher, the later the partition brought something; 0 for never."""
         return self.turns.get(tp, 0)
 
-    def nothing_new(
+    def note_up_to_date(
         self,
         quiet: Collection[tuple[TopicPartition, int, Watermarks]],
         now: float,
@@ -131,7 +131,7 @@ class Intake:
         """Note partitions that a response leaves out, with their epochs and latest watermarks."""
         for tp, _, _ in quiet:
             self._succeeded(tp)
-        self._buffer.nothing_new(quiet, at=now, had_room=had_room)
+        self._buffer.note_up_to_date(quiet, at=now, had_room=had_room)
 
     def _succeeded(self, tp: TopicPartition) -> None:
         self._retries.succeeded(tp)

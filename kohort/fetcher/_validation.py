@@ -77,7 +77,7 @@ class Validation:
         """The position is in the log of this leader."""
         self._good[tp] = epoch, leader_epoch
 
-    def is_good(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
+    def is_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
         """Return True if good() was called with these, and nothing was read since that differs."""
         return self._good.get(tp) == (epoch, leader_epoch)
 

@@ -115,9 +115,9 @@ class GssapiMechanism:
     async def login_again(self, refused: object, host: str) -> None:
         """Return None: a new ticket would be refused as well."""
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps a ticket from coming; None if nothing does."""
-        return self._waiting.obstacle(now)
+        return self._waiting.join_obstruction(now)
 
     def _target(self, host: str) -> str:
         config = self._config

@@ -70,7 +70,7 @@ class Mechanism(Protocol):
         """Return a login with other credentials than the refused ones; None if there are none."""
         ...
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps the credentials from coming; None if nothing does.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.

@@ -126,9 +126,9 @@ class OAuthBearerMechanism:
         self._source.discard(refused.token)
         return await self.login(host)
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps the credentials from coming; None if nothing does."""
-        return self._source.waiting.obstacle(now)
+        return self._source.waiting.join_obstruction(now)
 
 
 def oauthbearer_mechanism(config: SecurityConfig, clock: Clock | None) -> OAuthBearerMechanism:

@@ -66,9 +66,9 @@ class PlainMechanism:
         other = await self._source.get_other(refused.credentials)
         return None if other is None else PlainExchange(other)
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps the credentials from coming; None if nothing does."""
-        return self._source.waiting.obstacle(now)
+        return self._source.waiting.join_obstruction(now)
 
 
 def plain_mechanism(config: SaslConfig) -> PlainMechanism:

@@ -186,9 +186,9 @@ class ScramMechanism:
         other = await self._source.get_other(refused.keys.credentials)
         return None if other is None else self._exchange(other)
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps the credentials from coming; None if nothing does."""
-        return self._source.waiting.obstacle(now)
+        return self._source.waiting.join_obstruction(now)
 
     def _exchange(self, credentials: Credentials) -> ScramExchange:
         if self._keys is None or self._keys.credentials != credentials:

@@ -48,7 +48,7 @@ class Waiting:
         finally:
             del self._calls[call]
 
-    def obstacle(self, now: float) -> CredentialsUnavailableError | None:
+    def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
         """Return the error of what keeps logins waiting; None if nothing does.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
 from kohort.spark_connector._batch_limits import Patience, limited
-from kohort.spark_connector._loss import LossCheck, made_anew, next_ids
+from kohort.spark_connector._loss import LossCheck, next_ids, was_recreated
 from kohort.spark_connector._member import END_S, GroupMember
 from kohort.spark_connector._member_partitions import Held
 from kohort.spark_connector._offsets import StreamOffset, new_query
@@ -65,12 +65,12 @@ class GroupDriver:
                 f"group {self._options.group_id} was not joined within {self._join_s:g} s: is "
                 "there a member that does not take part in the rebalance?"
             )
-        if not holdings.wait(lambda: holdings.settled and holdings.has_its_share, self._settle_s):
+        if not holdings.wait(lambda: holdings.settled and holdings.has_partitions, self._settle_s):
             holdings.check()
             logger.warning("group %s gives this query no partitions", self._options.group_id)
         asked = holdings.ask_for_ends(urgent=True)
         if not holdings.wait(
-            lambda: holdings.ends_told >= asked or not holdings.there, self._settle_s
+            lambda: holdings.ends_answered >= asked or not holdings.there, self._settle_s
         ):
             self._give_up("the ends of its partitions did not come")
         with holdings.changed:
@@ -93,7 +93,7 @@ class GroupDriver:
                 self._give_up("its partitions were not handed out, or their starts not found")
         elif not self._waited:
             self._waited = True
-            holdings.wait(lambda: holdings.complete and holdings.has_its_share, FIRST_ASSIGNMENT_S)
+            holdings.wait(lambda: holdings.complete and holdings.has_partitions, FIRST_ASSIGNMENT_S)
         found = self._next(start, max_rows, at_once)
         if found is not start or holdings.ending:
             return found
@@ -103,7 +103,7 @@ class GroupDriver:
         # What was written before the call is part of the answer: processAllAvailable() waits for
         # a query that says there is nothing new.
         version = holdings.version
-        holdings.wait(lambda: holdings.ends_told >= asked or holdings.version > version, NEWS_S)
+        holdings.wait(lambda: holdings.ends_answered >= asked or holdings.version > version, NEWS_S)
         return self._next(start, max_rows, at_once)
 
     def _next(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
@@ -121,8 +121,8 @@ class GroupDriver:
         """A run that is to read all there is must not end as if it had."""
         self._holdings.check()
         if not self._holdings.ending:
-            trouble = self._holdings.trouble
-            said = f": {trouble}" if trouble is not None else ""
+            last_error = self._holdings.last_error
+            said = f": {last_error}" if last_error is not None else ""
             raise KafkaTimeoutError(f"group {self._options.group_id}: {what} in time{said}")
 
     def rest(self, start: StreamOffset) -> bool:
@@ -153,7 +153,7 @@ class GroupDriver:
                 holdings.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:
                 self._read |= self._had
-            void = made_anew(start, holdings.ids)
+            void = was_recreated(start, holdings.ids)
             holdings.finish(
                 {
                     tp: start.end[tp]
@@ -186,7 +186,7 @@ class GroupDriver:
         elif max_rows is not None:
             ends = limited(positions, ends, max_rows)
         # Without partitions it has not begun, unless there are none: startingOffsets is for later.
-        begins = start.is_first and (bool(ends) or holdings.nothing_known)
+        begins = start.is_first and (bool(ends) or holdings.has_no_partitions)
         if ends == positions and not begins:
             return start
         self._had = set(positions)

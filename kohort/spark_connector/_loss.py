@@ -46,7 +46,7 @@ class LossCheck:
         """
         dropped = self._unsubscribed(start)
         done = {tp: at for tp, at in start.end.items() if tp not in dropped}
-        anew = made_anew(start, ids)
+        anew = was_recreated(start, ids)
         void = {tp for tp in done if tp.topic in anew}
         gone = {tp for tp in done if known is not None and tp not in known} - void
         shorter = self._shorter(positions, ends)
@@ -110,7 +110,7 @@ def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
     DataLossError for these if the query is to fail.
     """
     ranges = batch.ranges()
-    anew = made_anew(batch, _ids_now(batch, options))
+    anew = was_recreated(batch, _ids_now(batch, options))
     lost = [each for each in ranges if each.topic in anew and each.size]
     if not lost:
         return ranges
@@ -137,7 +137,7 @@ def _ids_now(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:
         consumer.close()
 
 
-def made_anew(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:
+def was_recreated(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:
     """The topics that have another id than when ``start`` was written."""
     return {topic for topic, before in start.ids.items() if ids.get(topic, before) != before}
 

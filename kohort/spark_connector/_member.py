@@ -1,7 +1,7 @@
 """The member of the group, in the driver process of a query: one thread does all client I/O.
 
-The thread of Spark's calls shares nothing with it but :class:`Holdings`. It could not call the
-client itself: a revocation waits for Spark's next call, which would wait for the client.
+The thread of Spark's calls shares only :class:`MemberPartitions` with it. It cannot call the client
+itself, because a revocation waits for Spark's next call, which would wait for the client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kohort.spark_connector._end_offsets import (
     offsets_of,
 )
 from kohort.spark_connector._member_listener import MemberListener, named, user_listener
-from kohort.spark_connector._member_partitions import Held, Holdings
+from kohort.spark_connector._member_partitions import Held, MemberPartitions
 from kohort.spark_connector._offsets import Offsets
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._planning import Planner
@@ -69,7 +69,7 @@ class GroupMember:
     """Joins with the first call of :meth:`begin`, and leaves with :meth:`close`."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        self.holdings = Holdings()
+        self.holdings = MemberPartitions()
         self._options = options
         self._clock = clock
         self._listener = user_listener(options.rebalance_listener)
@@ -305,7 +305,7 @@ class GroupMember:
         for tp in partitions:
             self._consumer.seek(tp, 0)
         logger.info("%s: assigned %s", self._group, named(partitions))
-        self.holdings.gain(partitions)
+        self.holdings.add_assigned(partitions)
         if not partitions <= (self.holdings.known or frozenset()):
             self._partitions_due = float("-inf")  # the leader knows of more than was there lately
 
@@ -356,7 +356,7 @@ class GroupMember:
 
     def _note(self, error: KafkaError) -> None:
         self._partitions_due = float("-inf")  # has a topic been deleted?
-        self.holdings.trouble = error
+        self.holdings.last_error = error
 
     def _pause(self, seconds: float) -> None:
         self.holdings.wait(lambda: False, seconds)

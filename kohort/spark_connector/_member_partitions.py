@@ -1,6 +1,6 @@
 """What a member holds of its group: shared by the thread of Spark's calls and the member's own.
 
-No I/O in here. All of it is read and written under :attr:`Holdings.changed`.
+No I/O in here. All of it is read and written under :attr:`MemberPartitions.changed`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Held(NamedTuple):
     """What is committed was not committed by a query: it may be somebody's reset."""
 
 
-class Holdings:
+class MemberPartitions:
     """Which partitions are held, how far they are read, and what is to be committed."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Holdings:
         self.ends: dict[TopicPartition, int] = {}
         self.ids: dict[str, str] = {}
         """The ids of topics, as of a time after the ends."""
-        self.ends_asked = self.ends_told = 0
+        self.ends_asked = self.ends_answered = 0
         """How often the ends of all that is owned were asked for, and up to which time told."""
         self.ends_urgent = False
         self.settled = False
@@ -46,7 +46,7 @@ class Holdings:
         """Assigned, each with its epoch."""
         self.ready: dict[TopicPartition, Held] = {}
         """Of these the ones whose start is known."""
-        self.wanted_back: set[TopicPartition] = set()
+        self.revoking: set[TopicPartition] = set()
         """Owned still, but nothing new may be read of them."""
         self.in_flight: set[TopicPartition] = set()
         """What the running micro-batch reads, be it owned still or again."""
@@ -60,7 +60,7 @@ class Holdings:
         self.version = 0
         """Changes with everything that may make another micro-batch of the same start."""
         self.error: BaseException | None = None
-        self.trouble: KafkaError | None = None
+        self.last_error: KafkaError | None = None
         """What went wrong last and may pass."""
         self.ending = self.ended = False
 
@@ -73,7 +73,7 @@ class Holdings:
             return until()
 
     def ask_for_ends(self, *, urgent: bool = False) -> int:
-        """Ask for the ends of all that is owned as of now; ``ends_told`` will be the number."""
+        """Ask for the ends of all that is owned as of now; ``ends_answered`` will be the number."""
         with self.changed:
             self.ends_urgent = self.ends_urgent or urgent
             self.ends_asked += 1
@@ -87,7 +87,7 @@ class Holdings:
 
     def usable(self) -> dict[TopicPartition, Held]:
         """What a new micro-batch may read."""
-        return {tp: held for tp, held in self.ready.items() if tp not in self.wanted_back}
+        return {tp: held for tp, held in self.ready.items() if tp not in self.revoking}
 
     @property
     def there(self) -> dict[TopicPartition, int]:
@@ -96,14 +96,14 @@ class Holdings:
         return {tp: at for tp, at in self.owned.items() if known is None or tp in known}
 
     @property
-    def nothing_known(self) -> bool:
+    def has_no_partitions(self) -> bool:
         """There is not one partition to be had."""
         return self.known is not None and not self.known
 
     @property
-    def has_its_share(self) -> bool:
+    def has_partitions(self) -> bool:
         """It has partitions, or nobody has."""
-        return bool(self.owned) or self.nothing_known
+        return bool(self.owned) or self.has_no_partitions
 
     @property
     def complete(self) -> bool:
@@ -123,7 +123,7 @@ class Holdings:
 
     # -- the thread of the member -------------------------------------------------------------
 
-    def gain(self, partitions: Partitions) -> None:
+    def add_assigned(self, partitions: Partitions) -> None:
         """An assignment came, with these new in it."""
         with self.changed:
             self.epoch += 1
@@ -147,7 +147,7 @@ class Holdings:
         """Wait until the batch that reads them is over, but not too long; then let go of them."""
         with self.changed:
             self.settled = False
-            self.wanted_back |= partitions
+            self.revoking |= partitions
             self.changed.wait_for(lambda: self.ending or not partitions & self.in_flight, seconds)
             unfinished = partitions & self.in_flight
             done = {tp: self.done[tp] for tp in partitions if tp in self.done}
@@ -169,7 +169,7 @@ class Holdings:
     def _forget(self, tp: TopicPartition) -> None:
         for kept in (self.owned, self.ready, self.done, self.committed, self.ends):
             kept.pop(tp, None)
-        self.wanted_back.discard(tp)
+        self.revoking.discard(tp)
 
     def note_ends(self, ends: Offsets, ids: Mapping[str, str], asked: int | None) -> None:
         """The ends of partitions were looked up, and then the ids of their topics if need be.
@@ -182,8 +182,8 @@ class Holdings:
             self.ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
             if asked is not None:
-                self.ends_told, self.ends_urgent = asked, False
-                self.trouble = None
+                self.ends_answered, self.ends_urgent = asked, False
+                self.last_error = None
             self.changed.notify_all()
 
     def note_known(self, partitions: Partitions) -> None:

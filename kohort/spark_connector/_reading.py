@@ -105,7 +105,7 @@ class _Reading:
                 raise  # of what was read already
             lost = self._missing(refused=True)
             if lost:
-                self._settle(lost)
+                self._set(lost)
             else:
                 self._ask_again()
         except TopicRecreatedError as error:
@@ -126,7 +126,7 @@ class _Reading:
         if error.offset == current.start:
             self._consumer.seek(tp, current.start, until=current.end)
         else:
-            self._settle({tp: [current._replace(start=error.offset or 0), *later]})
+            self._set({tp: [current._replace(start=error.offset or 0), *later]})
 
     def _most(self, positions: dict[TopicPartition, int]) -> int:
         """How many rows may still come of what is being read."""
@@ -177,7 +177,7 @@ class _Reading:
         """
         lost, before = self._missing(refused=False), self._suspected
         self._suspected = lost
-        self._settle({tp: each for tp, each in lost.items() if before.get(tp) == each})
+        self._set({tp: each for tp, each in lost.items() if before.get(tp) == each})
 
     def _missing(self, *, refused: bool) -> _Lost:
         """What is not in the log of what is to be read next; nothing if no broker can say now.
@@ -202,7 +202,7 @@ class _Reading:
                 lost[tp] = [current._replace(end=min(log.start, current.end))]
         return lost
 
-    def _settle(self, lost: _Lost) -> None:
+    def _set(self, lost: _Lost) -> None:
         """Raise for offsets that are not in the log any more, or pass over them."""
         if not lost:
             return

@@ -22,18 +22,18 @@ LIMIT_S = 3.0
 STATUS = 128 + signal.SIGTERM
 
 
-class Leaver(Protocol):
+class GroupLeaver(Protocol):
     """What is to leave its group."""
 
     def request_end(self) -> None: ...
     def wait_ended(self, seconds: float) -> bool: ...
 
 
-_leavers: set[Leaver] = set()
+_leavers: set[GroupLeaver] = set()
 _undo: list[Callable[[], None]] = []
 
 
-def leave_on_sigterm(leaver: Leaver) -> Callable[[], None]:
+def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
     """Have it leave before SIGTERM ends the process; returns what undoes that.
 
     Nothing is done outside of the main thread, or where somebody else handles the signal.

@@ -254,9 +254,9 @@ class SubscriptionState(BoundPositions):
         with self.lock:
             self._stop_run()
             for state in self._partitions.values():
-                self.fetch_anew(state)
+                self.refetch_from(state)
 
-    def fetch_anew(self, state: PartitionState) -> None:
+    def refetch_from(self, state: PartitionState) -> None:
         """Drop what was fetched of a partition and not handed out. The caller holds the lock."""
         state.epoch = self._new_epoch()
         state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
@@ -266,7 +266,7 @@ class SubscriptionState(BoundPositions):
         """Pass over what is before ``offset`` without handing it out. The caller holds the lock."""
         # What is passed over may be of a later epoch than the last record before it.
         state.position, state.leader_epoch = offset, -1
-        self.fetch_anew(state)
+        self.refetch_from(state)
 
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
         """Continue where the rule (else the default one) says, once it has been looked up."""

@@ -16,7 +16,7 @@ from kohort.testing._broker import Broker
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
 from kohort.testing._given_configs import with_configs
-from kohort.testing._handle import ClusterFace, timed_out
+from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._loopback import LoopbackNetwork
 from kohort.testing._thread import LoopThread
 from kohort.testing.security import PLAINTEXT_ONLY, Security
@@ -29,7 +29,7 @@ _LOOK_AGAIN = 0.05
 _LOOK_AGAIN_ASYNC = 0.005
 
 
-class Cluster(ClusterFace):
+class Cluster(ClusterHandle):
     """A Kafka cluster in this process; a context manager, sync and async.
 
     It speaks the real protocol on loopback ports to whatever client connects, in this process or

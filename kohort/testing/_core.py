@@ -34,7 +34,7 @@ from kohort.testing._topics import (
     Topic,
     Topics,
 )
-from kohort.testing._transaction_router import Transacting, stored_records
+from kohort.testing._transaction_router import TransactionRouter, stored_records
 from kohort.testing.groups import (
     PARTITIONS,
     ClassicGroup,
@@ -76,7 +76,7 @@ class ClusterCore:
         self._tasks: TaskGroup | None = None
         self._session_ends = anyio.Event()
         self._producer_ids = itertools.count()
-        self.transacting = Transacting(self)
+        self.transacting = TransactionRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
         self.all_nodes = [

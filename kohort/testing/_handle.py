@@ -14,7 +14,7 @@ from kohort.testing._broker import Broker
 from kohort.testing._core import ClusterCore
 from kohort.testing._dispatch import ReceivedRequest
 from kohort.testing._producing import Produceable, Produced, Text, as_record, make_batches
-from kohort.testing._security_control import SecurityFace
+from kohort.testing._security_control import SecurityControl
 from kohort.testing._snapshots import GroupSnapshot, snapshot
 from kohort.testing._topic_settings import config_error
 from kohort.testing._topics import Partition, Topic, is_legal_name
@@ -24,7 +24,7 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 T = TypeVar("T")
 
 
-class ClusterFace(SecurityFace, AclControl):
+class ClusterHandle(SecurityControl, AclControl):
     """What all clusters can do; how the cluster is reached is the affair of those below."""
 
     def __init__(self) -> None:

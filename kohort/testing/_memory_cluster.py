@@ -15,7 +15,7 @@ from kohort.testing._broker import Broker
 from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
 from kohort.testing._core import ClusterCore
 from kohort.testing._given_configs import with_configs
-from kohort.testing._handle import ClusterFace, timed_out
+from kohort.testing._handle import ClusterHandle, timed_out
 from kohort.testing._memory import HOST, MemoryConnection, MemoryNetwork
 from kohort.testing.security import PLAINTEXT_ONLY, Security
 from kohort.testing.transactions import TransactionConfig
@@ -27,7 +27,7 @@ STARTED_MS = 1_767_225_600_000
 _LOOK_AGAIN = 1.0
 
 
-class MemoryCluster(ClusterFace):
+class MemoryCluster(ClusterHandle):
     """A cluster without a network, a thread or a clock of its own: ``async with``, on any loop.
 
     Clients reach it with ``connect``, a connect hook, from tasks of the same event loop; so all of

@@ -27,7 +27,7 @@ _FORGERIES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-class SecurityFace(FaultControl):
+class SecurityControl(FaultControl):
     """Methods of a cluster for TLS and logins."""
 
     _has_certificates = True

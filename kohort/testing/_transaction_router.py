@@ -30,7 +30,7 @@ _Positioned = tuple[int, Buffer | None, Buffer | None]
 _Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
 
 
-class Transacting:
+class TransactionRouter:
     """What brokers ask of each other for transactions, here by a call."""
 
     def __init__(self, cluster: ClusterCore) -> None:

@@ -16,7 +16,7 @@ from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
 from kohort.transport._metadata import Broker, ClusterMetadata, Leader
-from kohort.transport._metadata_updater import MetadataCallback, MetadataKeeper
+from kohort.transport._metadata_updater import MetadataCallback, MetadataUpdater
 from kohort.transport._nodes import Nodes
 from kohort.transport._printable import in_seconds, reason
 from kohort.transport._tasks import start_soon
@@ -72,8 +72,10 @@ class ClusterClient:
             self.contexts = TlsContexts(security)
             connect = TlsConnector(config, self.contexts)
         self._nodes = Nodes(config, connect or TcpConnector(config), rng, security, wall_clock)
-        self._keeper = MetadataKeeper(config, self._nodes, weak_callback(self._ask_metadata), rng)
-        self._nodes.on_failure = weak_callback(self._keeper.node_failed)
+        self._metadata_updater = MetadataUpdater(
+            config, self._nodes, weak_callback(self._ask_metadata), rng
+        )
+        self._nodes.on_failure = weak_callback(self._metadata_updater.node_failed)
         self._scope: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
         self._closed = False
@@ -100,8 +102,8 @@ class ClusterClient:
             async with anyio.create_task_group() as tasks:
                 self._scope = tasks.cancel_scope
                 self._nodes.start(tasks)
-                start_soon(tasks, self._keeper.run)
-                start_soon(tasks, self._keeper.watch_bootstrap)
+                start_soon(tasks, self._metadata_updater.run)
+                start_soon(tasks, self._metadata_updater.watch_bootstrap)
                 start_soon(tasks, self._nodes.close_idle)
                 if task_status is not None:
                     task_status.started()
@@ -115,7 +117,7 @@ class ClusterClient:
     def _stop(self) -> None:
         self._closed = True
         self._nodes.stop()
-        self._keeper.stop()
+        self._metadata_updater.stop()
 
     async def aclose(self) -> None:
         """End run() and close every connection, within two seconds. Idempotent."""
@@ -130,24 +132,24 @@ class ClusterClient:
     @property
     def metadata(self) -> ClusterMetadata:
         """The latest snapshot; empty before the first contact."""
-        return self._keeper.snapshot
+        return self._metadata_updater.snapshot
 
     @property
     def bootstrapped(self) -> bool:
         """True once the cluster was reached."""
-        return self._keeper.bootstrapped
+        return self._metadata_updater.bootstrapped
 
     def want_topics(self, names: Collection[str] | None) -> None:
         """Keep metadata of these topics, None: of all."""
-        self._keeper.want_topics(names)
+        self._metadata_updater.want_topics(names)
 
     def request_refresh(self) -> None:
         """The metadata is stale: refresh it soon, at most every ``retry_backoff_ms``."""
-        self._keeper.request_refresh()
+        self._metadata_updater.request_refresh()
 
     async def wait_refreshed(self) -> None:
         """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
-        await self._keeper.wait_refreshed()
+        await self._metadata_updater.wait_refreshed()
 
     async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
         """Return after the first contact with the cluster.
@@ -156,7 +158,7 @@ class ClusterClient:
         a SecurityError as soon as every bootstrap server refuses this client for good, unless it
         says the same as ``known``.
         """
-        await self._keeper.wait_bootstrapped(known)
+        await self._metadata_updater.wait_bootstrapped(known)
 
     def on_refusal(
         self, new: Callable[[KafkaError], None], over: Callable[[KafkaError], None]
@@ -205,7 +207,7 @@ class ClusterClient:
         ``metadata`` too, until the next refresh of the wanted ones. Without ``may_create`` none is
         created by being asked for, whatever the configuration says.
         """
-        return await self._keeper.fetch_topics(names, may_create=may_create)
+        return await self._metadata_updater.fetch_topics(names, may_create=may_create)
 
     def learn_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
@@ -214,11 +216,11 @@ class ClusterClient:
 
         ``brokers``: where they are reached (KIP-951).
         """
-        self._keeper.learn_leaders(leaders, brokers)
+        self._metadata_updater.learn_leaders(leaders, brokers)
 
     def on_metadata_change(self, callback: MetadataCallback) -> None:
         """Call it with (old, new) after each answer, whether or not anything is different."""
-        self._keeper.on_change(callback)
+        self._metadata_updater.on_change(callback)
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -291,7 +293,7 @@ class ClusterClient:
         connection: BrokerConnection | None = None
         with anyio.CancelScope(deadline=deadline):
             if node is None:
-                await self._keeper.wait_reached()
+                await self._metadata_updater.wait_reached()
                 connection = await self._any_connection(purpose)
             else:
                 connection = await self._known_connection(node, purpose)
@@ -305,7 +307,7 @@ class ClusterClient:
 
     async def _known_connection(self, node: int, purpose: str) -> BrokerConnection:
         if not self._nodes.knows(node):
-            self._keeper.request_refresh()
+            self._metadata_updater.request_refresh()
         return await self._nodes.connection(node, purpose)
 
     async def _any_connection(self, purpose: str) -> BrokerConnection:

@@ -104,7 +104,7 @@ class BrokerConnection:
         """Requests that failed because it closed."""
         self.logins: Logins | None = None
         """Renews the SASL session; None without SASL."""
-        self.farewell: KafkaError | None = None
+        self.close_reason: KafkaError | None = None
         """Why the broker is about to close it, if that is known."""
         self.on_close: Callable[[], None] = _nothing
         """Called the moment it is closed, before anybody hears of it."""
@@ -405,7 +405,7 @@ class BrokerConnection:
         while self.failure is None:
             frame = await self._source.read()
             if frame is None:
-                raise self.farewell or KafkaConnectionError("closed by the broker")
+                raise self.close_reason or KafkaConnectionError("closed by the broker")
             self._deliver(frame)
 
     def _deliver(self, frame: Frame) -> None:

@@ -160,7 +160,7 @@ class SaslSession:
         self.ends_at = None if seconds is None else began_at + seconds
 
 
-class DirectAsk:
+class DirectLoginRequest:
     """Sends requests on a connection that nothing else uses."""
 
     def __init__(
@@ -198,7 +198,7 @@ class DirectAsk:
 
 
 async def log_in(
-    login: Login, ask: DirectAsk, versions: BrokerVersions, peer: str, timeout: float
+    login: Login, ask: DirectLoginRequest, versions: BrokerVersions, peer: str, timeout: float
 ) -> SaslSession:
     """Log in on a new connection. Each part of the broker's may take ``timeout`` seconds.
 

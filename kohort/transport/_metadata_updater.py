@@ -39,7 +39,7 @@ REFUSED_SECONDS = 1.0
 Ask: TypeAlias = "Callable[[messages.MetadataRequest], Awaitable[messages.MetadataResponse]]"
 
 
-class MetadataKeeper:
+class MetadataUpdater:
     """Holds the snapshot and refreshes it, one request at a time."""
 
     def __init__(self, config: ClientConfig, nodes: Nodes, ask: Ask, rng: random.Random) -> None:

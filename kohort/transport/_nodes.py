@@ -222,7 +222,7 @@ class Nodes:
 
     def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
         """Return what keeps the credentials of logins from coming; None if nothing does."""
-        return None if self.mechanism is None else self.mechanism.obstacle(now)
+        return None if self.mechanism is None else self.mechanism.join_obstruction(now)
 
     # -- choosing -----------------------------------------------------------------------------
 

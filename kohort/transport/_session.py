@@ -40,7 +40,7 @@ from kohort.protocol.messages import (
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._decoding import decoded
 from kohort.transport._frames import Frame, FrameSource
-from kohort.transport._login import DirectAsk, Login, SaslSession, log_in
+from kohort.transport._login import DirectLoginRequest, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._printable import reason
@@ -146,11 +146,13 @@ class Logins:
         source: FrameSource,
         client_id: str,
         take_id: Callable[[], int],
-    ) -> DirectAsk:
+    ) -> DirectLoginRequest:
         """Return what sends the requests of log_in()."""
-        return DirectAsk(link, source, client_id, take_id, self._clock)
+        return DirectLoginRequest(link, source, client_id, take_id, self._clock)
 
-    async def log_in(self, ask: DirectAsk, versions: BrokerVersions, plain: Pipeline) -> Pipeline:
+    async def log_in(
+        self, ask: DirectLoginRequest, versions: BrokerVersions, plain: Pipeline
+    ) -> Pipeline:
         """Log in on a new connection. Returns the pipeline for it: with a gate if that ends."""
         session = await log_in(self._first, ask, versions, self._peer, self._timeout)
         self.begin(session)
@@ -211,7 +213,7 @@ class Logins:
         login = Login(self.mechanism, self._host, self._peer)
         await self._prepare(login)
         self._pipeline.is_closed = True
-        ask = PipelinedAsk(connection, self._pipeline, login, self._timeout, self._clock)
+        ask = PipelinedLoginRequest(connection, self._pipeline, login, self._timeout, self._clock)
         wait = self._pipeline.last_deadline - self._clock()
         if wait > 0 and login.exchange is not None and not login.exchange.is_valid_for(wait):
             # A fetch may keep the broker from reading the token until it has expired.
@@ -258,7 +260,7 @@ def not_renewed(why: str) -> KafkaConnectionError:
     return KafkaConnectionError(f"the SASL session could not be renewed: {why}")
 
 
-class PipelinedAsk:
+class PipelinedLoginRequest:
     """Sends the requests of a login on a connection in use, SaslHandshake before the first."""
 
     def __init__(
@@ -332,7 +334,7 @@ class PipelinedAsk:
             connection.closed_by_us = True
             exchange = self._login.exchange
             if exchange is not None:
-                connection.farewell = not_renewed(exchange.shown(response.error_message or ""))
+                connection.close_reason = not_renewed(exchange.shown(response.error_message or ""))
 
     async def _answer(self, pending: Pending, message: Request[R], version: int) -> R:
         await pending.done.wait()

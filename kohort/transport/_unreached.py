@@ -16,8 +16,8 @@ def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
     Where all of them wait for credentials, it is a CredentialsUnavailableError: the brokers are
     up, and the source of the credentials is not.
     """
-    obstacle = nodes.credentials_obstacle(anyio.current_time())
-    errors = {node.peer: node.error or obstacle for node in nodes.bootstrap.values()}
+    join_obstruction = nodes.credentials_obstacle(anyio.current_time())
+    errors = {node.peer: node.error or join_obstruction for node in nodes.bootstrap.values()}
     texts = [
         f"{peer}: no answer" if error is None else reason(error) for peer, error in errors.items()
     ]

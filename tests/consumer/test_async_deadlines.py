@@ -98,10 +98,10 @@ async def memory() -> AsyncIterator[MemoryCluster]:
 async def end_task(consumer: AsyncKafkaConsumer) -> None:
     """End the task that the consumer runs in, as a stranger might."""
     match consumer._root:
-        case _background_task._TaskRoot(_task=asyncio.Task() as task):
+        case _background_task._AsyncioTask(_task=asyncio.Task() as task):
             task.cancel()
             await asyncio.wait([task])
-        case _background_task._BlockRoot(_scope=scope, _ended=anyio.Event() as ended):
+        case _background_task._TaskGroupTask(_scope=scope, _ended=anyio.Event() as ended):
             scope.cancel()
             await ended.wait()
         case _:

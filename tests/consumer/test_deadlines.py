@@ -302,13 +302,13 @@ def test_core_runs_once_when_ctrl_c_strikes_in_the_start(
 def test_core_runs_when_ctrl_c_struck_before_the_start(
     cluster: Cluster, topic: str, make: MakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(thread: _thread.CoreThread) -> None:
+    def interrupted(thread: _thread.ConsumerThread) -> None:
         raise KeyboardInterrupt
 
     cluster.produce(topic, [b"a"])
     consumer = make(topic)
     with monkeypatch.context() as patch:
-        patch.setattr(_thread.CoreThread, "start", interrupted)
+        patch.setattr(_thread.ConsumerThread, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.poll()
     assert len(read(consumer, 1)) == 1
@@ -340,7 +340,7 @@ def test_call_raises_when_the_thread_died(
 def test_close_is_prompt_when_the_engine_never_ran(
     options: dict[str, Any], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_thread.CoreThread, "_run", lambda self: None)
+    monkeypatch.setattr(_thread.ConsumerThread, "_run", lambda self: None)
     monkeypatch.setattr(_thread, "START_SECONDS", 0.1)
     monkeypatch.setattr(_sync_lifecycle, "GRACE_SECONDS", 0.1)
     consumer = KafkaConsumer(topic, **{**options, **OPTIONS})

@@ -9,17 +9,17 @@ import time
 
 import pytest
 
-from kohort.consumer._callback_queue import CoreLink, Mailbox
+from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
 from kohort.consumer._caller_latency import QUICK_SECONDS, REST_SECONDS, LockRelease
 from kohort.consumer._signal import TaskSignal
-from kohort.consumer._thread import CoreThread
+from kohort.consumer._thread import ConsumerThread
 
 
-class Core(CoreLink):
+class Core(EngineLoop):
     def __init__(self) -> None:
         self.gave_way = 0
 
-    def give_way(self) -> None:
+    def yield_to_caller(self) -> None:
         self.gave_way += 1
 
 
@@ -29,20 +29,20 @@ class Caller:
     def __init__(self) -> None:
         self.now = 100.0
         self.core = Core()
-        self.mailbox = Mailbox(self.core, lambda: None, lambda: self.now)
+        self.callback_queue = CallbackQueue(self.core, lambda: None, lambda: self.now)
 
     def receive(self, seconds: float) -> None:
         """Be notified inside poll(), and be in poll() again after these seconds."""
-        self.mailbox.hand_over()
-        self.mailbox.left_poll()
+        self.callback_queue.notify_waiting_caller()
+        self.callback_queue.left_poll()
         self.now += seconds
-        self.mailbox.entered_poll()
+        self.callback_queue.entered_poll()
 
 
 @pytest.fixture
 def caller() -> Caller:
     found = Caller()
-    found.mailbox.entered_poll()
+    found.callback_queue.entered_poll()
     return found
 
 
@@ -67,15 +67,15 @@ def test_a_caller_goes_first_again_when_it_became_quick(caller: Caller) -> None:
 
 def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
     caller.receive(2 * QUICK_SECONDS)
-    caller.mailbox.left_poll()
-    caller.mailbox.entered_poll()
+    caller.callback_queue.left_poll()
+    caller.callback_queue.entered_poll()
     caller.receive(0.0)
     assert caller.core.gave_way == 1
 
 
 def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
-    caller.mailbox.left_poll()
-    assert not caller.mailbox.hand_over()
+    caller.callback_queue.left_poll()
+    assert not caller.callback_queue.notify_waiting_caller()
     assert caller.core.gave_way == 0
 
 
@@ -115,11 +115,11 @@ def test_a_notified_task_runs_before_the_fetch_is_sent() -> None:
     async def main() -> None:
         order: list[str] = []
         signal = TaskSignal()
-        mailbox = Mailbox(CoreLink(), signal.notify, time.monotonic)
+        callback_queue = CallbackQueue(EngineLoop(), signal.notify, time.monotonic)
         answered = asyncio.get_running_loop().create_future()
 
         async def wait_for_records() -> None:
-            mailbox.entered_poll()
+            callback_queue.entered_poll()
             await signal.event().wait(60)
             order.append("caller")
 
@@ -129,7 +129,7 @@ def test_a_notified_task_runs_before_the_fetch_is_sent() -> None:
 
         tasks = [asyncio.create_task(fetch()), asyncio.create_task(wait_for_records())]
         await asyncio.sleep(0)
-        assert mailbox.hand_over()
+        assert callback_queue.notify_waiting_caller()
         answered.set_result(None)
         await asyncio.gather(*tasks)
         assert order == ["caller", "fetch"]
@@ -142,7 +142,7 @@ def test_a_notified_thread_runs_when_the_core_gives_way() -> None:
         async def run(self, started: object) -> None:
             raise AssertionError
 
-    thread = CoreThread(Idle(), "idle")
+    thread = ConsumerThread(Idle(), "idle")
     ran = threading.Event()
     waiting = threading.Lock()
     waiting.acquire()
@@ -159,7 +159,7 @@ def test_a_notified_thread_runs_when_the_core_gives_way() -> None:
         waiting.release()
         until = time.monotonic() + 5
         while not ran.is_set() and time.monotonic() < until:
-            thread.give_way()
+            thread.yield_to_caller()
         ran_in_time = ran.is_set()
     finally:
         sys.setswitchinterval(interval)

@@ -15,7 +15,7 @@ from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
 from kohort.testing import Cluster, MemoryCluster
 from kohort.testing._faults import Call
-from kohort.testing._handle import ClusterFace
+from kohort.testing._handle import ClusterHandle
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import Recorder, poll_until, read
 from tests.consumer.virtual import MemoryConsumer, poll_for, polled
@@ -27,7 +27,7 @@ COOPERATIVE = "cooperative-sticky"
 class Overtaken:
     """Completes a join round before the member's next commit, and answers JoinGroup after it."""
 
-    def __init__(self, cluster: ClusterFace, client_id: str) -> None:
+    def __init__(self, cluster: ClusterHandle, client_id: str) -> None:
         self.asked = threading.Event()
         """The JoinGroup request has arrived."""
         self.codes: list[int] = []

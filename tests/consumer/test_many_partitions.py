@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._partition_queues import FetchQueues
+from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._sessions import FetchSession
 from kohort.testing import MemoryCluster
 from kohort.types import TopicPartition
@@ -24,7 +24,7 @@ MOST = 8
 def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     done: Counter[str] = Counter()
     place, advance = Candidates._place, Candidates._advance
-    update, note = FetchSession.update, FetchQueues.nothing_new
+    update, note = FetchSession.update, PartitionQueues.note_up_to_date
 
     def counted_place(self: Candidates, *arguments: Any) -> None:
         done["looks"] += 1
@@ -38,7 +38,7 @@ def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused
         done["changes"] += len(changes)
         return update(self, changes)
 
-    def counted_note(self: FetchQueues, quiet: Any, at: float, **more: Any) -> None:
+    def counted_note(self: PartitionQueues, quiet: Any, at: float, **more: Any) -> None:
         done["notes"] += len(quiet)
         note(self, quiet, at, **more)
 
@@ -60,7 +60,7 @@ def test_work_follows_changed_partitions(monkeypatch: pytest.MonkeyPatch, paused
     monkeypatch.setattr(Candidates, "_place", counted_place)
     monkeypatch.setattr(Candidates, "_advance", counted_advance)
     monkeypatch.setattr(FetchSession, "update", counted_update)
-    monkeypatch.setattr(FetchQueues, "nothing_new", counted_note)
+    monkeypatch.setattr(PartitionQueues, "note_up_to_date", counted_note)
     run_virtual(main)
     assert 0 < done["looks"] <= MOST * RECORDS
     assert 0 < done["changes"] <= MOST * RECORDS

@@ -10,7 +10,7 @@ import pytest
 
 from kohort import TopicPartition
 from kohort.config import ConsumerConfig
-from kohort.consumer._first_positions import StartRules, TopicBaseline
+from kohort.consumer._first_positions import FirstPositionRules, TopicBaseline
 from kohort.errors import ErrorCode, NoOffsetForPartitionError
 from kohort.protocol import Response
 from kohort.subscription import NO_ID, OffsetReset, SubscriptionState
@@ -295,7 +295,7 @@ def test_rule_for_new_partitions_follows_its_option(
     config = ConsumerConfig.from_kwargs(
         auto_offset_reset=general, auto_offset_reset_new_partitions=of_new
     )
-    rules = StartRules(SubscriptionState(OffsetReset.of(general)), config.fetch)
+    rules = FirstPositionRules(SubscriptionState(OffsetReset.of(general)), config.fetch)
     rules.baseline.observe(missing(), {"t"})
     rules.baseline.observe(snapshot([0]), {"t"})
     rule = rules.of(T0)

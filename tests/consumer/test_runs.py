@@ -13,7 +13,7 @@ import pytest
 
 from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.consumer._background_task import loop_clock
-from kohort.consumer._iteration_buffer import Handout
+from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.errors import WakeupError
 from kohort.records import Bell, ConsumerRecord, SyncIteration
 from kohort.subscription import SubscriptionState
@@ -29,7 +29,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Steps(SyncIteration):
     """The iterator of a handout, which counts its slow steps."""
 
-    def __init__(self, handout: Handout, until: float = math.inf) -> None:
+    def __init__(self, handout: IterationBuffer, until: float = math.inf) -> None:
         self.handout = handout
         self._record_run = handout.run
         self.until = until
@@ -63,7 +63,7 @@ class Held:
                 for n in range(RECORDS)
             ]
         self.time = 0.0
-        self.handout = Handout(self.subscription, clock=lambda: self.time)
+        self.handout = IterationBuffer(self.subscription, clock=lambda: self.time)
         self.handout.load(drained)
 
     def steps(self, until: float = math.inf) -> Steps:
@@ -101,7 +101,7 @@ def test_what_may_be_committed_has_the_leader_epoch_of_what_was_given() -> None:
         before = record.leader_epoch
 
 
-@pytest.mark.parametrize("change", ["seek", "pause", "revoke", "withhold", "unsubscribe"])
+@pytest.mark.parametrize("change", ["seek", "pause", "revoke", "stop_delivery", "unsubscribe"])
 def test_a_change_of_the_partition_counts_for_the_next_step(change: str) -> None:
     held = Held()
     subscription = held.subscription
@@ -109,7 +109,7 @@ def test_a_change_of_the_partition_counts_for_the_next_step(change: str) -> None
         "seek": lambda: subscription.seek(T0, 1),
         "pause": lambda: subscription.pause([T0]),
         "revoke": lambda: subscription.revoke([T0]),
-        "withhold": lambda: subscription.mark_pending_revocation([T0]),
+        "stop_delivery": lambda: subscription.mark_pending_revocation([T0]),
         "unsubscribe": subscription.unsubscribe,
     }
     steps = held.steps()

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from kohort.consumer import _interrupts
-from kohort.consumer._autocommit import AutoCommits
-from kohort.consumer._callback_queue import Mailbox, Work
+from kohort.consumer._autocommit import AutoCommit
+from kohort.consumer._callback_queue import CallbackQueue, Work
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
@@ -19,13 +19,13 @@ from tests.support.virtual import run_virtual
 
 def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPatch) -> None:
     protected: dict[str, bool] = {}
-    perform, commit = Mailbox.perform, AutoCommits._commit
+    perform, commit = CallbackQueue.perform, AutoCommit._commit
 
-    def perform_noted(mailbox: Mailbox, work: Work) -> Any:
+    def perform_noted(callback_queue: CallbackQueue, work: Work) -> Any:
         protected[type(work).__name__] = trio.lowlevel.currently_ki_protected()
-        return perform(mailbox, work)
+        return perform(callback_queue, work)
 
-    def commit_noted(commits: AutoCommits, **options: Any) -> Any:
+    def commit_noted(commits: AutoCommit, **options: Any) -> Any:
         protected["commit"] = trio.lowlevel.currently_ki_protected()
         return commit(commits, **options)
 
@@ -40,13 +40,13 @@ def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPat
                 consumer.enforce_rebalance()
                 await trio.sleep(10)
 
-    monkeypatch.setattr(Mailbox, "perform", perform_noted)
-    monkeypatch.setattr(AutoCommits, "_commit", commit_noted)
+    monkeypatch.setattr(CallbackQueue, "perform", perform_noted)
+    monkeypatch.setattr(AutoCommit, "_commit", commit_noted)
     run_virtual(main)
     assert protected == {
-        "PollWork": True,
-        "ListenerWork": True,
-        "AssignorWork": True,
+        "PollNotice": True,
+        "ListenerCallback": True,
+        "AssignorCallback": True,
         "commit": True,
     }
 
@@ -62,9 +62,9 @@ def test_a_module_that_is_imported_later_is_protected(monkeypatch: pytest.Monkey
     monkeypatch.setattr(_interrupts, "_protected", set(_interrupts._protected), raising=False)
 
     async def main() -> bool:
-        _interrupts.protect_core()
+        _interrupts.protect_modules()
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        _interrupts.protect_core()
+        _interrupts.protect_modules()
         return await run()
 
     assert trio.run(main)

@@ -217,7 +217,7 @@ class FakeHost:
     async def on_revoked(self, partitions: Partitions) -> None:
         await self._call("revoked", partitions)
 
-    def withhold(self, partitions: Partitions) -> None:
+    def stop_delivery(self, partitions: Partitions) -> None:
         self.withheld.append(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:

@@ -21,13 +21,13 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._consumer_protocol import write_assignment, write_subscription
 from kohort.coordinator_client._events import (
-    Answered,
     AssignmentMade,
     CallbackDone,
     Event,
     Failed,
     LeaveRequested,
     PollEntered,
+    ResponseReceived,
     Subscribed,
     Tick,
 )
@@ -143,7 +143,7 @@ class Script:
     # --- the coordinator ------------------------------------------------------------------------
 
     def answer(self, command: Any, response: Response) -> None:
-        self.feed(Answered(command.token, response))
+        self.feed(ResponseReceived(command.token, response))
 
     def refuse(self, kind: type[Command], error: Exception) -> None:
         command: Any = self.take(kind)

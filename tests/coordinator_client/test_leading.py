@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_deal
+from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import (
     Assignment,
     Assignments,
@@ -43,22 +43,22 @@ def _owners(generation_of_b: int = 3) -> dict[str, Subscription]:
 
 
 def test_members_that_the_assignor_left_out_get_nothing() -> None:
-    deal = check_deal(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
+    deal = check_assignments(Named(), CLUSTER, _owners(), {"a": [T0]}, cooperative=True)
     assert deal == {"a": Assignment((T0,)), "b": Assignment(())}
 
 
 def test_pairs_are_as_good_as_topic_partitions() -> None:
-    deal = check_deal(Named(), CLUSTER, _owners(), {"a": [("t", 0)]}, cooperative=False)  # type: ignore[list-item]  # what user code may return
+    deal = check_assignments(Named(), CLUSTER, _owners(), {"a": [("t", 0)]}, cooperative=False)  # type: ignore[list-item]  # what user code may return
     assert deal["a"] == Assignment((T0,))
 
 
 def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:
     with pytest.raises(AssignorError, match="from a to b at once"):
-        check_deal(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
-    check_deal(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=False)
-    check_deal(Sticky(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
+        check_assignments(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
+    check_assignments(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=False)
+    check_assignments(Sticky(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
 
 
 def test_what_a_member_owned_in_an_earlier_generation_is_not_its_own_any_more() -> None:
     members = _owners(generation_of_b=4)
-    check_deal(Named(), CLUSTER, members, {"a": [T0], "b": [T1]}, cooperative=True)
+    check_assignments(Named(), CLUSTER, members, {"a": [T0], "b": [T1]}, cooperative=True)

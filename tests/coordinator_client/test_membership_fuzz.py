@@ -23,7 +23,6 @@ from kohort.coordinator_client._commands import (
 )
 from kohort.coordinator_client._consumer_protocol import write_assignment, write_subscription
 from kohort.coordinator_client._events import (
-    Answered,
     AssignmentMade,
     CallbackDone,
     CommitRefused,
@@ -33,6 +32,7 @@ from kohort.coordinator_client._events import (
     LeaveRequested,
     PollEntered,
     RejoinRequested,
+    ResponseReceived,
     Subscribed,
     Tick,
     TopicsChanged,
@@ -197,7 +197,7 @@ class Fuzz:
                     AssignmentMade(token, dict.fromkeys(members, NOTHING), ClusterTopics({"t": 4}))
                 )
             case _:
-                self.feed(Answered(token, self.response(command)))
+                self.feed(ResponseReceived(token, self.response(command)))
 
     def response(self, command: Command) -> Response:
         rng, code = self.rng, self.rng.choice(CODES)
@@ -292,7 +292,7 @@ def _behave(fuzz: Fuzz) -> None:
             case JoinGroup():
                 fuzz.generation += 1
                 fuzz.feed(
-                    Answered(
+                    ResponseReceived(
                         token,
                         JoinGroupResponse(
                             generation_id=fuzz.generation,
@@ -304,11 +304,11 @@ def _behave(fuzz: Fuzz) -> None:
                 )
             case SyncGroup():
                 blob = write_assignment(Assignment((TopicPartition("t", 0),)))
-                fuzz.feed(Answered(token, SyncGroupResponse(assignment=blob)))
+                fuzz.feed(ResponseReceived(token, SyncGroupResponse(assignment=blob)))
             case Heartbeat():
-                fuzz.feed(Answered(token, HeartbeatResponse()))
+                fuzz.feed(ResponseReceived(token, HeartbeatResponse()))
             case LeaveGroup():
-                fuzz.feed(Answered(token, LeaveGroupResponse()))
+                fuzz.feed(ResponseReceived(token, LeaveGroupResponse()))
             case _:
                 raise AssertionError(command)
         return

@@ -15,7 +15,7 @@ from kohort.coordinator_client._commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Withhold,
+    StopDelivery,
 )
 from kohort.coordinator_client._events import CoordinatorFound
 from kohort.coordinator_client._state import MemberState
@@ -130,11 +130,11 @@ def test_what_is_lost_is_withheld_before_the_caller_is_back() -> None:
     script = Script()
     script.to_stable()
     script.wait(301, polled=False)
-    assert script.take(Withhold).partitions == parts(0, 1)
+    assert script.take(StopDelivery).partitions == parts(0, 1)
     assert not script.has(CallLost)
     script.poll()
     assert script.called_back(CallLost) == parts(0, 1)
-    assert not script.has(Withhold)
+    assert not script.has(StopDelivery)
 
 
 def test_a_static_member_that_does_not_poll_keeps_its_place() -> None:

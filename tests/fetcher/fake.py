@@ -349,7 +349,7 @@ class Consumer:
                 "value_deserializer",
                 "wall_clock",
                 "rack",
-                "hand_over",
+                "notify_waiting_caller",
             )
             if name in options
         }

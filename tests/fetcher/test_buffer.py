@@ -17,7 +17,7 @@ from kohort.errors import (
 )
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._drain_target import TakeRecords
+from kohort.fetcher._drain_target import RecordTarget
 from kohort.subscription import OffsetReset, SubscriptionState
 from kohort.types import OffsetAndMetadata, TopicPartition
 from tests.fetcher.bench import Bench, raising_at
@@ -90,8 +90,8 @@ class TestDraining:
             bench.put(T0, 2, batch(2, 2))
             put_back(*args)
 
-        class Interrupted(TakeRecords):
-            def hand_out(self, tp: TopicPartition, taken: Any) -> None:
+        class Interrupted(RecordTarget):
+            def deliver(self, tp: TopicPartition, taken: Any) -> None:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:

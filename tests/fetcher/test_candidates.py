@@ -12,7 +12,7 @@ from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, Lane
+from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, FetchConnection
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._planning import Fetch, Planner
@@ -42,8 +42,8 @@ class Walk(NamedTuple):
     """The candidates that a look at every partition finds."""
 
     ready: dict[int, dict[TopicPartition, Ask]]
-    crowded: dict[TopicPartition, int]
-    unsure: set[TopicPartition]
+    has_waiting: dict[TopicPartition, int]
+    unvalidated: set[TopicPartition]
 
 
 class Machine:
@@ -88,7 +88,7 @@ class Machine:
             lambda tp: self.turns.get(tp, 0),
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
-        self.asked: dict[tuple[TopicPartition, int], Lane] = {}
+        self.asked: dict[tuple[TopicPartition, int], FetchConnection] = {}
         self.out: list[tuple[Fetch, Any]] = []
         for number, tp in enumerate(PARTITIONS):
             self.cluster.leaders[tp] = Leader(NODES[number % 4 // 3], 5)
@@ -148,7 +148,7 @@ class Machine:
         for tp in sorted(self.subscription.assigned()):
             self.subscription.set_position(tp, 1, epoch=self.epoch(tp))
 
-    def withhold(self) -> None:
+    def stop_delivery(self) -> None:
         if self.rng.random() < 0.5:
             self.subscription.subscribe(["u"])
         else:
@@ -294,7 +294,9 @@ class Machine:
         for key in [key for key, asked_by in self.asked.items() if asked_by is lane]:
             del self.asked[key]
 
-    def take(self, lane: Lane, plan: Any, brings: int, spoilt: bool, outcome: str) -> None:
+    def take(
+        self, lane: FetchConnection, plan: Any, brings: int, spoilt: bool, outcome: str
+    ) -> None:
         session, results = lane.session, []
         for number, wanted in enumerate(plan.partitions):
             code = 6 if outcome == "error" and number == 0 else 0
@@ -356,9 +358,9 @@ class Machine:
                 continue
             node = self.replicas.find(tp, leader, self.now)
             if target not in roomy:
-                walk.crowded[tp] = node
+                walk.has_waiting[tp] = node
             elif self.validation.needed(target, leader):
-                walk.unsure.add(tp)
+                walk.unvalidated.add(tp)
             else:
                 if topic_id == NO_ID:
                     topic_id = self.cluster.topics["t"].topic_id
@@ -375,11 +377,13 @@ class Machine:
         walk = self.walk()
         nodes = self.candidates.nodes
         assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
-        assert self.candidates.crowded == walk.crowded
-        assert {target.topic_partition for target in self.candidates.unsure} == walk.unsure
+        assert self.candidates.has_waiting == walk.has_waiting
+        assert {
+            target.topic_partition for target in self.candidates.unvalidated
+        } == walk.unvalidated
         pending = self.subscription.pending_resets()
         assert self.candidates.resets == {each.topic_partition: each for each in pending}
-        if walk.crowded or self.buffer.allowed is not None:
+        if walk.has_waiting or self.buffer.allowed is not None:
             assert waits, "a drain would not wake the fetcher"
         roomy = {each.topic_partition for each in with_room(self.buffer, self.subscription)}
         for mine in nodes.values():
@@ -393,7 +397,7 @@ OPERATIONS = [
     Machine.own,
     Machine.reset,
     Machine.look_up,
-    Machine.withhold,
+    Machine.stop_delivery,
     Machine.lead,
     Machine.make_topic,
     Machine.choose_replica,

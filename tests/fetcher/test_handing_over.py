@@ -20,7 +20,7 @@ class Observed:
         self.fetches_sent: list[int] = []
         self._cluster = cluster
 
-    def hand_over(self) -> bool:
+    def notify_waiting_caller(self) -> bool:
         self.fetches_sent.append(len(self._cluster.fetches))
         return False
 
@@ -33,7 +33,7 @@ async def settled() -> None:
 
 async def read_one_answer(cluster: FakeCluster) -> Observed:
     observed = Observed(cluster)
-    consumer = Consumer(cluster, owning(T0), hand_over=observed.hand_over)
+    consumer = Consumer(cluster, owning(T0), notify_waiting_caller=observed.notify_waiting_caller)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(consumer.fetcher.run)
         assert await consumer.poll()

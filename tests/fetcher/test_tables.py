@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kohort.errors import CorruptBatchError
-from kohort.fetcher import TakeTable
+from kohort.fetcher import TableTarget
 from kohort.records import RecordColumns, TablePlan, to_columns
 from kohort.types import TopicPartition
 from tests.fetcher.bench import Bench
@@ -29,7 +29,7 @@ def drain(
         meanwhile()
         return columns
 
-    how = TakeTable(TablePlan(max_rows, max_bytes), build)
+    how = TableTarget(TablePlan(max_rows, max_bytes), build)
     bench.buffer.drain_table(how)
     tables: list[RecordColumns] = how.table or []
     return [(TopicPartition(each.topic, each.partition), list(each.offsets)) for each in tables]

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from kohort.fetcher import TakeTable
+from kohort.fetcher import TableTarget
 from kohort.records import Table, TablePlan
 from tests.fetcher.bench import Bench
 from tests.fetcher.making import T0, T1, batch
@@ -30,7 +30,7 @@ def bench() -> Bench:
 
 
 def test_a_table_has_the_rows_of_all_partitions_and_moves_the_positions(bench: Bench) -> None:
-    how = TakeTable(TablePlan(), Built)
+    how = TableTarget(TablePlan(), Built)
     bench.buffer.drain_table(how)
     assert how.table is not None
     table = how.table.table
@@ -39,7 +39,7 @@ def test_a_table_has_the_rows_of_all_partitions_and_moves_the_positions(bench: B
 
 
 def test_a_table_that_did_not_arrive_is_fetched_again(bench: Bench) -> None:
-    how = TakeTable(TablePlan(max_rows=7), Built)
+    how = TableTarget(TablePlan(max_rows=7), Built)
     bench.buffer.drain_table(how)
     assert bench.position(T0) == 7
     how.undo()
@@ -53,7 +53,7 @@ def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew
     bench: Bench,
 ) -> None:
     assert bench.drain(2) == {T0: [0, 1]}
-    how = TakeTable(TablePlan(), Built)
+    how = TableTarget(TablePlan(), Built)
     bench.buffer.drain_table(how)
     assert how.plan.rows == 10, "T1's"
     [target] = [each for each in bench.subscription.fetchable() if each.topic_partition == T0]
@@ -63,7 +63,7 @@ def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew
 def test_what_was_drained_is_freed_at_once_without_the_garbage_collector(bench: Bench) -> None:
     def unreachable() -> int:
         gc.collect()
-        how = TakeTable(TablePlan(max_rows=4), Built)
+        how = TableTarget(TablePlan(max_rows=4), Built)
         bench.buffer.drain_table(how)
         gone = weakref.ref(how.table)
         del how

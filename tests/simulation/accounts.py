@@ -81,7 +81,7 @@ class Account:
     """Number of the one that the member's provider returns."""
     removed: int = 0
     """Faults that keep the user from existing."""
-    trouble: str = ""
+    last_error: str = ""
     """Fault of the provider: it raises, hangs, or returns outdated values."""
 
     def password(self, number: int) -> str:
@@ -150,7 +150,7 @@ class Accounts:
     def _credentials_of(self, account: Account) -> Callable[[], Awaitable[tuple[str, str]]]:
         async def credentials() -> tuple[str, str]:
             await self._take_time(account)
-            wrong = account.trouble == "outdated"
+            wrong = account.last_error == "outdated"
             return account.name, account.password(-1 if wrong else account.given)
 
         return credentials
@@ -158,13 +158,13 @@ class Accounts:
     def _token_of(self, account: Account) -> Callable[[], Awaitable[str]]:
         async def token() -> str:
             await self._take_time(account)
-            now = self._wall_clock() - (100 if account.trouble == "outdated" else 0)
+            now = self._wall_clock() - (100 if account.last_error == "outdated" else 0)
             life = self.access.token_life
             return unsecured_token(account.name, life, now=now, number=account.given)
 
         return token
 
     async def _take_time(self, account: Account) -> None:
-        await anyio.sleep(HANG if account.trouble == "hangs" else self._rng.choice((0.0, 0.3)))
-        if account.trouble == "raises":
+        await anyio.sleep(HANG if account.last_error == "hangs" else self._rng.choice((0.0, 0.3)))
+        if account.last_error == "raises":
             raise RuntimeError("the provider has nothing")

@@ -80,17 +80,17 @@ async def remove_user(world: World, rng: random.Random) -> None:
 async def break_provider(world: World, rng: random.Random) -> None:
     """A provider raises, hangs, or returns what is outdated."""
     accounts, users, slot = _accounts(world, rng)
-    trouble = rng.choice(("raises", "hangs", "outdated"))
+    last_error = rng.choice(("raises", "hangs", "outdated"))
     for user in users:
-        user.trouble = trouble
+        user.last_error = last_error
 
     def end() -> None:
         for user in users:
-            user.trouble = ""
+            user.last_error = ""
 
     known = OF_TOKEN_PROVIDERS if accounts.access.uses_tokens else OF_PROVIDERS
-    errors = frozenset({known[trouble]} if trouble in known else ())
-    what = f"the provider of {slot or 'everybody'} {trouble}"
+    errors = frozenset({known[last_error]} if last_error in known else ())
+    what = f"the provider of {slot or 'everybody'} {last_error}"
     _begin(world, what, rng.uniform(0.5, 15), end, errors, slot)
 
 

@@ -21,7 +21,7 @@ def core_of(consumer: AsyncKafkaConsumer) -> Task | None:
     group: Any = getattr(consumer._root, "_group", None)
     nursery = getattr(group, "_nursery", None)
     tasks = [] if nursery is None else list(nursery.child_tasks)
-    found = [task for task in tasks if "_BlockRoot.start" in task.name]
+    found = [task for task in tasks if "_TaskGroupTask.start" in task.name]
     return found[0] if found else None
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
-from kohort.consumer._autocommit import AutoCommits
+from kohort.consumer._autocommit import AutoCommit
 from kohort.coordinator_client._heartbeating import Heartbeats
 from kohort.coordinator_client._member import Member as GroupMember
 from kohort.errors import KafkaConnectionError, KafkaError
@@ -91,7 +91,7 @@ def rebalance_while_records_are_held() -> Iterator[None]:
     check: Callable[..., bool] = AsyncCallbacks._needs_no_poll
 
     def forget_first(consumer: AsyncCallbacks) -> bool:
-        consumer._engine.mailbox.in_hand = False
+        consumer._engine.callback_queue.has_returned_records = False
         return check(consumer)
 
     with patch.object(AsyncCallbacks, "_needs_no_poll", forget_first):
@@ -132,13 +132,13 @@ def read_on_in_recreated_topics() -> Iterator[None]:
 @contextmanager
 def commit_unchanged_offsets_once() -> Iterator[None]:
     """Commit offsets of an assign() when they change, and never again."""
-    make: Callable[..., None] = AutoCommits.__init__
+    make: Callable[..., None] = AutoCommit.__init__
 
-    def made(commits: AutoCommits, engine: Any) -> None:
+    def made(commits: AutoCommit, engine: Any) -> None:
         make(commits, engine)
         commits._again_after = math.inf
 
-    with patch.object(AutoCommits, "__init__", made):
+    with patch.object(AutoCommit, "__init__", made):
         yield
 
 

@@ -55,7 +55,7 @@ def held_back(query: Query) -> set[int]:
     """The partitions of a revocation that waits for the end of a micro-batch."""
     holdings = query.reader._driver._holdings
     with holdings.changed:
-        return {tp.partition for tp in holdings.wanted_back}
+        return {tp.partition for tp in holdings.revoking}
 
 
 class Polling:

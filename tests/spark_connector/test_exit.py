@@ -110,7 +110,7 @@ def test_process_ends_when_a_member_blocks_its_end() -> None:
     assert end(process) == 128 + signal.SIGTERM
 
 
-class Leaver:
+class GroupLeaver:
     """Nothing that would have to leave."""
 
     def request_end(self) -> None:
@@ -121,7 +121,7 @@ class Leaver:
 
 
 def test_the_handler_is_there_as_long_as_a_member_is() -> None:
-    first, second = leave_on_sigterm(Leaver()), leave_on_sigterm(Leaver())
+    first, second = leave_on_sigterm(GroupLeaver()), leave_on_sigterm(GroupLeaver())
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     first()
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
@@ -133,14 +133,14 @@ def test_the_handler_is_there_as_long_as_a_member_is() -> None:
 def test_a_handler_of_somebody_elses_stays() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        leave_on_sigterm(Leaver())()
+        leave_on_sigterm(GroupLeaver())()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def test_in_another_thread_there_is_no_handler() -> None:
-    thread = threading.Thread(target=lambda: leave_on_sigterm(Leaver())())
+    thread = threading.Thread(target=lambda: leave_on_sigterm(GroupLeaver())())
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -158,7 +158,7 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
     query.trigger()
     holdings = query.reader._driver._holdings
     with plain(cluster) as other:
-        cluster.wait_until(lambda: other.poll(50) or holdings.wanted_back)
+        cluster.wait_until(lambda: other.poll(50) or holdings.revoking)
         with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):
             query.trigger()  # ends the batch for which the revocation has waited
             cluster.wait_until(lambda: len(holdings.owned) < 3)
@@ -176,7 +176,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_threads")
 def test_sigterm_keeps_its_action_when_no_thread_starts(caplog: pytest.LogCaptureFixture) -> None:
-    undo = leave_on_sigterm(Leaver())
+    undo = leave_on_sigterm(GroupLeaver())
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert "SIGTERM will end the query before it leaves its group" in caplog.text
     undo()

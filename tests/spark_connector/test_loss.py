@@ -55,7 +55,7 @@ def read_on(cluster: Cluster, query: Query, count: int) -> None:
     cluster.wait_until(enough, DEADLINE)
 
 
-def made_anew(cluster: Cluster, count: int, partitions: int = 3) -> list[bytes]:
+def was_recreated(cluster: Cluster, count: int, partitions: int = 3) -> list[bytes]:
     """The topic deleted and created, with so many records in its first partition."""
     cluster.delete_topic("orders")
     cluster.create_topic("orders", partitions)
@@ -72,7 +72,7 @@ def test_a_topic_made_anew_between_two_runs(
     produce(cluster, 20)
     query = make(failOnDataLoss=fails)
     query.run_available_now()
-    expected = made_anew(cluster, count)
+    expected = was_recreated(cluster, count)
     if fails:
         with pytest.raises(DataLossError, match="topic orders was deleted and made anew") as caught:
             query.run_available_now()
@@ -101,7 +101,7 @@ def test_a_topic_made_anew_under_a_running_query_and_longer_than_it_was(
     query = make(failOnDataLoss=fails)
     query.start()
     read_on(cluster, query, 20)
-    expected = made_anew(cluster, 30)
+    expected = was_recreated(cluster, 30)
     if fails:
         with pytest.raises(DataLossError, match="orders"):
             read_on(cluster, query, 50)
@@ -122,7 +122,7 @@ def test_a_batch_is_not_read_again_from_a_topic_that_was_made_anew(
     query.start()
     query.trigger(finish=False)
     query.stop()
-    expected = made_anew(cluster, 9)
+    expected = was_recreated(cluster, 9)
     if fails:
         with pytest.raises(DataLossError, match="orders deleted and made anew since"):
             query.start()
@@ -139,7 +139,7 @@ def test_a_topic_made_anew_with_fewer_partitions(cluster: Cluster, make: Make, f
         produce(cluster, 5, partition=partition)
     query = make(failOnDataLoss=fails)
     query.run_available_now()
-    expected = made_anew(cluster, 9, partitions=1)
+    expected = was_recreated(cluster, 9, partitions=1)
     if fails:
         with pytest.raises(DataLossError, match="topic orders was deleted and made anew"):
             query.run_available_now()

@@ -438,10 +438,10 @@ SIGNED: dict[str, tuple[Callable[[], str], bool]] = {
 
 @pytest.mark.parametrize("name", SIGNED)
 def test_signed_token_is_checked(secured: Cluster, name: str) -> None:
-    make, is_good = SIGNED[name]
+    make, is_validated = SIGNED[name]
     with RawLogin(secured, "OAUTH") as raw:
         raw.handshake("OAUTHBEARER")
-        assert (raw.authenticate(bearer(make())).auth_bytes == b"") is is_good
+        assert (raw.authenticate(bearer(make())).auth_bytes == b"") is is_validated
 
 
 def test_token_expired_within_the_skew_ends_at_once(secured: Cluster) -> None:

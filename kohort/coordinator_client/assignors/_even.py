@@ -57,7 +57,7 @@ class EvenDeal:
         if self._racks.matter:
             hardest_first = yield from self._racks.hardest_first(free)
             free = yield from self._deal_near(hardest_first)
-        yield from self._deal(free)
+        yield from self._assign(free)
 
     def _keep(self, member: str, rank: Mapping[str, int]) -> None:
         owned = []
@@ -112,7 +112,7 @@ class EvenDeal:
             index += 1
         return index % len(short.members) if short.members else 0
 
-    def _deal(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    def _assign(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """In turn: up to the share first, then the extras."""
         short, full = deque(self._short.members), deque(self._full.members)
         for some in in_steps(partitions):

@@ -41,7 +41,7 @@ class _Sticky(BuiltInAssignor):
     def _claim(self, said: Subscription) -> Claim:
         """What the member owned."""
 
-    def _deal(
+    def _assign(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Steps[tuple[_Result, dict[TopicPartition, str] | None]]:
         """The deal, and what in it goes from one owner to another; None: to be found out."""
@@ -89,7 +89,7 @@ class StickyAssignor(_Sticky):
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Steps[Deal]:
-        deal, _ = yield from self._deal(cluster, subscriptions)
+        deal, _ = yield from self._assign(cluster, subscriptions)
         return deal
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
@@ -122,7 +122,7 @@ class CooperativeStickyAssignor(_Sticky):
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Steps[Deal]:
-        deal, moving = yield from self._deal(cluster, subscriptions)
+        deal, moving = yield from self._assign(cluster, subscriptions)
         if moving is None:
             moving = yield from _find_moving(deal, subscriptions)
         for tp, member in moving.items():

@@ -74,7 +74,7 @@ class UnevenDeal:
         """Somebody loses partitions in any case, so there is no sense in sparing the others."""
         self._moves_left = _MOVES_PER_PARTITION * len(partitions)
         self._movements = Movements()
-        self._deal: _Deal = {}
+        self._assign: _Deal = {}
 
     def _set_up(self) -> Steps[None]:
         wants: dict[str, set[str]] = {}
@@ -96,9 +96,9 @@ class UnevenDeal:
             yield
         self._partitions = ordered
         for member, owned in self._ownership.owned.items():
-            self._deal[member] = self._keep(member, owned)
+            self._assign[member] = self._keep(member, owned)
             yield
-        self._loads = _Loads(self._deal)
+        self._loads = _Loads(self._assign)
 
     def _keep(self, member: str, owned: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
         kept: dict[TopicPartition, None] = {}
@@ -112,7 +112,7 @@ class UnevenDeal:
 
     def run(self) -> Steps[dict[str, list[TopicPartition]]]:
         yield from self._set_up()
-        fresh = not any(self._deal.values())
+        fresh = not any(self._assign.values())
         free: list[TopicPartition] = []
         for some in in_steps(self._partitions):
             free += [tp for tp in some if tp not in self._holders]
@@ -121,18 +121,18 @@ class UnevenDeal:
         sharing = frozenset().union(*(who for who in self._wants.values() if len(who) > 1))
         yield
         before: _Deal = {}
-        for member, dealt in self._deal.items():
+        for member, dealt in self._assign.items():
             before[member] = dict(dealt)
             yield
         if not self._revoking:  # what moves anyway can balance it, perhaps
             yield from self._balance(free)
         moved = yield from self._balance(self._partitions)
         if not fresh and moved:
-            after = _imbalance(len(self._deal[member]) for member in sharing)
+            after = _imbalance(len(self._assign[member]) for member in sharing)
             if after >= _imbalance(len(before[member]) for member in sharing):
-                self._deal = before
+                self._assign = before
         result: dict[str, list[TopicPartition]] = {}
-        for member, dealt in self._deal.items():
+        for member, dealt in self._assign.items():
             result[member] = list(dealt)
             yield
         return result
@@ -158,7 +158,7 @@ class UnevenDeal:
             yield
 
     def _give(self, tp: TopicPartition, member: str) -> None:
-        self._deal[member][tp] = None
+        self._assign[member][tp] = None
         self._holders[tp] = member
         self._loads.change(member, 1)
 
@@ -196,7 +196,7 @@ class UnevenDeal:
         tp = self._movements.better(tp, self._holders[tp], target)
         source = self._holders[tp]
         self._movements.record(tp, source, target)
-        del self._deal[source][tp]
+        del self._assign[source][tp]
         self._loads.change(source, -1)
         self._give(tp, target)
 

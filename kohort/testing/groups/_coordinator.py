@@ -59,7 +59,7 @@ OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None, bool]]
 _EXPIRATION = TimerKey("", "expiration")
 
 
-class _Parked:
+class _ParkedRequest:
     """A request that is answered now or later."""
 
     __slots__ = ("_event", "response")
@@ -117,7 +117,7 @@ class GroupCoordinator:
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
         load_pending(open_records, self.groups, self.pending, self._env)
         self._expect_expiration(anyio.current_time())
-        self._settle()
+        self._set()
 
     def unload(self, partition: int) -> None:
         """Give a partition away: members find the new coordinator and go on there."""
@@ -125,7 +125,7 @@ class GroupCoordinator:
         self.pending.forget(lambda group_id: self._partition(group_id) == partition)
         for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
-        self._settle()
+        self._set()
 
     def _drop(self, group: ClassicGroup, error: ErrorCode) -> None:
         del self.groups[group.group_id]
@@ -164,12 +164,12 @@ class GroupCoordinator:
             if request.member_id:
                 return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
-        parked = _Parked()
+        parked = _ParkedRequest()
         now = anyio.current_time()
         if is_new:
             append_empty_group(group, now)
         join(group, request, caller, parked, now)
-        self._settle()
+        self._set()
         response = await parked.wait()
         assert isinstance(response, JoinGroupResponse)
         return response
@@ -182,9 +182,9 @@ class GroupCoordinator:
         group = self.groups.get(request.group_id)
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        parked = _Parked()
+        parked = _ParkedRequest()
         _requests.sync(group, request, parked, anyio.current_time())
-        self._settle()
+        self._set()
         response = await parked.wait()
         assert isinstance(response, SyncGroupResponse)
         return response
@@ -197,7 +197,7 @@ class GroupCoordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = _requests.heartbeat(group, request, anyio.current_time())
-        self._settle()
+        self._set()
         return error
 
     def leave(
@@ -218,7 +218,7 @@ class GroupCoordinator:
                 for member in members
             ]
         responses = _requests.leave(group, members, anyio.current_time())
-        self._settle()
+        self._set()
         return ErrorCode.NONE, responses
 
     # Offsets and administration
@@ -242,7 +242,7 @@ class GroupCoordinator:
         for offset, code in zip(offsets, errors, strict=True):
             if code is ErrorCode.NONE:
                 self.pending.outdate((group.group_id, offset.topic, offset.partition))
-        self._settle()
+        self._set()
         return errors
 
     def commit_in_transaction(
@@ -276,7 +276,7 @@ class GroupCoordinator:
                 group.offsets[topic, index] = pending.offset
                 self.pending.outdate(place, pending.order)
         self._expect_expiration(anyio.current_time())
-        self._settle()
+        self._set()
         self._changed()
 
     def delete_group(self, group_id: str) -> ErrorCode:
@@ -292,7 +292,7 @@ class GroupCoordinator:
         self.pending.forget(group_id.__eq__)
         self._env.append(group_id, group_metadata_key(group_id), None)
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._settle()
+        self._set()
         return ErrorCode.NONE
 
     def delete_offsets(
@@ -311,7 +311,7 @@ class GroupCoordinator:
         delete_offsets(group, [place for place in places if place not in consumed])
         for place in set(places) - consumed:
             self.pending.drop((group_id, *place))
-        self._settle()
+        self._set()
         return ErrorCode.NONE, consumed
 
     def forget_topic(self, topic: str) -> None:
@@ -319,7 +319,7 @@ class GroupCoordinator:
         for group in list(self.groups.values()):
             delete_offsets(group, [place for place in group.offsets if place[0] == topic])
         self.pending.drop_topic(topic)
-        self._settle()
+        self._set()
 
     # Time
 
@@ -332,9 +332,9 @@ class GroupCoordinator:
             with anyio.CancelScope(deadline=self._waiting_until):
                 await self._wake.wait()
             self._waiting_until = -math.inf
-            self._settle()
+            self._set()
 
-    def _settle(self) -> None:
+    def _set(self) -> None:
         """Run due timers and then whatever the groups ask for, in order."""
         now = anyio.current_time()
         for key in self._env.timers.pop_due(now):
@@ -351,7 +351,7 @@ class GroupCoordinator:
             for where, records in appends.items():
                 self._append(where, records)
             for effect in effects:
-                if not isinstance(effect, Append) and isinstance(effect.reply, _Parked):
+                if not isinstance(effect, Append) and isinstance(effect.reply, _ParkedRequest):
                     effect.reply.answer(effect.response)
             self._changed()
         deadline = self._env.timers.next_deadline()

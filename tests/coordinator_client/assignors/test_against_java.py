@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_deal
+from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
 from kohort.types import TopicPartition
@@ -102,7 +102,7 @@ def test_random_groups_are_dealt_as_kafka_deals_them() -> None:
     assert len(theirs) == GROUPS
     for number, ((name, cluster, members), dealt) in enumerate(zip(groups, theirs, strict=True)):
         (assignor,) = resolve_assignors(name)
-        ours = check_deal(
+        ours = check_assignments(
             assignor, cluster, members, assignor.assign(cluster, members), cooperative=False
         )
         expected = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_deal
+from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import (
     Assignment,
     ClusterTopics,
@@ -160,7 +160,7 @@ def test_every_deal_is_proper_and_settles(seed: int) -> None:
     cluster, members = _random_group(random.Random(seed))
     wanted = {topic for said in members.values() for topic in said.topics}
     everything = sum(cluster.partitions[topic] for topic in wanted)
-    eager = check_deal(
+    eager = check_assignments(
         StickyAssignor(),
         cluster,
         members,
@@ -171,7 +171,7 @@ def test_every_deal_is_proper_and_settles(seed: int) -> None:
     for generation in range(5, 10):  # cooperative: nothing goes from owner to owner at once
         assignor = CooperativeStickyAssignor()
         dealt = assignor.assign(cluster, members)
-        deal = check_deal(assignor, cluster, members, dealt, cooperative=True)
+        deal = check_assignments(assignor, cluster, members, dealt, cooperative=True)
         for name, given in deal.items():
             others = {tp for other, said in members.items() if other != name for tp in said.owned}
             assert not others & set(given.partitions) - set(members[name].owned)

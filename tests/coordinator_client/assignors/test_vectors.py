@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator_client._assignment_check import check_deal
+from kohort.coordinator_client._assignment_check import check_assignments
 from kohort.coordinator_client.assignors import ClusterTopics, Subscription, resolve_assignors
 from kohort.types import TopicPartition
 
@@ -75,7 +75,7 @@ def test_assigns_as_kafka_does(vector: dict[str, Any]) -> None:
     (assignor,) = resolve_assignors(vector["assignor"])
     cluster, members = _cluster(vector), _subscriptions(vector)
     result = assignor.assign(cluster, members)
-    checked = check_deal(assignor, cluster, members, result, cooperative=False)
+    checked = check_assignments(assignor, cluster, members, result, cooperative=False)
     expected = {
         member: sorted(TopicPartition(*pair) for pair in pairs)
         for member, pairs in vector["expected"].items()

@@ -97,7 +97,7 @@ class Scene:
         return f"{self.broker.describe(self.group)}; {self.members}"
 
 
-def hand_over(scene: Scene, client: str, joins: int, record: Record) -> None:
+def notify_waiting_caller(scene: Scene, client: str, joins: int, record: Record) -> None:
     """All that a group may go through; then its account is made up."""
     a, b = scene.plan("query-a"), scene.plan("query-b")
     with ApplicationProcess(scene.folder / "first") as first:
@@ -153,7 +153,7 @@ def test_queries_and_a_consumer_hand_over(
     tmp_path: Path,
     record_property: Record,
 ) -> None:
-    hand_over(Scene(apache, members, unique, tmp_path), "sync", 1, record_property)
+    notify_waiting_caller(Scene(apache, members, unique, tmp_path), "sync", 1, record_property)
 
 
 @pytest.mark.long
@@ -166,4 +166,4 @@ def test_the_same_with_three_comings_and_goings(
     record_property: Record,
     client: str,
 ) -> None:
-    hand_over(Scene(broker, members, unique, tmp_path), client, 3, record_property)
+    notify_waiting_caller(Scene(broker, members, unique, tmp_path), client, 3, record_property)
