@@ -1,0 +1,1 @@
+"""Walks through the code, counted from traces: how many files a reader opens, and how often."""
