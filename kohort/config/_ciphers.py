@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kohort.config._option_types import Fault
+from kohort.config._option_types import ValueFault
 
 _TLS_1_3 = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -25,13 +25,13 @@ def openssl_names(names: str) -> str:
     given = [name.strip() for name in re.split("[,:]", names) if name.strip()]
     chosen = _TLS_1_3.intersection(given)
     if chosen and chosen != _TLS_1_3:
-        raise Fault(
+        raise ValueFault(
             "Python cannot choose among the cipher suites of TLS 1.3. Name all three or none, or "
             "give an ssl_context"
         )
     found = [_openssl_name(name) for name in given if name not in _TLS_1_3]
     if not found:
-        raise Fault("all suites of TLS 1.3 and none of TLS 1.2: use ssl_min_version='TLSv1.3'")
+        raise ValueFault("all suites of TLS 1.3 and none of TLS 1.2: use ssl_min_version='TLSv1.3'")
     return ":".join(found)
 
 
@@ -40,7 +40,7 @@ def _openssl_name(name: str) -> str:
         return name
     suite = _SUITE.fullmatch(name)
     if suite is None:
-        raise Fault("a suite of Java that OpenSSL does not have, or that is not safe")
+        raise ValueFault("a suite of Java that OpenSSL does not have, or that is not safe")
     exchange = "" if suite["exchange"] == "RSA" else suite["exchange"].replace("_", "-") + "-"
     if suite["chacha"]:
         return f"{exchange}CHACHA20-POLY1305"

@@ -6,7 +6,7 @@ import socket
 from dataclasses import field
 
 from kohort.config._option import Section, invalid, option, section
-from kohort.config._option_types import Choice, Flag, SocketOptions, Text, Whole
+from kohort.config._option_types import Boolean, Integer, OneOf, SocketOptions, Text
 from kohort.config._servers import DEFAULT_PORT, Servers
 
 _OS_DEFAULT = {None: None, -1: None, 0: None}
@@ -19,7 +19,7 @@ class RequestOptions(Section):
     request_timeout_ms: int = field(
         default=30_000,
         metadata=option(
-            Whole(1),
+            Integer(1),
             "How long a request may take before its connection is given up.",
             unit="ms",
             also=("socket.timeout.ms",),
@@ -28,12 +28,12 @@ class RequestOptions(Section):
     retry_backoff_ms: int = field(
         default=100,
         metadata=option(
-            Whole(0), "Pause before the first retry of a failed request; doubles.", unit="ms"
+            Integer(0), "Pause before the first retry of a failed request; doubles.", unit="ms"
         ),
     )
     retry_backoff_max_ms: int = field(
         default=1_000,
-        metadata=option(Whole(0), "The longest pause between two retries.", unit="ms"),
+        metadata=option(Integer(0), "The longest pause between two retries.", unit="ms"),
     )
 
     def _check_together(self) -> None:
@@ -61,7 +61,7 @@ class ClientConfig(RequestOptions):
     bootstrap_timeout_ms: int = field(
         default=30_000,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "How long no bootstrap server may be reachable before NoBrokersAvailable is raised.",
             unit="ms",
             properties=(),
@@ -74,31 +74,33 @@ class ClientConfig(RequestOptions):
     connections_max_idle_ms: int | None = field(
         default=540_000,
         metadata=option(
-            Whole(1, special={None: None, -1: None, 0: None}, expected="an int above 0, or None"),
+            Integer(1, special={None: None, -1: None, 0: None}, expected="an int above 0, or None"),
             "Close a connection that was idle for so long; None keeps it.",
             unit="ms",
         ),
     )
     socket_connection_setup_timeout_ms: int = field(
         default=10_000,
-        metadata=option(Whole(1), "How long connecting to one address may take.", unit="ms"),
+        metadata=option(Integer(1), "How long connecting to one address may take.", unit="ms"),
     )
     reconnect_backoff_ms: int = field(
         default=50,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "Pause before a broker is tried again after a failed connection; doubles, with jitter.",
             unit="ms",
         ),
     )
     reconnect_backoff_max_ms: int = field(
         default=1_000,
-        metadata=option(Whole(0), "The longest pause between two connection attempts.", unit="ms"),
+        metadata=option(
+            Integer(0), "The longest pause between two connection attempts.", unit="ms"
+        ),
     )
     max_in_flight_requests_per_connection: int = field(
         default=5,
         metadata=option(
-            Whole(1),
+            Integer(1),
             "How many requests may wait for their answers on one connection.",
             also=("max.in.flight",),
         ),
@@ -106,7 +108,7 @@ class ClientConfig(RequestOptions):
     metadata_max_age_ms: int = field(
         default=300_000,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "Metadata older than this is asked for anew, to notice new topics and partitions.",
             unit="ms",
             also=("topic.metadata.refresh.interval.ms",),
@@ -115,7 +117,7 @@ class ClientConfig(RequestOptions):
     metadata_recovery_strategy: str = field(
         default="rebootstrap",
         metadata=option(
-            Choice("rebootstrap", "none"),
+            OneOf("rebootstrap", "none"),
             "rebootstrap asks the bootstrap servers again when no known broker can be reached, or "
             "when a broker asks for it (KIP-899, KIP-1102); none never does.",
         ),
@@ -123,7 +125,7 @@ class ClientConfig(RequestOptions):
     metadata_recovery_rebootstrap_trigger_ms: int = field(
         default=300_000,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "With rebootstrap: start again from the bootstrap servers when the known brokers have "
             "not given any metadata for so long.",
             unit="ms",
@@ -132,7 +134,7 @@ class ClientConfig(RequestOptions):
     allow_auto_create_topics: bool = field(
         default=True,
         metadata=option(
-            Flag(),
+            Boolean(),
             "Let subscribe() and assign() create missing topics, if the brokers allow that. "
             "Look-ups create none.",
         ),
@@ -140,7 +142,7 @@ class ClientConfig(RequestOptions):
     receive_message_max_bytes: int = field(
         default=100_000_000,
         metadata=option(
-            Whole(1_000),
+            Integer(1_000),
             "The largest frame accepted; raised to fetch_max_bytes + max_partition_fetch_bytes.",
             unit="bytes",
         ),
@@ -148,7 +150,7 @@ class ClientConfig(RequestOptions):
     receive_buffer_bytes: int | None = field(
         default=None,
         metadata=option(
-            Whole(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
+            Integer(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
             "SO_RCVBUF of connections; None leaves it to the system.",
             unit="bytes",
             also=("socket.receive.buffer.bytes",),
@@ -157,7 +159,7 @@ class ClientConfig(RequestOptions):
     send_buffer_bytes: int | None = field(
         default=None,
         metadata=option(
-            Whole(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
+            Integer(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
             "SO_SNDBUF of connections; None leaves it to the system.",
             unit="bytes",
             also=("socket.send.buffer.bytes",),

@@ -84,20 +84,21 @@ class ConsumerConfig(ConsumerSection):
             least, most = f"{name}_ms", f"{name}_max_ms"
             if least in checked and most not in checked:
                 checked[most] = max(checked[least], OPTIONS[most].default)
-        memory, answer = OPTIONS["buffer_memory"], OPTIONS["fetch_max_bytes"]
-        if answer.name in checked and memory.name not in checked:
-            checked[memory.name] = max(memory.default, checked[answer.name])
-        elif memory.name in checked and answer.name not in checked:
-            checked[answer.name] = min(answer.default, checked[memory.name])
+        memory, response = OPTIONS["buffer_memory"], OPTIONS["fetch_max_bytes"]
+        if response.name in checked and memory.name not in checked:
+            checked[memory.name] = max(memory.default, checked[response.name])
+        elif memory.name in checked and response.name not in checked:
+            checked[response.name] = min(response.default, checked[memory.name])
         security: dict[str, Any] = {
-            name: section(**_of(section, checked)) for name, section in SECURITY_SECTIONS.items()
+            name: section(**_values_of(section, checked))
+            for name, section in SECURITY_SECTIONS.items()
         }
         return cls(
-            client=ClientConfig(**_of(ClientConfig, checked)),
-            group=GroupConfig(**_of(GroupConfig, checked)),
-            fetch=FetchConfig(**_of(FetchConfig, checked)),
-            security=SecurityConfig(**_of(SecurityConfig, checked), **security),
-            **_of(cls, checked),
+            client=ClientConfig(**_values_of(ClientConfig, checked)),
+            group=GroupConfig(**_values_of(GroupConfig, checked)),
+            fetch=FetchConfig(**_values_of(FetchConfig, checked)),
+            security=SecurityConfig(**_values_of(SecurityConfig, checked), **security),
+            **_values_of(cls, checked),
         )
 
     @property
@@ -137,7 +138,7 @@ class ConsumerConfig(ConsumerSection):
             self._set("client", dataclasses.replace(self.client, receive_message_max_bytes=largest))
 
 
-def _of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:
+def _values_of(section: type[Section], values: Mapping[str, Any]) -> dict[str, Any]:
     return {each.name: values[each.name] for each in options_of(section) if each.name in values}
 
 
@@ -171,7 +172,7 @@ def conceal_secrets(options: dict[str, Any]) -> None:
             if unsupported is None or not unsupported.is_harmless(value):
                 options[name] = conceal(value)
         else:
-            options[name] = known.kind.conceal(value)
+            options[name] = known.option_type.conceal(value)
 
 
 def in_dotted_names(error: InvalidOptionError, given: Mapping[str, Any]) -> InvalidOptionError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kohort.config._deserializers import Deserializer
 from kohort.config._option import Section, option, section
-from kohort.config._option_types import Choice, Flag, Function, Instance, Milliseconds
+from kohort.config._option_types import Boolean, Function, Instance, Milliseconds, OneOf
 
 
 @section
@@ -37,14 +37,14 @@ class ConsumerSection(Section):
     rebalance_without_poll: str = field(
         default="idle",
         metadata=option(
-            Choice("idle", "always", "never"),
+            OneOf("idle", "always", "never"),
             "When AsyncKafkaConsumer goes through a rebalance outside of a poll: while its caller "
             "holds no returned records, at any time as aiokafka does, or never as KafkaConsumer.",
             properties=(),
         ),
     )
     exclude_internal_topics: bool = field(
-        default=True, metadata=option(Flag(), "A pattern never matches Kafka's internal topics.")
+        default=True, metadata=option(Boolean(), "A pattern never matches Kafka's internal topics.")
     )
     default_offset_commit_callback: Callable[[Any, Any], Any] | None = field(
         default=None,
@@ -56,7 +56,7 @@ class ConsumerSection(Section):
     )
     metrics_enabled: bool = field(
         default=True,
-        metadata=option(Flag(), "Whether metrics() gives figures, or None.", properties=()),
+        metadata=option(Boolean(), "Whether metrics() gives figures, or None.", properties=()),
     )
     on_stats: Callable[[dict[str, Any]], Any] | None = field(
         default=None,

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kohort.config._option_types import Kind
+from kohort.config._option_types import OptionType
 
 Deserialize = Callable[[str, Any, bytes | None], Any]
 """(topic, headers, data) -> value; None stays None, as in the Java client."""
 
 
-class Deserializer(Kind):
+class Deserializer(OptionType):
     """A callable taking bytes, an object with ``deserialize``, or None."""
 
     expected = (

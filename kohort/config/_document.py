@@ -63,7 +63,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
     return (
         f"`{each.name}`",
         _names(each.properties),
-        each.kind.expected,
+        each.option_type.expected,
         f"`{each.shown_default}`",
         each.unit,
         each.meaning,

@@ -7,7 +7,7 @@ from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._option import invalid, option, section
-from kohort.config._option_types import INT32_MAX, Choice, Flag, OneOfOr, Whole
+from kohort.config._option_types import INT32_MAX, Boolean, Integer, OneOf, OneOfOr
 from kohort.config._reset import NewPartitionsReset, Reset
 
 
@@ -17,18 +17,23 @@ class FetchConfig(RequestOptions):
 
     fetch_min_bytes: int = field(
         default=1,
-        metadata=option(Whole(0), "A broker answers a fetch when it has so much...", unit="bytes"),
+        metadata=option(
+            Integer(0), "A broker answers a fetch when it has so much...", unit="bytes"
+        ),
     )
     fetch_max_wait_ms: int = field(
         default=500,
         metadata=option(
-            Whole(0), "...or when so much time has passed.", unit="ms", also=("fetch.wait.max.ms",)
+            Integer(0),
+            "...or when so much time has passed.",
+            unit="ms",
+            also=("fetch.wait.max.ms",),
         ),
     )
     fetch_max_bytes: int = field(
         default=52_428_800,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "The most a broker puts into one answer; a single larger batch still comes. Not given: "
             "8 MiB at first, 4 MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.",
             unit="bytes",
@@ -37,7 +42,7 @@ class FetchConfig(RequestOptions):
     max_partition_fetch_bytes: int = field(
         default=4_194_304,
         metadata=option(
-            Whole(0),
+            Integer(0),
             "The most of one partition in one answer; a single larger batch still comes. Not "
             "given: 1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker "
             "that answers within 100 ms.",
@@ -48,7 +53,7 @@ class FetchConfig(RequestOptions):
     buffer_memory: int = field(
         default=67_108_864,
         metadata=option(
-            Whole(1),
+            Integer(1),
             "The most that is held of answers whose records are not handed out yet, over all "
             "partitions; at least fetch_max_bytes.",
             unit="bytes",
@@ -57,7 +62,7 @@ class FetchConfig(RequestOptions):
     fetch_order: str = field(
         default="fair",
         metadata=option(
-            Choice("fair", "lag"),
+            OneOf("fair", "lag"),
             "Whose records come first: each partition's in turn; or every other time those of the "
             "partition that is behind the most.",
         ),
@@ -65,7 +70,7 @@ class FetchConfig(RequestOptions):
     enable_incremental_fetch_sessions: bool = field(
         default=True,
         metadata=option(
-            Flag(),
+            Boolean(),
             "Let brokers remember what is fetched, so that only changes are sent (KIP-227).",
             properties=(),
         ),
@@ -73,7 +78,7 @@ class FetchConfig(RequestOptions):
     max_poll_records: int = field(
         default=500,
         metadata=option(
-            Whole(1, special={None: INT32_MAX}, expected="an int of at least 1, or None"),
+            Integer(1, special={None: INT32_MAX}, expected="an int of at least 1, or None"),
             "The most records that one poll() returns; None: no limit.",
         ),
     )
@@ -97,17 +102,17 @@ class FetchConfig(RequestOptions):
     isolation_level: str = field(
         default="read_uncommitted",
         metadata=option(
-            Choice("read_uncommitted", "read_committed"),
+            OneOf("read_uncommitted", "read_committed"),
             "read_committed leaves out aborted transactions and waits for open ones.",
         ),
     )
     check_crcs: bool = field(
-        default=True, metadata=option(Flag(), "Check the CRC of each record batch.")
+        default=True, metadata=option(Boolean(), "Check the CRC of each record batch.")
     )
     decompression_max_bytes: int = field(
         default=67_108_864,
         metadata=option(
-            Whole(1),
+            Integer(1),
             "The most that one record batch may grow to when it is decompressed.",
             unit="bytes",
             properties=(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.config._client import RequestOptions
 from kohort.config._option import invalid, option, section
-from kohort.config._option_types import Assignors, Flag, Text, Whole
+from kohort.config._option_types import Assignors, Boolean, Integer, Text
 
 _JAVA_ASSIGNORS = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -45,13 +45,13 @@ class GroupConfig(RequestOptions):
     session_timeout_ms: int = field(
         default=45_000,
         metadata=option(
-            Whole(1), "A member not heard of for so long is taken out of the group.", unit="ms"
+            Integer(1), "A member not heard of for so long is taken out of the group.", unit="ms"
         ),
     )
     heartbeat_interval_ms: int = field(
         default=3_000,
         metadata=option(
-            Whole(1),
+            Integer(1),
             "Time between heartbeats, and the time a rebalance takes to be noticed; a third of "
             "session_timeout_ms at most is good.",
             unit="ms",
@@ -60,13 +60,13 @@ class GroupConfig(RequestOptions):
     max_poll_interval_ms: int = field(
         default=300_000,
         metadata=option(
-            Whole(1), "A consumer that is not polled for so long leaves its group.", unit="ms"
+            Integer(1), "A consumer that is not polled for so long leaves its group.", unit="ms"
         ),
     )
     rebalance_timeout_ms: int = field(
         default=0,
         metadata=option(
-            Whole(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
+            Integer(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
             "How long the group waits for this member to rejoin. None: max_poll_interval_ms.",
             unit="ms",
             properties=(),
@@ -95,19 +95,19 @@ class GroupConfig(RequestOptions):
     enable_auto_commit: bool = field(
         default=True,
         metadata=option(
-            Flag(),
+            Boolean(),
             "Commit positions while polling, before partitions are taken away, and on close.",
             also=("auto.commit.enable",),
         ),
     )
     auto_commit_interval_ms: int = field(
-        default=5_000, metadata=option(Whole(0), "Time between automatic commits.", unit="ms")
+        default=5_000, metadata=option(Integer(0), "Time between automatic commits.", unit="ms")
     )
 
     offsets_recommit_interval_ms: int = field(
         default=600_000,
         metadata=option(
-            Whole(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
+            Integer(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
             "With assign(): time between automatic commits of offsets that do not change, which "
             "brokers would delete after offsets.retention.minutes. None: never.",
             unit="ms",

@@ -139,7 +139,7 @@ def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option])
 
 def _concealed(name: str, value: Any, known: Mapping[str, Option]) -> Any:
     if name in known:
-        return known[name].kind.conceal(value)
+        return known[name].option_type.conceal(value)
     unsupported = _UNSUPPORTED.get(name)
     harmless = unsupported is not None and unsupported.is_harmless(value)
     return value if harmless else conceal(value)

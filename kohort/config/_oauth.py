@@ -6,19 +6,19 @@ from dataclasses import field
 from typing import Any, Final
 
 from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import Flag, Whole
+from kohort.config._option_types import Boolean, Integer
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
     CaPath,
-    Certificates,
+    CertificateList,
     Claims,
     Extensions,
     FilePath,
     KeyText,
-    Line,
     SecretText,
-    UpperChoice,
-    Word,
+    SingleLine,
+    SingleWord,
+    UpperOneOf,
 )
 from kohort.config._url import Endpoint, Endpoints, Url
 
@@ -37,7 +37,7 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_client_id: str | None = field(
         default=None,
         metadata=option(
-            Line(),
+            SingleLine(),
             "The client at the token endpoint.",
             properties=("sasl.oauthbearer.client.credentials.client.id",),
             also=("sasl.oauthbearer.client.id",),
@@ -53,19 +53,19 @@ class OAuthConfig(SecuritySection):
         ),
     )
     sasl_oauthbearer_scope: str | None = field(
-        default=None, metadata=option(Line(), "Scopes to ask for, with spaces between them.")
+        default=None, metadata=option(SingleLine(), "Scopes to ask for, with spaces between them.")
     )
     sasl_oauthbearer_grant_type: str = field(
         default=CLIENT_CREDENTIALS,
         metadata=option(
-            Word(CLIENT_CREDENTIALS, JWT_BEARER, aliases={"jwt-bearer": JWT_BEARER}),
+            SingleWord(CLIENT_CREDENTIALS, JWT_BEARER, aliases={"jwt-bearer": JWT_BEARER}),
             "The grant: the secret of the client, or an assertion (RFC 7523).",
         ),
     )
     sasl_oauthbearer_header_urlencode: bool = field(
         default=False,
         metadata=option(
-            Flag(), "Encode client id and secret for URLs before they go into the HTTP header."
+            Boolean(), "Encode client id and secret for URLs before they go into the HTTP header."
         ),
     )
     sasl_oauthbearer_https_cafile: str | None = field(
@@ -79,7 +79,7 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_https_cadata: str | bytes | None = field(
         default=None,
         metadata=option(
-            Certificates(der=True),
+            CertificateList(der=True),
             "The CA certificates themselves, in place of sasl_oauthbearer_https_cafile.",
             properties=("https.ca.pem",),
         ),
@@ -87,7 +87,8 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_allow_http: bool = field(
         default=False,
         metadata=option(
-            Flag(), "Allow an http:// token endpoint on this machine (localhost, 127.0.0.1, ::1)."
+            Boolean(),
+            "Allow an http:// token endpoint on this machine (localhost, 127.0.0.1, ::1).",
         ),
     )
     sasl_oauthbearer_allowed_urls: tuple[Url, ...] = field(
@@ -106,7 +107,9 @@ class OAuthConfig(SecuritySection):
     )
     sasl_oauthbearer_sub_claim_name: str = field(
         default="sub",
-        metadata=option(Line(nullable=False), "The claim of a token that names the principal."),
+        metadata=option(
+            SingleLine(nullable=False), "The claim of a token that names the principal."
+        ),
     )
 
 
@@ -117,7 +120,7 @@ class UnsecuredConfig(SecuritySection):
     sasl_oauthbearer_unsecured: bool = field(
         default=False,
         metadata=option(
-            Flag(),
+            Boolean(),
             "Send tokens without a signature, made from sasl_oauthbearer_unsecured_claims: for "
             "tests only.",
             also=("enable.sasl.oauthbearer.unsecure.jwt",),
@@ -133,7 +136,7 @@ class UnsecuredConfig(SecuritySection):
     )
     sasl_oauthbearer_unsecured_lifetime_seconds: int = field(
         default=3_600,
-        metadata=option(Whole(1), "How long an unsecured token is valid.", unit="s"),
+        metadata=option(Integer(1), "How long an unsecured token is valid.", unit="s"),
     )
 
 
@@ -144,30 +147,30 @@ class AssertionConfig(SecuritySection):
     sasl_oauthbearer_assertion_algorithm: str = field(
         default="RS256",
         metadata=option(
-            UpperChoice("RS256", "ES256"), "How the assertion is signed (needs the extra crypto)."
+            UpperOneOf("RS256", "ES256"), "How the assertion is signed (needs the extra crypto)."
         ),
     )
     sasl_oauthbearer_assertion_claim_aud: str | None = field(
-        default=None, metadata=option(Line(), "The claim aud of the assertion.")
+        default=None, metadata=option(SingleLine(), "The claim aud of the assertion.")
     )
     sasl_oauthbearer_assertion_claim_iss: str | None = field(
-        default=None, metadata=option(Line(), "The claim iss of the assertion.")
+        default=None, metadata=option(SingleLine(), "The claim iss of the assertion.")
     )
     sasl_oauthbearer_assertion_claim_sub: str | None = field(
-        default=None, metadata=option(Line(), "The claim sub of the assertion.")
+        default=None, metadata=option(SingleLine(), "The claim sub of the assertion.")
     )
     sasl_oauthbearer_assertion_claim_exp_seconds: int = field(
         default=300,
-        metadata=option(Whole(1, 86_400), "How long an assertion is valid.", unit="s"),
+        metadata=option(Integer(1, 86_400), "How long an assertion is valid.", unit="s"),
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = field(
         default=60,
         metadata=option(
-            Whole(0, 86_400), "How long before its making an assertion is valid.", unit="s"
+            Integer(0, 86_400), "How long before its making an assertion is valid.", unit="s"
         ),
     )
     sasl_oauthbearer_assertion_claim_jti_include: bool = field(
-        default=False, metadata=option(Flag(), "Add a random claim jti to the assertion.")
+        default=False, metadata=option(Boolean(), "Add a random claim jti to the assertion.")
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = field(
         default=None, metadata=option(FilePath(), "PEM file of the key that signs assertions.")

@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, dataclass_transform
 
-from kohort.config._option_types import Fault, Kind
+from kohort.config._option_types import OptionType, ValueFault
 from kohort.config._secret import Secret
 from kohort.errors import ConfigurationError, InvalidOptionError
 
@@ -27,9 +27,9 @@ class Option:
     __slots__ = (
         "default",
         "is_security",
-        "kind",
         "meaning",
         "name",
+        "option_type",
         "properties",
         "shown_default",
         "unit",
@@ -40,7 +40,7 @@ class Option:
         *,
         name: str,
         default: Any,
-        kind: Kind,
+        option_type: OptionType,
         unit: str,
         meaning: str,
         properties: tuple[str, ...],
@@ -49,7 +49,7 @@ class Option:
     ) -> None:
         self.name: Final = name
         self.default: Final = default
-        self.kind: Final = kind
+        self.option_type: Final = option_type
         self.unit: Final = unit
         self.meaning: Final = meaning
         self.properties: Final = properties
@@ -59,17 +59,19 @@ class Option:
 
     def check(self, value: Any) -> Any:
         """Return the value's normal form, or raise InvalidOptionError."""
-        return self._checked(value, self.name, self.kind.check)
+        return self._checked(value, self.name, self.option_type.check)
 
     def read(self, value: Any, name: str) -> Any:
         """As check(), of a value given under a dotted name: text is read first."""
         if isinstance(value, str):
             return self._checked(
-                value, name, lambda text: self.kind.check(self.kind.parse(text.strip()))
+                value,
+                name,
+                lambda text: self.option_type.check(self.option_type.parse(text.strip())),
             )
         if isinstance(value, Secret):
-            value = self.kind.read_secret(value)
-        return self._checked(value, name, self.kind.check)
+            value = self.option_type.read_secret(value)
+        return self._checked(value, name, self.option_type.check)
 
     def _checked(self, value: Any, name: str, check: Callable[[Any], Any]) -> Any:
         try:
@@ -77,7 +79,7 @@ class Option:
         except ConfigurationError:
             raise
         except (TypeError, ValueError) as error:
-            raise self.invalid(name, value, self.kind.expected, error) from None
+            raise self.invalid(name, value, self.option_type.expected, error) from None
 
     def invalid(
         self, name: str, value: Any, expected: str, error: Exception | None = None
@@ -85,7 +87,7 @@ class Option:
         """Return the error for a wrong value; a value of a security option is not in it."""
         if not self.is_security:
             return invalid(name, value, expected, str(error or ""))
-        detail = f" ({error})" if isinstance(error, Fault) else ""
+        detail = f" ({error})" if isinstance(error, ValueFault) else ""
         return InvalidOptionError(f"{name}: expected {expected}{detail}")
 
 
@@ -98,7 +100,7 @@ def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOp
 
 
 def option(
-    kind: Kind,
+    option_type: OptionType,
     meaning: str,
     *,
     unit: str = "",
@@ -107,7 +109,7 @@ def option(
     shown_default: str = "",
 ) -> dict[str, Any]:
     """Metadata that make a field an option; its dotted name follows from its own by default."""
-    return {_METADATA: (kind, meaning, unit, properties, also, shown_default)}
+    return {_METADATA: (option_type, meaning, unit, properties, also, shown_default)}
 
 
 def options_of(section: type[Any]) -> tuple[Option, ...]:
@@ -122,13 +124,13 @@ def _options_of(section: type[Any]) -> Iterator[Option]:
     for field in dataclasses.fields(section):
         if _METADATA not in field.metadata:
             continue
-        kind, meaning, unit, properties, also, shown_default = field.metadata[_METADATA]
+        option_type, meaning, unit, properties, also, shown_default = field.metadata[_METADATA]
         if properties is None:
             properties = (field.name.replace("_", "."),)
         yield Option(
             name=field.name,
             default=field.default,
-            kind=kind,
+            option_type=option_type,
             unit=unit,
             meaning=meaning,
             properties=(*properties, *also),
@@ -200,11 +202,11 @@ class SecuritySection(Section):
     def __init__(self, **values: Any) -> None:
         for each in options_of(type(self)):
             if each.name in values:
-                values[each.name] = each.kind.conceal(values[each.name])
+                values[each.name] = each.option_type.conceal(values[each.name])
         super().__init__(**values)
 
     def __repr__(self) -> str:
-        opaque = {each.name for each in options_of(type(self)) if each.kind.is_opaque}
+        opaque = {each.name for each in options_of(type(self)) if each.option_type.is_opaque}
         shown = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name, None)

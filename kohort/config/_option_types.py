@@ -12,11 +12,11 @@ INT32_MAX = 2**31 - 1
 _PEERS = frozenset({"kafka", "aiokafka"})
 
 
-class Fault(ValueError):
+class ValueFault(ValueError):
     """A fault of a value, in words that repeat no part of it."""
 
 
-class Kind:
+class OptionType:
     """One kind of value. ``check`` is idempotent: what it returns, it accepts.
 
     ``check`` and ``parse`` raise ValueError or TypeError; who calls them knows the option's name.
@@ -44,7 +44,7 @@ class Kind:
         return secret
 
 
-class Whole(Kind):
+class Integer(OptionType):
     """A whole number. ``special`` maps further accepted values to what they mean."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Whole(Kind):
         return int(text)
 
 
-class Milliseconds(Kind):
+class Milliseconds(OptionType):
     """Milliseconds that may be fractional or endless; negative and None mean endless."""
 
     expected = 'a number of milliseconds, or float("inf")'
@@ -94,7 +94,7 @@ class Milliseconds(Kind):
         return float(text)
 
 
-class Flag(Kind):
+class Boolean(OptionType):
     """True or False; not 0, 1 or text."""
 
     expected = "True or False"
@@ -111,7 +111,7 @@ class Flag(Kind):
         return self._WORDS[text.lower()]
 
 
-class Text(Kind):
+class Text(OptionType):
     """A string; None too if ``nullable``; empty only if ``empty``."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Text(Kind):
         return value
 
 
-class Choice(Kind):
+class OneOf(OptionType):
     """One of a few words; ``aliases`` maps other clients' words to ours."""
 
     def __init__(self, *words: str, aliases: Mapping[str, str] | None = None) -> None:
@@ -159,7 +159,7 @@ class Choice(Kind):
         return word
 
 
-class OneOfOr(Choice):
+class OneOfOr(OneOf):
     """One of a few words, or a plain function."""
 
     def __init__(self, *words: str, function: str) -> None:
@@ -176,7 +176,7 @@ class OneOfOr(Choice):
         return value
 
 
-class Function(Kind):
+class Function(OptionType):
     """A callable, or None."""
 
     def __init__(self, expected: str) -> None:
@@ -188,7 +188,7 @@ class Function(Kind):
         return value
 
 
-class Instance(Kind):
+class Instance(OptionType):
     """An object of a class, or None."""
 
     def __init__(self, cls: type[Any], expected: str) -> None:
@@ -201,7 +201,7 @@ class Instance(Kind):
         return value
 
 
-class SocketOptions(Kind):
+class SocketOptions(OptionType):
     """Arguments of ``socket.setsockopt``, one tuple for each call."""
 
     expected = "a list of (level, option, value) tuples for socket.setsockopt"
@@ -216,7 +216,7 @@ class SocketOptions(Kind):
         return tuple(checked)
 
 
-class Assignors(Kind):
+class Assignors(OptionType):
     """Names, classes or instances of assignors in order of preference; kept as they were given."""
 
     def __init__(self, names: Sequence[str], java: Mapping[str, str]) -> None:
@@ -233,7 +233,7 @@ class Assignors(Kind):
         return tuple(self._entry(entry) for entry in entries)
 
     def _entry(self, entry: Any) -> Any:
-        if _maker(entry) in _PEERS and isinstance(getattr(entry, "name", None), str):
+        if _top_package(entry) in _PEERS and isinstance(getattr(entry, "name", None), str):
             # The built-in assignors of other clients stand for ours of the same name.
             entry = entry.name
         if isinstance(entry, str):
@@ -249,7 +249,7 @@ class Assignors(Kind):
         return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _maker(entry: Any) -> str:
+def _top_package(entry: Any) -> str:
     """The top package that an object's class comes from."""
     cls = entry if isinstance(entry, type) else type(entry)
     return cls.__module__.partition(".")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kohort.config._option_types import Choice
+from kohort.config._option_types import OneOf
 
 AS_THE_OTHERS = "auto_offset_reset"
 """The rule for new partitions that makes none of them: Kafka's default."""
@@ -17,7 +17,7 @@ _ISO = (
 """What java.time.Duration.parse() takes: days, hours, minutes, seconds; no months or years."""
 
 
-class Reset(Choice):
+class Reset(OneOf):
     """One of Java's words or of other clients', or a duration as Java writes it."""
 
     def __init__(self) -> None:

@@ -7,15 +7,15 @@ from dataclasses import field
 from typing import Any, Final
 
 from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import Flag
+from kohort.config._option_types import Boolean
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
     FilePath,
-    Line,
-    Mechanism,
+    MechanismName,
     Opaque,
     OpaqueFunction,
     SecretText,
+    SingleLine,
     TokenProvider,
 )
 
@@ -30,7 +30,7 @@ class SaslConfig(SecuritySection):
     sasl_mechanism: str | None = field(
         default=None,
         metadata=option(
-            Mechanism(*MECHANISMS, nullable=True),
+            MechanismName(*MECHANISMS, nullable=True),
             "How the client logs in. Required where security_protocol is SASL_PLAINTEXT or "
             "SASL_SSL.",
             also=("sasl.mechanisms",),
@@ -38,7 +38,9 @@ class SaslConfig(SecuritySection):
     )
     sasl_plain_username: str | None = field(
         default=None,
-        metadata=option(Line(), "The user of PLAIN and SCRAM.", properties=("sasl.username",)),
+        metadata=option(
+            SingleLine(), "The user of PLAIN and SCRAM.", properties=("sasl.username",)
+        ),
     )
     sasl_plain_password: Secret | None = field(
         default=None,
@@ -60,7 +62,7 @@ class SaslConfig(SecuritySection):
     sasl_delegation_token: bool = field(
         default=False,
         metadata=option(
-            Flag(),
+            Boolean(),
             "The user is the id of a delegation token and the password its HMAC (SCRAM only).",
         ),
     )
@@ -76,12 +78,12 @@ class SaslConfig(SecuritySection):
     )
     sasl_kerberos_service_name: str = field(
         default="kafka",
-        metadata=option(Line(nullable=False), "The first part of the brokers' principal."),
+        metadata=option(SingleLine(nullable=False), "The first part of the brokers' principal."),
     )
     sasl_kerberos_domain_name: str | None = field(
         default=None,
         metadata=option(
-            Line(), "The host in the brokers' principal. None: the host that is connected to."
+            SingleLine(), "The host in the brokers' principal. None: the host that is connected to."
         ),
     )
     sasl_kerberos_name: Any = field(
@@ -95,7 +97,8 @@ class SaslConfig(SecuritySection):
     sasl_kerberos_principal: str | None = field(
         default=None,
         metadata=option(
-            Line(), "The principal of this client. None: the first one of the keytab or cache."
+            SingleLine(),
+            "The principal of this client. None: the first one of the keytab or cache.",
         ),
     )
     sasl_kerberos_keytab: str | None = field(
@@ -105,6 +108,6 @@ class SaslConfig(SecuritySection):
     sasl_kerberos_ccache: str | None = field(
         default=None,
         metadata=option(
-            Line(), "Credential cache to log in with. None: the default one of Kerberos."
+            SingleLine(), "Credential cache to log in with. None: the default one of Kerberos."
         ),
     )

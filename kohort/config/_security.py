@@ -8,7 +8,7 @@ from typing import Final
 from kohort.config._oauth import AssertionConfig, OAuthConfig, UnsecuredConfig
 from kohort.config._option import SecuritySection, option, options_of, section
 from kohort.config._sasl import SaslConfig
-from kohort.config._security_types import UpperChoice
+from kohort.config._security_types import UpperOneOf
 from kohort.config._tls import StoreConfig, TlsConfig
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -21,7 +21,7 @@ class SecurityConfig(SecuritySection):
     security_protocol: str = field(
         default="PLAINTEXT",
         metadata=option(
-            UpperChoice(*PROTOCOLS),
+            UpperOneOf(*PROTOCOLS),
             "Whether connections are encrypted (SSL) and whether the client logs in (SASL).",
         ),
     )

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option_types import Choice, Fault, Flag, Kind
+from kohort.config._option_types import Boolean, OneOf, OptionType, ValueFault
 from kohort.config._secret import Concealed, Secret, conceal
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
-class FilePath(Kind):
+class FilePath(OptionType):
     """A path of a file, or None. The file is read elsewhere."""
 
     expected = "a path, or None"
@@ -23,12 +23,12 @@ class FilePath(Kind):
         if value is None:
             return None
         if not isinstance(value, (str, bytes, os.PathLike)):
-            raise Fault(f"not a path but {_type_name(value)}")
+            raise ValueFault(f"not a path but {_type_name(value)}")
         path = os.fsdecode(value)
         if "-----BEGIN" in path:
-            raise Fault("this is PEM text, not the path of a file")
+            raise ValueFault("this is PEM text, not the path of a file")
         if not path or "\0" in path:
-            raise Fault("no path")
+            raise ValueFault("no path")
         return path
 
 
@@ -39,7 +39,7 @@ class CaPath(FilePath):
         return None if text == "probe" else text
 
 
-class SecretText(Kind):
+class SecretText(OptionType):
     """A password: a str, bytes or Secret; or None."""
 
     expected = "a str, bytes or Secret, or None"
@@ -59,11 +59,11 @@ class SecretText(Kind):
         if value is None:
             return None
         if isinstance(value, Concealed):
-            raise Fault(f"not a str but {value.type_name}")
+            raise ValueFault(f"not a str but {value.type_name}")
         secret = value if isinstance(value, Secret) else Secret(value)
         del value
         if fault := self._fault(secret):
-            raise Fault(fault)
+            raise ValueFault(fault)
         return self._normal_form(secret)
 
     def _normal_form(self, secret: Secret) -> Secret:
@@ -102,7 +102,7 @@ class KeyPassword(SecretText):
         return value if callable(value) else super().check(value)
 
 
-class Certificates(Kind):
+class CertificateList(OptionType):
     """Certificates as PEM text, or as DER bytes where ``der``; or None."""
 
     def __init__(self, *, der: bool = False) -> None:
@@ -118,11 +118,13 @@ class Certificates(Kind):
                 return bytes(value)
             value = value.decode("latin-1")
         if not isinstance(value, str):
-            raise Fault(f"not a str but {_type_name(value)}")
+            raise ValueFault(f"not a str but {_type_name(value)}")
         if "PRIVATE KEY-----" in value:
-            raise Fault("a private key is among the certificates")
+            raise ValueFault("a private key is among the certificates")
         if "-----BEGIN CERTIFICATE-----" not in value and "TRUSTED CERTIFICATE---" not in value:
-            raise Fault("no certificate in PEM form; a path belongs into the option for a file")
+            raise ValueFault(
+                "no certificate in PEM form; a path belongs into the option for a file"
+            )
         return pem_lines(value)
 
 
@@ -137,7 +139,7 @@ def _wrapped(block: re.Match[str]) -> str:
     return "\n".join([f"-----BEGIN {block[1]}-----", *lines, f"-----END {block[1]}-----", ""])
 
 
-class SslContext(Kind):
+class SslContext(OptionType):
     """An ``ssl.SSLContext``, or None."""
 
     is_opaque = True
@@ -148,13 +150,13 @@ class SslContext(Kind):
             import ssl  # a consumer of a PLAINTEXT listener has no use for it
 
             if not isinstance(value, ssl.SSLContext):
-                raise Fault(f"not an SSLContext but {_type_name(value)}")
+                raise ValueFault(f"not an SSLContext but {_type_name(value)}")
             if value.protocol == ssl.PROTOCOL_TLS_SERVER:
-                raise Fault("a context of a server: make it with ssl.PROTOCOL_TLS_CLIENT")
+                raise ValueFault("a context of a server: make it with ssl.PROTOCOL_TLS_CLIENT")
         return value
 
 
-class OpaqueFunction(Kind):
+class OpaqueFunction(OptionType):
     """A function that returns secrets, or None."""
 
     is_opaque = True
@@ -168,11 +170,11 @@ class OpaqueFunction(Kind):
 
     def check(self, value: Any) -> Any:
         if value is not None and not callable(value):
-            raise Fault("not callable")
+            raise ValueFault("not callable")
         return value
 
 
-class TokenProvider(Kind):
+class TokenProvider(OptionType):
     """A source of OAuth tokens: an object with ``token()``, or a callable."""
 
     is_opaque = True
@@ -184,13 +186,13 @@ class TokenProvider(Kind):
 
     def check(self, value: Any) -> Any:
         if isinstance(value, type):
-            raise Fault("a class; give an instance of it")
+            raise ValueFault("a class; give an instance of it")
         if value is None or callable(value) or callable(getattr(value, "token", None)):
             return value
-        raise Fault("neither callable nor an object with token()")
+        raise ValueFault("neither callable nor an object with token()")
 
 
-class UpperChoice(Choice):
+class UpperOneOf(OneOf):
     """One of a few words in upper case, given in any case."""
 
     def __init__(self, *words: str, nullable: bool = False) -> None:
@@ -203,37 +205,37 @@ class UpperChoice(Choice):
         if value is None and self.nullable:
             return None
         if not isinstance(value, str):
-            raise Fault(f"not a str but {_type_name(value)}")
+            raise ValueFault(f"not a str but {_type_name(value)}")
         if value.upper() not in self.words:
-            raise Fault("none of these, in any case")
+            raise ValueFault("none of these, in any case")
         return value.upper()
 
 
-class Mechanism(UpperChoice):
+class MechanismName(UpperOneOf):
     """The name of a SASL mechanism, in any case; or None."""
 
     def check(self, value: Any) -> Any:
         if isinstance(value, str) and value.upper() == "AWS_MSK_IAM":
-            raise Fault(
+            raise ValueFault(
                 "Amazon MSK takes OAUTHBEARER too: use it with a sasl_oauth_token_provider that "
                 "calls aws-msk-iam-sasl-signer-python"
             )
         return super().check(value)
 
 
-class Word(Choice):
+class SingleWord(OneOf):
     """One of a few words, or another name of one."""
 
     def check(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise Fault(f"not a str but {_type_name(value)}")
+            raise ValueFault(f"not a str but {_type_name(value)}")
         try:
             return super().check(value)
         except ValueError:
-            raise Fault("none of these") from None
+            raise ValueFault("none of these") from None
 
 
-class Line(Kind):
+class SingleLine(OptionType):
     """A text without control characters; or None."""
 
     def __init__(self, *, nullable: bool = True) -> None:
@@ -244,15 +246,15 @@ class Line(Kind):
         if value is None and self.nullable:
             return None
         if not isinstance(value, str):
-            raise Fault(f"not a str but {_type_name(value)}")
+            raise ValueFault(f"not a str but {_type_name(value)}")
         if not value:
-            raise Fault("empty")
+            raise ValueFault("empty")
         if any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in value):
-            raise Fault("a control character in it")
+            raise ValueFault("a control character in it")
         return value
 
 
-class Opaque(Kind):
+class Opaque(OptionType):
     """Any object, or None."""
 
     is_opaque = True
@@ -264,13 +266,13 @@ class Opaque(Kind):
         return value
 
 
-class HostnameCheck(Flag):
+class HostnameCheck(Boolean):
     """True or False; Java's algorithm ``https`` is True, ``none`` and no text are False."""
 
-    _WORDS = {**Flag._WORDS, "https": True, "none": False, "": False}
+    _WORDS = {**Boolean._WORDS, "https": True, "none": False, "": False}
 
 
-class TlsVersion(Kind):
+class TlsVersion(OptionType):
     """The lowest version of TLS. A list of Java stands for the lowest of its versions."""
 
     expected = '"TLSv1.2" or "TLSv1.3"'
@@ -278,11 +280,11 @@ class TlsVersion(Kind):
     def check(self, value: Any) -> str:
         name = getattr(value, "name", value)  # a member of ssl.TLSVersion
         if not isinstance(name, str):
-            raise Fault(f"not a str but {_type_name(value)}")
+            raise ValueFault(f"not a str but {_type_name(value)}")
         for version in TLS_VERSIONS:
             if name.replace("_", ".").lower() == version.lower():
                 return version
-        raise Fault("versions before TLS 1.2 are not used")
+        raise ValueFault("versions before TLS 1.2 are not used")
 
     def parse(self, text: str) -> str:
         names = [part.strip() for part in text.split(",")]
@@ -290,14 +292,14 @@ class TlsVersion(Kind):
         return min(known, default=text)
 
 
-class StoreType(UpperChoice):
+class StoreType(UpperOneOf):
     """Java's name of a kind of store, or None."""
 
     def __init__(self) -> None:
         super().__init__("PEM", "PKCS12", "JKS", nullable=True)
 
 
-class Ciphers(Kind):
+class Ciphers(OptionType):
     """Cipher suites of TLS 1.2: a list of OpenSSL, or names of Java."""
 
     expected = 'OpenSSL\'s cipher list ("ECDHE+AESGCM"), names of Java, or None'
@@ -307,7 +309,7 @@ class Ciphers(Kind):
             return None
         names = value if isinstance(value, str) else ",".join(_texts(value))
         if not names.strip():
-            raise Fault("no cipher suite")
+            raise ValueFault("no cipher suite")
         if "TLS_" not in names:
             return names
         from kohort.config._ciphers import openssl_names  # names of Java are rare
@@ -318,7 +320,7 @@ class Ciphers(Kind):
         return text or None
 
 
-class Pairs(Kind):
+class Pairs(OptionType):
     """Names and texts: a mapping, or ``name=value,name=value`` as text."""
 
     expected = 'a mapping of str to str, or "name=value,name=value"'
@@ -328,10 +330,10 @@ class Pairs(Kind):
             value = self.parse(value)
         items = value.items() if isinstance(value, Mapping) else value
         if not isinstance(items, Iterable):
-            raise Fault(f"not a mapping but {_type_name(value)}")
+            raise ValueFault(f"not a mapping but {_type_name(value)}")
         pairs = tuple(tuple(item) for item in items if not isinstance(item, str))
         if any(len(pair) != 2 or not all(isinstance(part, str) for part in pair) for pair in pairs):
-            raise Fault("names and values are texts")
+            raise ValueFault("names and values are texts")
         return pairs
 
     def parse(self, text: str) -> dict[str, str]:
@@ -339,7 +341,7 @@ class Pairs(Kind):
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
-                raise Fault("a part without =")
+                raise ValueFault("a part without =")
             pairs[name.strip()] = value.strip()
         return pairs
 
@@ -351,15 +353,15 @@ class Extensions(Pairs):
         pairs = super().check(value)
         for name, text in pairs:
             if not (name.isascii() and name.isalpha()):
-                raise Fault("the name of an extension has letters only")
+                raise ValueFault("the name of an extension has letters only")
             if name == "auth":
-                raise Fault("the name auth is reserved")
+                raise ValueFault("the name auth is reserved")
             if not all(char in "\t\r\n" or " " <= char <= "~" for char in text) or not text:
-                raise Fault("an extension has a character that SASL does not allow")
+                raise ValueFault("an extension has a character that SASL does not allow")
         return pairs
 
 
-class Claims(Kind):
+class Claims(OptionType):
     """Claims of an unsecured token: names, and texts, numbers or lists of texts."""
 
     expected = "a mapping of claims (texts, numbers, lists of texts)"
@@ -367,26 +369,26 @@ class Claims(Kind):
     def check(self, value: Any) -> tuple[tuple[str, Any], ...]:
         items = value.items() if isinstance(value, Mapping) else value
         if isinstance(value, str) or not isinstance(items, Iterable):
-            raise Fault(f"not a mapping but {_type_name(value)}")
+            raise ValueFault(f"not a mapping but {_type_name(value)}")
         claims = []
         for item in items:
             name, claim = item
             if isinstance(claim, (list, tuple)) and all(isinstance(part, str) for part in claim):
                 claim = tuple(claim)
             elif isinstance(claim, bool) or not isinstance(claim, (str, int, float)):
-                raise Fault("a claim is a text, a number or a list of texts")
+                raise ValueFault("a claim is a text, a number or a list of texts")
             if not isinstance(name, str) or not name:
-                raise Fault("a claim has a name")
+                raise ValueFault("a claim has a name")
             claims.append((name, claim))
         return tuple(claims)
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise Fault("not a list")
+        raise ValueFault("not a list")
     texts = list(value)
     if not all(isinstance(text, str) for text in texts):
-        raise Fault("not a list of texts")
+        raise ValueFault("not a list of texts")
     return texts
 
 

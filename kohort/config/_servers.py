@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option_types import Kind
+from kohort.config._option_types import OptionType
 
 DEFAULT_PORT = 9092
 
 
-class Servers(Kind):
+class Servers(OptionType):
     """One or more addresses; becomes a tuple of (host, port)."""
 
     expected = '"host:port", "host1:port1,host2:port2", "[ipv6]:port", or a list of these'

@@ -7,11 +7,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kohort.config._option import SecuritySection, option, section
-from kohort.config._option_types import Flag
+from kohort.config._option_types import Boolean
 from kohort.config._secret import Secret
 from kohort.config._security_types import (
     CaPath,
-    Certificates,
+    CertificateList,
     Ciphers,
     FilePath,
     HostnameCheck,
@@ -51,7 +51,7 @@ class TlsConfig(SecuritySection):
     ssl_cadata: str | bytes | None = field(
         default=None,
         metadata=option(
-            Certificates(der=True),
+            CertificateList(der=True),
             "The CA certificates themselves, in place of ssl_cafile.",
             properties=("ssl.truststore.certificates", "ssl.ca.pem"),
         ),
@@ -83,7 +83,7 @@ class TlsConfig(SecuritySection):
     ssl_certdata: str | None = field(
         default=None,
         metadata=option(
-            Certificates(),
+            CertificateList(),
             "The client certificate and its chain, in place of ssl_certfile.",
             properties=("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
         ),
@@ -132,7 +132,7 @@ class TlsConfig(SecuritySection):
     ssl_reload: bool = field(
         default=True,
         metadata=option(
-            Flag(), "Load certificate files again when they changed, at the next connection."
+            Boolean(), "Load certificate files again when they changed, at the next connection."
         ),
     )
 

@@ -75,7 +75,7 @@ TRANSLATED: dict[str, str] = {
 """The dotted names with what they stand for."""
 
 
-class Given:
+class GivenProperties:
     """Values by keyword, with the dotted name that each of them came from."""
 
     __slots__ = ("names", "properties", "values")
@@ -97,7 +97,7 @@ class Given:
 
 def translate(
     properties: Mapping[str, Any], given: Mapping[str, str]
-) -> Given | ConfigurationError:
+) -> GivenProperties | ConfigurationError:
     """Return the options that translated properties stand for, or the error to raise.
 
     ``given`` has the dotted names of the options that other properties give. The error is without
@@ -109,8 +109,8 @@ def translate(
         return without_frames(error)
 
 
-def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given:
-    found = Given(properties)
+def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> GivenProperties:
+    found = GivenProperties(properties)
     if (jaas := properties.get(JAAS)) is not None:
         _read_jaas(jaas, given, found)
     if (value := properties.get("sasl.login.callback.handler.class")) is not None:
@@ -151,7 +151,7 @@ def _check_handler(text: str) -> None:
         )
 
 
-def _read_retriever(text: str, found: Given) -> None:
+def _read_retriever(text: str, found: GivenProperties) -> None:
     name = _class_name(text)
     known = name in _RETRIEVERS
     grant = _RETRIEVERS.get(name)
@@ -165,7 +165,7 @@ def _read_retriever(text: str, found: Given) -> None:
         found.set("sasl_oauthbearer_grant_type", grant, "sasl.oauthbearer.jwt.retriever.class")
 
 
-def _read_jaas(value: Any, given: Mapping[str, str], found: Given) -> None:
+def _read_jaas(value: Any, given: Mapping[str, str], found: GivenProperties) -> None:
     secret = conceal(value)
     del value
     if not isinstance(secret, Secret):
@@ -189,7 +189,7 @@ def _refuse_module(module: str) -> NoReturn:
     raise UnsupportedOptionError(f"{JAAS} is not supported with {shown}: use one of {known}")
 
 
-def _read_password(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
+def _read_password(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties) -> None:
     """Read the options of PlainLoginModule and ScramLoginModule."""
     _check_keys(entry, {"username", "password", "tokenauth", "serviceName"})
     if "username" in entry.options:
@@ -200,7 +200,7 @@ def _read_password(entry: JaasEntry, given: Mapping[str, str], found: Given) -> 
         found.set("sasl_delegation_token", True, JAAS)
 
 
-def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
+def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties) -> None:
     """Read the options of OAuthBearerLoginModule."""
     extensions: dict[str, str] = {}
     claims: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: Given) -> Non
         found.set("sasl_oauthbearer_unsecured_claims", tuple(claims.items()), JAAS)
 
 
-def _read_endpoint_cas(entry: JaasEntry, found: Given) -> bool:
+def _read_endpoint_cas(entry: JaasEntry, found: GivenProperties) -> bool:
     """Read the TLS options, which Java uses for the token endpoint. False if some are not known."""
     given = {key for key in entry.options if key.startswith("ssl.")}
     stores = given & _ENDPOINT_CAS.keys()
@@ -284,7 +284,7 @@ def _whole(secret: Secret, key: str) -> int:
     return int(secret.reveal())
 
 
-def _read_kerberos(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
+def _read_kerberos(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties) -> None:
     """Read the options of Krb5LoginModule."""
     _check_keys(entry, {*_KERBEROS, *_KERBEROS_IGNORED})
     for key, keyword in _KERBEROS.items():
@@ -297,7 +297,7 @@ def _read_kerberos(entry: JaasEntry, given: Mapping[str, str], found: Given) -> 
         found.set(keyword, entry.options[key].reveal(), JAAS)
 
 
-def _read_msk(entry: JaasEntry, given: Mapping[str, str], found: Given) -> None:
+def _read_msk(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties) -> None:
     """Read the options of Amazon MSK's IAMLoginModule."""
     if not _msk.is_installed():
         raise UnsupportedOptionError(
@@ -328,7 +328,7 @@ def _check_keys(entry: JaasEntry, known: set[str]) -> None:
         )
 
 
-def _read_unsecured(config: Secret | Concealed, found: Given) -> None:
+def _read_unsecured(config: Secret | Concealed, found: GivenProperties) -> None:
     """Read librdkafka's claims of unsecured tokens: ``principal=alice scope=a,b``."""
     name = "sasl.oauthbearer.config"
     if isinstance(config, Concealed):
@@ -386,7 +386,7 @@ class OAuthCallback:
         return self._extensions
 
 
-_MODULES: dict[str, Callable[[JaasEntry, Mapping[str, str], Given], None]] = {
+_MODULES: dict[str, Callable[[JaasEntry, Mapping[str, str], GivenProperties], None]] = {
     "PlainLoginModule": _read_password,
     "ScramLoginModule": _read_password,
     "OAuthBearerLoginModule": _read_oauth,

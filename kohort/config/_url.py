@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.config._option_types import Fault, Kind
+from kohort.config._option_types import OptionType, ValueFault
 from kohort.config._secret import Concealed, Secret, conceal
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Endpoint(Kind):
+class Endpoint(OptionType):
     """The address of a token endpoint, or None."""
 
     expected = "an https:// URL, or None"
@@ -87,16 +87,16 @@ class Endpoint(Kind):
         if value is None or isinstance(value, Url):
             return value
         if isinstance(value, Concealed):
-            raise Fault(f"not a str but {value.type_name}")
+            raise ValueFault(f"not a str but {value.type_name}")
         secret = Secret(value)
         del value
         found = read_url(secret)
         if isinstance(found, str):
-            raise Fault(found)
+            raise ValueFault(found)
         return found
 
 
-class Endpoints(Kind):
+class Endpoints(OptionType):
     """Several addresses; becomes a tuple."""
 
     expected = "a list of https:// URLs, or text with commas between them"
@@ -114,7 +114,7 @@ class Endpoints(Kind):
     def check(self, value: Any) -> tuple[Url, ...]:
         value = self.conceal(value)
         if not isinstance(value, list):
-            raise Fault("not a list")
+            raise ValueFault("not a list")
         found: list[Url] = []
         endpoint = Endpoint()
         for each in value:

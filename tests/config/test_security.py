@@ -31,7 +31,7 @@ SSL = {"security_protocol": "SSL"}
 KEEPS_SECRETS = {
     name
     for name, each in OPTIONS.items()
-    if type(each.kind).conceal is not type(OPTIONS["group_id"].kind).conceal
+    if type(each.option_type).conceal is not type(OPTIONS["group_id"].option_type).conceal
 }
 
 

@@ -259,7 +259,9 @@ def test_secret_of_a_refused_login_is_left_nowhere(
 
 def test_every_option_that_is_a_secret_is_planted(world: World) -> None:
     planted = {name for plant in GOOD.values() for name in plant(world)[0]}
-    secret = {name for name, option in OPTIONS.items() if isinstance(option.kind, SecretText)}
+    secret = {
+        name for name, option in OPTIONS.items() if isinstance(option.option_type, SecretText)
+    }
     assert len(secret) >= 8
     assert secret - planted == set()
 
