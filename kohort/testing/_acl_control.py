@@ -56,10 +56,10 @@ class AclControl(ABC):
         host: str = "*",
     ) -> Fault:
         """Allow operations on a resource. Stopping the result removes the new rights."""
-        made = _acls(
+        acls = _acls(
             principal, operations, (topic, group, transactional_id), is_prefix, host, "ALLOW"
         )
-        return self._add_acls(made)
+        return self._add_acls(acls)
 
     def deny(
         self,
@@ -72,10 +72,10 @@ class AclControl(ABC):
         host: str = "*",
     ) -> Fault:
         """Deny operations on a resource, even allowed ones. Stopping the result ends the denial."""
-        made = _acls(
+        acls = _acls(
             principal, operations, (topic, group, transactional_id), is_prefix, host, "DENY"
         )
-        return self._add_acls(made)
+        return self._add_acls(acls)
 
     def revoke(
         self,
@@ -110,10 +110,10 @@ class AclControl(ABC):
 
         removed = self._call(remove)
 
-        def give_back() -> None:
+        def restore() -> None:
             self._call(lambda core: _authorizer(core).add(removed))
 
-        return Fault(give_back, lambda: 0)
+        return Fault(restore, lambda: 0)
 
     def _add_acls(self, acls: list[Acl]) -> Fault:
         added = self._call(lambda core: _authorizer(core).add(acls))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Node:
+class BrokerNode:
     """Addresses and rack of a broker. ``ports``: listener -> port, 0 before the broker listens."""
 
     id: int
@@ -38,7 +38,7 @@ class Broker:
     def __init__(
         self,
         cluster: ClusterCore,
-        node: Node,
+        node: BrokerNode,
         coordinator: GroupCoordinator,
         transactions: TransactionCoordinator,
     ) -> None:
@@ -47,16 +47,16 @@ class Broker:
         self.coordinator = coordinator
         self.transactions = transactions
         self.fetch_sessions = FetchSessions(cluster.rng)
-        self.alive = True
-        self.scope = anyio.CancelScope()
+        self.is_alive = True
+        self.cancel_scope = anyio.CancelScope()
         """Around all that it runs."""
-        self.ended = anyio.Event()
+        self.stopped = anyio.Event()
         """Set when it runs no more: its connections are closed."""
 
     def kill(self) -> None:
         """Nothing is answered from now on; the connections are closed soon."""
-        self.alive = False
-        self.scope.cancel()
+        self.is_alive = False
+        self.cancel_scope.cancel()
 
     def led_partition(
         self, topic: Topic | None, index: int, leader_epoch: int = -1

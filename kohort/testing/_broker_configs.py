@@ -16,7 +16,7 @@ from kohort.testing._config_types import ConfigSource, ConfigType, SourcedValue
 from kohort.testing._topic_settings import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from kohort.testing._broker import Node
+    from kohort.testing._broker import BrokerNode
     from kohort.testing._configs import ClusterConfig
 
 LOG_FOLDER = "/memory"
@@ -38,34 +38,34 @@ class BrokerConfigs:
         self._static = config.static_configs()
         self._racks = config.racks is not None
         # Kafka stores this one for the cluster when it is formatted, as leaders depend on it.
-        self.default = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
-        self._own: dict[int, dict[str, str]] = {}
+        self.cluster_overrides = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
+        self._broker_overrides: dict[int, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
         self._refresh()
 
-    def own(self, node_id: int) -> dict[str, str]:
+    def broker_overrides(self, node_id: int) -> dict[str, str]:
         """Configs that a request has changed for one broker."""
-        return dict(self._own.get(node_id, {}))
+        return dict(self._broker_overrides.get(node_id, {}))
 
     def change(self, node_id: int | None, configs: Mapping[str, str]) -> None:
         """Replace what requests have changed for one broker, None for all."""
         if node_id is None:
-            self.default = dict(configs)
+            self.cluster_overrides = dict(configs)
         else:
-            self._own[node_id] = dict(configs)
+            self._broker_overrides[node_id] = dict(configs)
         self._refresh()
 
     def names(self, node_id: int) -> list[str]:
         """All configs that a broker shows."""
-        changed = {**self.default, **self._own.get(node_id, {})}
+        changed = {**self.cluster_overrides, **self._broker_overrides.get(node_id, {})}
         return [*broker_settings(), *(name for name in changed if name not in broker_settings())]
 
-    def origins(self, name: str, node: Node) -> tuple[SourcedValue, ...]:
+    def origins(self, name: str, node: BrokerNode) -> tuple[SourcedValue, ...]:
         """The values of a config from the one that holds to Kafka's default."""
-        given = {**self._static, **self._of_node(node)}
+        given = {**self._static, **self._node_configs(node)}
         layers = (
-            (self._own.get(node.id, {}), ConfigSource.BROKER),
-            (self.default, ConfigSource.DEFAULT_BROKER),
+            (self._broker_overrides.get(node.id, {}), ConfigSource.BROKER),
+            (self.cluster_overrides, ConfigSource.DEFAULT_BROKER),
             (given, ConfigSource.STATIC_BROKER),
             (_defaults(), ConfigSource.DEFAULT),
         )
@@ -83,7 +83,7 @@ class BrokerConfigs:
             return tuple(value._replace(value=None) for value in found)
         return tuple(found)
 
-    def _of_node(self, node: Node) -> dict[str, str]:
+    def _node_configs(self, node: BrokerNode) -> dict[str, str]:
         host = f"[{node.host}]" if ":" in node.host else node.host
         configs = {
             "advertised.listeners": f"{_LISTENER}://{host}:{node.port}",
@@ -102,7 +102,7 @@ class BrokerConfigs:
         return configs
 
     def _refresh(self) -> None:
-        layers = (self.default, self._static, _defaults())
+        layers = (self.cluster_overrides, self._static, _defaults())
         for name, setting in TOPIC_SETTINGS.items():
             value = None if setting.synonym is None else _value(setting.synonym, layers)
             self.topic_defaults[name] = setting.default if value is None else value

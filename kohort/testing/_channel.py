@@ -16,7 +16,7 @@ class Channel:
     login: ClientLogin
 
     @classmethod
-    def to(
+    def open(
         cls, broker: Broker, listener: Listener, peer_host: str, principal: str = ANONYMOUS
     ) -> Channel:
         """Return the channel of a new connection to a listener of a broker."""

@@ -34,7 +34,7 @@ class Cleaner:
         """Delete what is too old or too much, as long as there are topics that want it."""
         while True:
             self._settings_changed = anyio.Event()
-            if any(_deletes(topic) for topic in self._topics):
+            if any(_has_retention(topic) for topic in self._topics):
                 await anyio.sleep(self._interval)
                 for topic in self._topics:
                     self.delete_old_records(topic)
@@ -47,12 +47,12 @@ class Cleaner:
 
     def delete_old_records(self, topic: Topic) -> None:
         """Move the start of each of the topic's logs to what ``retention.*`` lets it keep."""
-        if not _deletes(topic):
+        if not _has_retention(topic):
             return
         retention_ms, retention_bytes = _retention(topic)
         oldest_ms = None if retention_ms < 0 else self._now_ms() - retention_ms
-        for partition in _with_leader(topic):
-            start = partition.log.old_until(
+        for partition in _led_partitions(topic):
+            start = partition.log.first_retained_offset(
                 oldest_ms, None if retention_bytes < 0 else retention_bytes
             )
             if start > partition.log.start_offset:
@@ -66,7 +66,7 @@ class Cleaner:
                 f"{topic.name!r} is not compacted: its cleanup.policy is "
                 f"{topic.config('cleanup.policy')!r}"
             )
-        for partition in _with_leader(topic):
+        for partition in _led_partitions(topic):
             partition.log.compact(
                 self._now_ms(),
                 int(topic.config("delete.retention.ms")),
@@ -75,7 +75,7 @@ class Cleaner:
         self._changed()
 
 
-def _with_leader(topic: Topic) -> Iterator[Partition]:
+def _led_partitions(topic: Topic) -> Iterator[Partition]:
     return (partition for partition in topic.partitions if partition.leader >= 0)
 
 
@@ -88,5 +88,5 @@ def _retention(topic: Topic) -> tuple[int, int]:
     return int(topic.config("retention.ms")), int(topic.config("retention.bytes"))
 
 
-def _deletes(topic: Topic) -> bool:
+def _has_retention(topic: Topic) -> bool:
     return "delete" in _policies(topic) and max(_retention(topic)) >= 0

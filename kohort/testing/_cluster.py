@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from kohort.errors import IllegalStateError
 from kohort.testing._broker import Broker
-from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
+from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
 from kohort.testing._core import ClusterCore
 from kohort.testing._given_configs import with_configs
 from kohort.testing._handle import ClusterHandle, timed_out
@@ -24,9 +24,9 @@ from kohort.testing.transactions import TransactionConfig
 
 T = TypeVar("T")
 
-_LOOK_AGAIN = 0.05
+_POLL_INTERVAL = 0.05
 """Seconds: a predicate may also wait for something outside of the cluster."""
-_LOOK_AGAIN_ASYNC = 0.005
+_POLL_INTERVAL_ASYNC = 0.005
 
 
 class Cluster(ClusterHandle):
@@ -88,7 +88,7 @@ class Cluster(ClusterHandle):
             broker_session_timeout_ms=broker_session_timeout_ms,
             log_retention_check_interval_ms=log_retention_check_interval_ms,
             seed=seed,
-            groups=group_config(group_settings, group_initial_rebalance_delay_ms),
+            groups=group_limits(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
             security=security,
         )
@@ -157,7 +157,7 @@ class Cluster(ClusterHandle):
 
     def _await_end(self, broker: Broker) -> None:
         if self._thread is not None:
-            self._thread.wait(broker.ended.wait)
+            self._thread.wait(broker.stopped.wait)
 
     # Waiting
 
@@ -179,7 +179,7 @@ class Cluster(ClusterHandle):
                 self._watchers += 1
                 try:
                     if self._changes == seen:
-                        self._change.wait(min(left, _LOOK_AGAIN))
+                        self._change.wait(min(left, _POLL_INTERVAL))
                 finally:
                     self._watchers -= 1
 
@@ -189,7 +189,7 @@ class Cluster(ClusterHandle):
         while not (result := predicate()):
             if anyio.current_time() >= deadline:
                 raise timed_out(predicate, timeout)
-            await anyio.sleep(_LOOK_AGAIN_ASYNC)
+            await anyio.sleep(_POLL_INTERVAL_ASYNC)
         return result
 
     def _changed(self) -> None:

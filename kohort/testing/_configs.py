@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kohort.errors import InvalidOptionError
 from kohort.testing._given_configs import static_configs
 from kohort.testing._topics import is_legal_name
-from kohort.testing.groups import GroupConfig
+from kohort.testing.groups import GroupLimits
 from kohort.testing.security import PLAINTEXT_ONLY, Listener, Security
 from kohort.testing.transactions import TransactionConfig
 
@@ -41,7 +41,7 @@ class ClusterConfig:
     first_node_id: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     """Broker configs as they were given, by Kafka's names."""
-    groups: GroupConfig = field(default_factory=GroupConfig)
+    groups: GroupLimits = field(default_factory=GroupLimits)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     security: Security = PLAINTEXT_ONLY
 
@@ -129,6 +129,6 @@ def _check_partitions(what: str, count: int) -> None:
         raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
 
 
-def group_config(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupConfig:
+def group_limits(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupLimits:
     """The settings of groups out of what a test gives."""
-    return GroupConfig(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})
+    return GroupLimits(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})

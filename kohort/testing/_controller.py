@@ -20,7 +20,7 @@ class Controller:
         self._partitions = partitions
         self._is_live = is_live
 
-    def broker_came(self, node_id: int) -> None:
+    def on_broker_registered(self, node_id: int) -> None:
         """It is in sync again, and leads what was without a leader."""
         for partition in self._partitions():
             if node_id not in partition.replicas:
@@ -32,10 +32,10 @@ class Controller:
                     for replica in partition.replicas
                     if replica in in_sync and self._is_live(replica)
                 ]
-            if partition.leader == NO_LEADER and (able := self._able(partition)):
-                self.lead(partition, able[0])
+            if partition.leader == NO_LEADER and (eligible := self._eligible_leaders(partition)):
+                self.set_leader(partition, eligible[0])
 
-    def broker_went(self, node_id: int) -> None:
+    def on_broker_unregistered(self, node_id: int) -> None:
         """What it led gets a new leader with a higher epoch, or none."""
         for partition in self._partitions():
             if node_id not in partition.replicas:
@@ -47,10 +47,10 @@ class Controller:
 
     def elect(self, partition: Partition) -> None:
         """The first replica that is there and in sync, or none."""
-        able = self._able(partition)
-        self.lead(partition, able[0] if able else NO_LEADER)
+        eligible = self._eligible_leaders(partition)
+        self.set_leader(partition, eligible[0] if eligible else NO_LEADER)
 
-    def lead(self, partition: Partition, node_id: int) -> None:
+    def set_leader(self, partition: Partition, node_id: int) -> None:
         """Make it the leader. One that is not in sync cuts off what it lacks and begins anew."""
         if node_id != NO_LEADER and node_id not in partition.isr:
             partition.isr = [
@@ -59,7 +59,7 @@ class Controller:
                 if replica == node_id
                 or (self._is_live(replica) and not partition.lacks_records(replica))
             ]
-        partition.lead(node_id)
+        partition.set_leader(node_id)
 
     def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
         """Other replicas, which have all records at once; the leader stays if it is one of them."""
@@ -77,7 +77,7 @@ class Controller:
             self.elect(partition)
         partition.log.notify()
 
-    def follow(self, partition: Partition, node_id: int, lag: Lag | None) -> None:
+    def set_lag(self, partition: Partition, node_id: int, lag: Lag | None) -> None:
         """A follower falls behind, and leaves the ISR if it lacks records; None: it catches up."""
         if lag is not None:
             partition.lags[node_id] = lag
@@ -89,7 +89,7 @@ class Controller:
             partition.isr = [r for r in partition.replicas if r in {*partition.isr, node_id}]
         partition.log.notify()
 
-    def _able(self, partition: Partition) -> list[int]:
+    def _eligible_leaders(self, partition: Partition) -> list[int]:
         """Who may lead: replicas in sync, or any if the topic has it so and there is none."""
         live = [replica for replica in partition.replicas if self._is_live(replica)]
         in_sync = [replica for replica in live if replica in partition.isr]

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from kohort.errors import IllegalStateError
 from kohort.records import NewRecord, RecordBatch, encode_batch
-from kohort.testing._broker import Broker, Node
+from kohort.testing._broker import Broker, BrokerNode
 from kohort.testing._broker_configs import BrokerConfigs
 from kohort.testing._cleaner import Cleaner
 from kohort.testing._configs import ClusterConfig
@@ -44,7 +44,7 @@ from kohort.testing.groups import (
 )
 from kohort.testing.security import Authorizer, SecurityState
 
-_REMEMBERED_REQUESTS = 10_000
+_MAX_KEPT_REQUESTS = 10_000
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
@@ -69,18 +69,18 @@ class ClusterCore:
             anyio.current_time() * 1000
         )
         self.cluster_id = _base64_id(self.rng)
-        self.requests: deque[ReceivedRequest] = deque(maxlen=_REMEMBERED_REQUESTS)
+        self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
         self.faults = Faults(config.seed)
         self.authorizer: Authorizer | None = config.security.make_authorizer()
         self._network = network
         self._tasks: TaskGroup | None = None
-        self._session_ends = anyio.Event()
+        self._sessions_changed = anyio.Event()
         self._producer_ids = itertools.count()
-        self.transacting = TransactionRouter(self)
+        self.transaction_router = TransactionRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
         self.all_nodes = [
-            Node(
+            BrokerNode(
                 config.first_node_id + index,
                 host,
                 {listener.name: 0 for listener in config.listeners},
@@ -96,7 +96,7 @@ class ClusterCore:
         ids = {node.id: node.rack for node in self.all_nodes}
         self.configs = BrokerConfigs(config)
         defaults = self.configs.topic_defaults
-        self.topics = Topics(ids, self.rng, self._elected, self.is_live, defaults)
+        self.topics = Topics(ids, self.rng, self._on_leader_changed, self.is_live, defaults)
         self.controller = Controller(self.topics.partitions, self.is_live)
         interval_ms = config.log_retention_check_interval_ms
         self.cleaner = Cleaner(self.topics, interval_ms, self.now_ms, lambda: self.changed())
@@ -125,9 +125,9 @@ class ClusterCore:
         finally:
             self._network.close()
             self.security.certificates.close()
-            self._discard()
+            self._free_logs()
 
-    def _discard(self) -> None:
+    def _free_logs(self) -> None:
         """Free what was stored: the parts refer to each other, so the rest waits for the GC."""
         for partition in self.topics.partitions():
             partition.log.discard()
@@ -135,14 +135,14 @@ class ClusterCore:
 
     async def _run(self, broker: Broker) -> None:
         try:
-            with broker.scope:
+            with broker.cancel_scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(broker.coordinator.run)
                     tasks.start_soon(broker.transactions.run)
                     await self._network.serve(broker, tasks)
         finally:
-            self._network.ended(broker)
-            broker.ended.set()
+            self._network.stop_listening(broker)
+            broker.stopped.set()
 
     # Brokers come and go
 
@@ -161,9 +161,9 @@ class ClusterCore:
         broker = self.broker(node_id)
         del self.brokers[node_id]
         broker.kill()
-        self.registry.lost(node_id, anyio.current_time())
+        self.registry.mark_lost(node_id, anyio.current_time())
         self._expire_sessions()
-        self._session_ends.set()
+        self._sessions_changed.set()
         self.changed()
         return broker
 
@@ -180,44 +180,44 @@ class ClusterCore:
         self._network.listen(broker)
         self.brokers[node_id] = broker
         self.registry.register(node_id)
-        self.controller.broker_came(node_id)
+        self.controller.on_broker_registered(node_id)
         self._tasks.start_soon(self._run, broker)
         self.changed()
 
     async def _watch_sessions(self) -> None:
         while True:
-            self._session_ends = anyio.Event()
-            with anyio.CancelScope(deadline=self.registry.next_end()):
-                await self._session_ends.wait()
+            self._sessions_changed = anyio.Event()
+            with anyio.CancelScope(deadline=self.registry.next_expiry()):
+                await self._sessions_changed.wait()
             self._expire_sessions()
 
     def _expire_sessions(self) -> None:
-        for node_id in self.registry.expired(anyio.current_time()):
+        for node_id in self.registry.expired_nodes(anyio.current_time()):
             self._remove(node_id)
 
     def _remove(self, node_id: int) -> None:
         self.registry.close(node_id)
-        self.controller.broker_went(node_id)
+        self.controller.on_broker_unregistered(node_id)
         self.changed()
 
     def move_leader(self, partition: Partition, node_id: int | None) -> int:
         """Another leader, the one named or the next replica that is there; who it is."""
         live = [replica for replica in partition.replicas if self.is_live(replica)]
         if node_id is None:
-            able = [replica for replica in live if replica in partition.isr]
-            after = able.index(partition.leader) + 1 if partition.leader in able else 0
-            node_id = able[after % len(able)] if able else -1
+            eligible = [replica for replica in live if replica in partition.isr]
+            after = eligible.index(partition.leader) + 1 if partition.leader in eligible else 0
+            node_id = eligible[after % len(eligible)] if eligible else -1
         if node_id not in live:
             place = f"{partition.topic.name}-{partition.index}"
             raise IllegalStateError(
                 f"broker {node_id} cannot lead {place}: of its replicas {partition.replicas} "
                 f"{live} run"
             )
-        self.controller.lead(partition, node_id)
+        self.controller.set_leader(partition, node_id)
         self.changed()
         return node_id
 
-    def lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
+    def start_lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
         """Let a follower fall behind; what is returned lets it catch up."""
         if node_id not in partition.replicas or node_id == partition.leader:
             place = f"{partition.topic.name}-{partition.index}"
@@ -227,20 +227,20 @@ class ClusterCore:
             )
         have = partition.replica(node_id)
         lag = Lag(have.high_watermark, None if in_sync else have.end_offset)
-        self.controller.follow(partition, node_id, lag)
+        self.controller.set_lag(partition, node_id, lag)
         self.changed()
 
         def catch_up() -> None:
             if partition.lags.get(node_id) is lag:
-                self.controller.follow(partition, node_id, None)
+                self.controller.set_lag(partition, node_id, None)
                 self.changed()
 
         return catch_up
 
-    def _make_broker(self, node: Node) -> Broker:
+    def _make_broker(self, node: BrokerNode) -> Broker:
         env = GroupEnvironment(self.config.groups, self.rng, self._epoch_ms)
         coordinator = GroupCoordinator(env, self._append_group_records, lambda: self.changed())
-        return Broker(self, node, coordinator, self.transacting.make_coordinator())
+        return Broker(self, node, coordinator, self.transaction_router.make_coordinator())
 
     def now_ms(self) -> int:
         """Wall-clock time that goes as the loop's clock goes."""
@@ -249,11 +249,11 @@ class ClusterCore:
     # What is known
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[BrokerNode]:
         """The brokers that are registered: all that others know of."""
         return [node for node in self.all_nodes if node.id in self.registry]
 
-    def offline(self, partition: Partition) -> list[int]:
+    def offline_replicas(self, partition: Partition) -> list[int]:
         """Replicas whose brokers are not registered."""
         return [replica for replica in partition.replicas if replica not in self.registry]
 
@@ -282,7 +282,7 @@ class ClusterCore:
         if name == CONSUMER_OFFSETS:
             return self._offsets_topic()
         if name == TRANSACTION_STATE:
-            return self.transacting.state_topic()
+            return self.transaction_router.state_topic()
         topic = self.topics.create(
             name,
             self.config.default_partitions if partitions is None else partitions,
@@ -308,13 +308,13 @@ class ClusterCore:
     def delete_topic(self, topic: Topic) -> None:
         self.topics.delete(topic)
         for broker in self.brokers.values():
-            broker.coordinator.forget_topic(topic.name)
+            broker.coordinator.delete_topic_offsets(topic.name)
         self.changed()
 
-    def _elected(self, partition: Partition) -> None:
+    def _on_leader_changed(self, partition: Partition) -> None:
         """Groups and transactions go with the leadership of the partition that they are in."""
         if partition.topic.name == TRANSACTION_STATE:
-            self.transacting.elected(partition)
+            self.transaction_router.on_leader_changed(partition)
         if partition.topic.name != CONSUMER_OFFSETS:
             return
         for broker in self.brokers.values():
@@ -344,7 +344,7 @@ class ClusterCore:
         found = (broker.coordinator.groups.get(group_id) for broker in self.brokers.values())
         return next((group for group in found if group is not None), None)
 
-    def coordinator_node(self, group_id: str) -> Node | None:
+    def coordinator_node(self, group_id: str) -> BrokerNode | None:
         """The broker that coordinates the group, None if there is none now."""
         leader = self.group_partition(group_id).leader
         return next((node for node in self.nodes if node.id == leader), None)

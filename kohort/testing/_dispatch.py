@@ -33,12 +33,12 @@ from kohort.testing._authorization import refusal
 from kohort.testing._broker import Broker
 from kohort.testing._channel import Channel
 from kohort.testing._failures import error_response
-from kohort.testing._send_rate import Pace
+from kohort.testing._send_rate import SendRate
 from kohort.testing.apis import SERVED, CloseConnection, Context, Handler, api_versions
 from kohort.testing.security import ClientLogin, Phase, Step
 
 _HEAD = struct.Struct(">hhi")
-_KEPT_BYTES = 16 * 1024
+_MAX_KEPT_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,15 @@ class ReceivedRequest:
     message: Request[Any] | None
 
 
-class Reply(NamedTuple):
+class ServedResponse(NamedTuple):
     """Frame of an answer, and the pace at which it is sent, None for all at once.
 
     ``closes``: the login failed, so the connection ends after the answer.
     """
 
     frame: list[Buffer]
-    pace: Pace | None
-    closes: bool = False
+    pace: SendRate | None
+    closes_connection: bool = False
 
 
 def _authorized(handler: Handler[Any]) -> Handler[Any]:
@@ -78,12 +78,12 @@ def _authorized(handler: Handler[Any]) -> Handler[Any]:
     return handle
 
 
-async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | None:
+async def handle_frame(broker: Broker, channel: Channel, frame: Buffer) -> ServedResponse | None:
     """The answer; None if there is none to this request.
 
     Raises CloseConnection or MessageDecodeError for what ends the connection.
     """
-    if not broker.alive:
+    if not broker.is_alive:
         raise CloseConnection("the broker is dead")
     if len(frame) < _HEAD.size:
         raise CloseConnection(f"a frame of {len(frame)} bytes")
@@ -98,8 +98,8 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
     if version not in served.versions:
         if key == ApiKey.API_VERSIONS and step is Step.SERVE:
             decode_from(RequestHeader, 2, frame, 0)  # Kafka closes on a header that is too short
-            frame_of_it = encode_response(api_versions.unsupported_version(), 0, correlation_id)
-            return Reply(frame_of_it, None)
+            buffers = encode_response(api_versions.unsupported_version(), 0, correlation_id)
+            return ServedResponse(buffers, None)
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
     known = APIS[key].request
     header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
@@ -110,7 +110,7 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
     )
     api = known.__name__.removesuffix("Request")
     cluster = broker.cluster
-    kept = request if len(frame) <= _KEPT_BYTES else None
+    kept = request if len(frame) <= _MAX_KEPT_BYTES else None
     cluster.requests.append(
         ReceivedRequest(
             broker.node.id, api, version, ctx.client_id, ctx.client_host, cluster.time(), kept
@@ -119,16 +119,18 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
     response: Response | None
     if step is Step.REFUSE:
         login.fail()
-        response, pace = _refusal(ctx, request), None
+        response, pace = _login_refusal(ctx, request), None
     else:
         handler = served.handler if cluster.authorizer is None else _authorized(served.handler)
-        response, pace = await cluster.faults.answer(ctx, api, request, handler)
-        _note(login, response)
+        response, pace = await cluster.faults.apply(ctx, api, request, handler)
+        _update_login(login, response)
     if response is None:
         return None
-    closes = login.phase is Phase.FAILED
+    closes_connection = login.phase is Phase.FAILED
     try:
-        return Reply(encode_response(response, version, correlation_id), pace, closes)
+        return ServedResponse(
+            encode_response(response, version, correlation_id), pace, closes_connection
+        )
     except MessageEncodeError as error:
         if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
             raise
@@ -136,7 +138,7 @@ async def answer(broker: Broker, channel: Channel, frame: Buffer) -> Reply | Non
         raise CloseConnection(f"an answer that cannot be written: {error}") from error
 
 
-def _refusal(ctx: Context, request: Request[Any]) -> Response:
+def _login_refusal(ctx: Context, request: Request[Any]) -> Response:
     """Return the response to a request in the middle of a login.
 
     It names only what the client has named. CloseConnection for a request without a response.
@@ -161,11 +163,11 @@ def _refusal(ctx: Context, request: Request[Any]) -> Response:
         raise CloseConnection("a request without an error code during the login") from error
 
 
-def _note(login: ClientLogin, response: Response | None) -> None:
+def _update_login(login: ClientLogin, response: Response | None) -> None:
     """Let the login follow an answer, which a fault may have made."""
     match response:
         case ApiVersionsResponse(error_code=ErrorCode.NONE):
-            login.versions_told()
+            login.on_api_versions()
         case SaslHandshakeResponse(error_code=code) | SaslAuthenticateResponse(error_code=code):
             # An open connection stays open: it has no SASL, or logs in again too early.
             early = login.phase is Phase.OPEN and code == ErrorCode.ILLEGAL_SASL_STATE

@@ -10,7 +10,7 @@ from kohort.protocol import APIS, Request, Response
 from kohort.protocol import messages as m
 from kohort.testing.apis import Context
 
-Failure = Callable[[Context, Any, ErrorCode], Response]
+FailureBuilder = Callable[[Context, Any, ErrorCode], Response]
 
 
 def check_failable(key: int) -> None:
@@ -86,18 +86,18 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
     topics: dict[tuple[str, bytes], m.FetchResponse.FetchableTopicResponse] = {}
     results = [
         (
-            wanted,
+            cached,
             cls.PartitionData(
-                partition_index=wanted.key.partition,
+                partition_index=cached.key.partition,
                 error_code=error,
                 high_watermark=-1,
                 records=b"",
             ),
         )
-        for wanted in plan.partitions
+        for cached in plan.partitions
     ]
-    for wanted, data in sessions.answered(plan, results):
-        key = wanted.key.topic, wanted.key.topic_id
+    for cached, data in sessions.changed_results(plan, results):
+        key = cached.key.topic, cached.key.topic_id
         if key not in topics:
             topics[key] = cls.FetchableTopicResponse(topic=key[0], topic_id=key[1])
         topics[key].partitions.append(data)
@@ -105,16 +105,18 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
     return cls(session_id=session_id, responses=list(topics.values()))
 
 
-def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> Failure:
+def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> FailureBuilder:
     """APIs that ask for ``topics`` of ``partitions`` and answer so."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
-        answer = response()
-        for asked in request.topics:
-            names = [name, "topic_id"] if hasattr(asked, "topic_id") else [name]
-            parts = [_named(part, partition, index, error_code=error) for part in asked.partitions]
-            answer.topics.append(_named(asked, topic, *names, partitions=parts))
-        return _as_response(answer)
+        filled = response()
+        for requested in request.topics:
+            names = [name, "topic_id"] if hasattr(requested, "topic_id") else [name]
+            parts = [
+                _named(part, partition, index, error_code=error) for part in requested.partitions
+            ]
+            filled.topics.append(_named(requested, topic, *names, partitions=parts))
+        return _as_response(filled)
 
     return fail
 
@@ -163,7 +165,7 @@ def _find_coordinator(
 def _metadata(ctx: Context, request: m.MetadataRequest, error: ErrorCode) -> Response:
     cls = m.MetadataResponse
     cluster = ctx.broker.cluster
-    answer = cls(
+    response = cls(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=[
@@ -174,25 +176,25 @@ def _metadata(ctx: Context, request: m.MetadataRequest, error: ErrorCode) -> Res
         ],
     )
     if request.topics is None:
-        asked = [(topic.name, topic.id) for topic in cluster.topics]
+        requested = [(topic.name, topic.id) for topic in cluster.topics]
     else:
-        asked = [(topic.name or "", bytes(topic.topic_id)) for topic in request.topics]
-    for name, topic_id in asked:
-        answer.topics.append(
+        requested = [(topic.name or "", bytes(topic.topic_id)) for topic in request.topics]
+    for name, topic_id in requested:
+        response.topics.append(
             cls.MetadataResponseTopic(name=name, topic_id=topic_id, error_code=error)
         )
-    return answer
+    return response
 
 
 def _delete_topics(ctx: Context, request: m.DeleteTopicsRequest, error: ErrorCode) -> Response:
     cls = m.DeleteTopicsResponse
-    asked = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
+    requested = [(topic.name, bytes(topic.topic_id)) for topic in request.topics]
     if ctx.version < 6:
-        asked = [(name, bytes(16)) for name in request.topic_names]
+        requested = [(name, bytes(16)) for name in request.topic_names]
     return cls(
         responses=[
             cls.DeletableTopicResult(name=name, topic_id=topic_id, error_code=error)
-            for name, topic_id in asked
+            for name, topic_id in requested
         ]
     )
 
@@ -240,26 +242,26 @@ def _describe_configs(_: Context, request: m.DescribeConfigsRequest, error: Erro
     return cls(
         results=[
             _named(
-                asked,
+                requested,
                 cls.DescribeConfigsResult,
                 "resource_type",
                 "resource_name",
                 error_code=error,
             )
-            for asked in request.resources
+            for requested in request.resources
         ]
     )
 
 
-def _alter(response: Any, result: Any) -> Failure:
+def _alter(response: Any, result: Any) -> FailureBuilder:
     """APIs that change the settings of ``resources``."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
         return _as_response(
             response(
                 responses=[
-                    _named(asked, result, "resource_type", "resource_name", error_code=error)
-                    for asked in request.resources
+                    _named(requested, result, "resource_type", "resource_name", error_code=error)
+                    for requested in request.resources
                 ]
             )
         )
@@ -385,18 +387,20 @@ def _alter_scram(
     )
 
 
-def _acls(response: Any, results: str, result: Any, asked: str) -> Failure:
+def _acls(response: Any, results: str, result: Any, requested: str) -> FailureBuilder:
     """APIs that create or delete ACLs."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
         message = str(broker_error(error))
-        refused = [result(error_code=error, error_message=message) for _ in getattr(request, asked)]
+        refused = [
+            result(error_code=error, error_message=message) for _ in getattr(request, requested)
+        ]
         return _as_response(response(**{results: refused}))
 
     return fail
 
 
-_BY_PART: dict[type[Any], Failure] = {
+_BY_PART: dict[type[Any], FailureBuilder] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
     m.ListOffsetsRequest: _partitions(

@@ -13,8 +13,8 @@ import anyio
 from kohort.errors import ErrorCode, InvalidOptionError, broker_error
 from kohort.testing._corruption import damage
 from kohort.testing._failures import check_failable
-from kohort.testing._faults import Action, Call, Handler, Outcome, Rule, api_keys
-from kohort.testing._send_rate import Pace
+from kohort.testing._faults import Action, Call, FaultHandler, Outcome, Rule, api_keys
+from kohort.testing._send_rate import SendRate
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class FaultControl(ABC):
     def on(
         self,
         api: str | int | None,
-        handler: Handler,
+        handler: FaultHandler,
         *,
         keep: bool | int = True,
         node: int | None = None,
@@ -82,23 +82,28 @@ class FaultControl(ABC):
         in the cluster's event loop and must not block it. ``keep``: for all requests, for so many,
         or (False) for one; those that it passes do not count.
         """
-        left = (math.inf if keep else 1) if isinstance(keep, bool) else keep
-        return self._add(
-            handler, api_keys(api), node=node, client_id=client_id, chance=chance, left=left
+        remaining = (math.inf if keep else 1) if isinstance(keep, bool) else keep
+        return self._add_rule(
+            handler,
+            api_keys(api),
+            node=node,
+            client_id=client_id,
+            chance=chance,
+            remaining=remaining,
         )
 
-    def _add(
+    def _add_rule(
         self,
-        handler: Handler,
+        handler: FaultHandler,
         keys: frozenset[int] | None,
         *,
         node: int | None = None,
         client_id: str | None = None,
         chance: float = 1.0,
-        left: float | None = math.inf,
-        holds_answers: bool = False,
+        remaining: float | None = math.inf,
+        holds_responses: bool = False,
     ) -> Fault:
-        limit = math.inf if left is None else left
+        limit = math.inf if remaining is None else remaining
         if limit < 1 or not 0 <= chance <= 1:
             raise InvalidOptionError(f"once at least, and a chance in 0..1: {limit}, {chance}")
         if not callable(handler):
@@ -107,7 +112,7 @@ class FaultControl(ABC):
         def add(core: ClusterCore) -> Rule:
             self._check_node(core, node)
             return core.faults.add(
-                Rule(handler, keys, node, client_id, chance, limit, holds_answers)
+                Rule(handler, keys, node, client_id, chance, limit, holds_responses)
             )
 
         rule = self._call(add)
@@ -142,13 +147,13 @@ class FaultControl(ABC):
         keys = api_keys(api)
         for key in keys or ():
             check_failable(key)
-        return self._add(
+        return self._add_rule(
             lambda call: call.error(error),
             keys,
             node=node,
             client_id=client_id,
             chance=chance,
-            left=times,
+            remaining=times,
         )
 
     def delay(
@@ -171,8 +176,8 @@ class FaultControl(ABC):
             await anyio.sleep(rng.uniform(least, most))
             return await call.proceed()
 
-        return self._add(
-            wait, api_keys(api), node=node, client_id=client_id, chance=chance, left=times
+        return self._add_rule(
+            wait, api_keys(api), node=node, client_id=client_id, chance=chance, remaining=times
         )
 
     def disconnect(
@@ -192,8 +197,8 @@ class FaultControl(ABC):
                 await call.proceed()
             return Action.DROP
 
-        return self._add(
-            drop, api_keys(api), node=node, client_id=client_id, chance=chance, left=times
+        return self._add_rule(
+            drop, api_keys(api), node=node, client_id=client_id, chance=chance, remaining=times
         )
 
     def hang(
@@ -212,8 +217,8 @@ class FaultControl(ABC):
             await stopped.wait()
             return Action.DROP
 
-        fault = self._add(
-            wait, api_keys(api), node=node, client_id=client_id, chance=chance, left=times
+        fault = self._add_rule(
+            wait, api_keys(api), node=node, client_id=client_id, chance=chance, remaining=times
         )
 
         def stop() -> None:
@@ -227,17 +232,17 @@ class FaultControl(ABC):
 
         What was sent meanwhile arrives when it is over, in both directions.
         """
-        over = self._call(lambda _: anyio.Event())
+        ended = self._call(lambda _: anyio.Event())
 
         async def wait(call: Call) -> Outcome:
-            await over.wait()
+            await ended.wait()
             return await call.proceed()
 
-        fault = self._add(wait, None, node=node, client_id=client_id, holds_answers=True)
+        fault = self._add_rule(wait, None, node=node, client_id=client_id, holds_responses=True)
 
         def stop() -> None:
             fault.stop()
-            self._call(lambda _: over.set())
+            self._call(lambda _: ended.set())
 
         return Fault(stop, lambda: fault.hits)
 
@@ -253,13 +258,13 @@ class FaultControl(ABC):
         """Send answers slowly, and in pieces of 1 to ``piece`` bytes, by the seed."""
         if piece < 1 or bytes_per_second < 0:
             raise InvalidOptionError(f"piece={piece}, bytes_per_second={bytes_per_second}")
-        pace = Pace(piece, bytes_per_second)
+        pace = SendRate(piece, bytes_per_second)
 
         async def slow_down(call: Call) -> Outcome:
             call.pace = pace
             return await call.proceed()
 
-        return self._add(slow_down, api_keys(api), node=node, client_id=client_id)
+        return self._add_rule(slow_down, api_keys(api), node=node, client_id=client_id)
 
     def lag(self, partition: TopicPartition, node: int, *, in_sync: bool = False) -> Fault:
         """Let a follower copy nothing more; to stop it is to let it catch up.
@@ -275,7 +280,7 @@ class FaultControl(ABC):
                 raise broker_error(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
                 )
-            return core.lag(found, node, in_sync=in_sync)
+            return core.start_lag(found, node, in_sync=in_sync)
 
         catch_up = self._call(fall_behind)
         return Fault(lambda: self._call(lambda _: catch_up()), lambda: 0)
@@ -287,7 +292,7 @@ class FaultControl(ABC):
         decode), "codec" (one that nobody knows), "magic", "length" and "oversize".
         """
 
-        def spoil(core: ClusterCore) -> Callable[[], None]:
+        def damage_batch(core: ClusterCore) -> Callable[[], None]:
             found = core.topics.partition(partition.topic, partition.partition)
             batch = None if found is None else found.log.raw_batch(offset)
             if batch is None:
@@ -296,5 +301,5 @@ class FaultControl(ABC):
                 )
             return damage(batch, how)
 
-        repair = self._call(spoil)
+        repair = self._call(damage_batch)
         return Fault(lambda: self._call(lambda _: repair()), lambda: 0)

@@ -20,7 +20,7 @@ import anyio
 from kohort.errors import ErrorCode, InvalidOptionError
 from kohort.protocol import APIS, Request, Response
 from kohort.testing._failures import error_response
-from kohort.testing._send_rate import Pace
+from kohort.testing._send_rate import SendRate
 from kohort.testing.apis import CloseConnection, Context
 
 
@@ -32,26 +32,31 @@ class Action(Enum):
 
 
 Outcome = Response | Action | None
-Handler = Callable[["Call"], Outcome | Awaitable[Outcome]]
-Serve = Callable[[Context, Any], Awaitable[Response | None]]
+FaultHandler = Callable[["Call"], Outcome | Awaitable[Outcome]]
+ServeRequest = Callable[[Context, Any], Awaitable[Response | None]]
 
 
 class Call:
     """A request on its way to a broker, as a handler sees it."""
 
     def __init__(
-        self, ctx: Context, api: str, message: Request[Any], rules: Iterator[Rule], serve: Serve
+        self,
+        ctx: Context,
+        api: str,
+        message: Request[Any],
+        rules: Iterator[Rule],
+        serve: ServeRequest,
     ) -> None:
         self.api = api
         """Kafka's name, such as "JoinGroup"."""
         self.message = message
         """The request, decoded."""
-        self.pace: Pace | None = None
+        self.pace: SendRate | None = None
         """How its answer is sent, if not all at once."""
         self._ctx = ctx
         self._rules = rules
         self._serve = serve
-        self._answered: tuple[Response | None] | None = None
+        self._proceeded: tuple[Response | None] | None = None
 
     @property
     def node_id(self) -> int:
@@ -86,35 +91,35 @@ class Call:
 
     async def proceed(self) -> Response | None:
         """Let it be answered as if this handler were not there; None if it has no answer."""
-        response = await self._next()
-        self._answered = (response,)
+        response = await self._apply_rules()
+        self._proceeded = (response,)
         return response
 
     def error(self, error: ErrorCode) -> Response:
         """An answer that says this error wherever this API tells one."""
         return error_response(self._ctx, self.message, error)
 
-    async def _next(self) -> Response | None:
+    async def _apply_rules(self) -> Response | None:
         for rule in self._rules:
-            if not rule.take():
+            if not rule.claim():
                 continue
-            self._answered = None
+            self._proceeded = None
             outcome = rule.handler(self)
             if inspect.isawaitable(outcome):
                 outcome = await outcome
-            if outcome is None and self._answered is None:
-                rule.give_back()
+            if outcome is None and self._proceeded is None:
+                rule.release()
                 continue
             if outcome is Action.DROP:
                 raise CloseConnection(f"a fault that was asked for, on {self.api}")
             if isinstance(outcome, Response):
                 return outcome
-            if outcome is not None or self._answered is None:
+            if outcome is not None or self._proceeded is None:
                 raise TypeError(
                     f"a handler for {self.api} returned {outcome!r}; it may return a response, "
                     "such as call.error(code), Action.DROP, or None to pass"
                 )
-            return self._answered[0]
+            return self._proceeded[0]
         return await self._serve(self._ctx, self.message)
 
 
@@ -123,13 +128,13 @@ class Rule:
     """``keys`` None is any API. ``left``: how many more calls it takes. ``holds_answers``: also
     what is answered while it stands waits for its end."""
 
-    handler: Handler
+    handler: FaultHandler
     keys: frozenset[int] | None = None
     node: int | None = None
     client_id: str | None = None
     chance: float = 1.0
-    left: float = math.inf
-    holds_answers: bool = False
+    remaining: float = math.inf
+    holds_responses: bool = False
     hits: int = 0
     stopped: anyio.Event = field(default_factory=anyio.Event)
 
@@ -140,17 +145,17 @@ class Rule:
             and (self.client_id is None or ctx.client_id == self.client_id)
         )
 
-    def take(self) -> bool:
+    def claim(self) -> bool:
         """One of its calls, if there are any left."""
-        if self.left < 1 or self.stopped.is_set():
+        if self.remaining < 1 or self.stopped.is_set():
             return False
-        self.left -= 1
+        self.remaining -= 1
         self.hits += 1
         return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """It passed: that does not count."""
-        self.left += 1
+        self.remaining += 1
         self.hits -= 1
 
 
@@ -175,27 +180,27 @@ class Faults:
         for rule in tuple(self._rules):
             self.stop(rule)
 
-    async def answer(
-        self, ctx: Context, api: str, message: Request[Any], serve: Serve
-    ) -> tuple[Response | None, Pace | None]:
+    async def apply(
+        self, ctx: Context, api: str, message: Request[Any], serve: ServeRequest
+    ) -> tuple[Response | None, SendRate | None]:
         """Every request is answered here."""
         if not self._rules:
             response = await serve(ctx, message)
             if self._rules:
-                await self._hold(ctx, message)
+                await self._wait_for_holds(ctx, message)
             return response, None
-        self._rules = [rule for rule in self._rules if rule.left >= 1]
+        self._rules = [rule for rule in self._rules if rule.remaining >= 1]
         key = message.api_key
         rules = [rule for rule in self._rules if rule.matches(key, ctx)]
         rules = [rule for rule in rules if rule.chance >= 1 or self.rng.random() < rule.chance]
         call = Call(ctx, api, message, iter(rules), serve)
-        response = await call._next()
-        await self._hold(ctx, message)
+        response = await call._apply_rules()
+        await self._wait_for_holds(ctx, message)
         return response, call.pace
 
-    async def _hold(self, ctx: Context, message: Request[Any]) -> None:
+    async def _wait_for_holds(self, ctx: Context, message: Request[Any]) -> None:
         for rule in tuple(self._rules):
-            if rule.holds_answers and rule.matches(message.api_key, ctx):
+            if rule.holds_responses and rule.matches(message.api_key, ctx):
                 await rule.stopped.wait()
 
 

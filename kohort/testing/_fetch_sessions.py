@@ -14,7 +14,7 @@ from kohort.protocol.messages import FetchRequest, FetchResponse
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-SLOTS = 1000
+MAX_SESSIONS = 1000
 _LAST_EPOCH = (1 << 31) - 1
 
 
@@ -27,7 +27,7 @@ class FetchKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wanted:
+class CachedPartition:
     """What to read of a partition, and what the client was last told of it."""
 
     key: FetchKey
@@ -38,7 +38,7 @@ class Wanted:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def changed(self, data: FetchResponse.PartitionData) -> bool:
+    def update(self, data: FetchResponse.PartitionData) -> bool:
         """Whether the client has to be told; notes what it will be told."""
         changed = (
             bool(data.records)
@@ -55,19 +55,19 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class FetchSession:
+class BrokerFetchSession:
     id: int
     uses_topic_ids: bool
     epoch: int = 1
-    partitions: dict[FetchKey, Wanted] = field(default_factory=dict)
+    partitions: dict[FetchKey, CachedPartition] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class FetchPlan:
+class ServedFetch:
     """What one request is to read; ``session`` is None outside of one."""
 
-    partitions: list[Wanted]
-    session: FetchSession | None = None
+    partitions: list[CachedPartition]
+    session: BrokerFetchSession | None = None
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
 
@@ -77,33 +77,33 @@ class FetchSessions:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, BrokerFetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, version: int) -> FetchPlan:
+    def plan(self, request: FetchRequest, version: int) -> ServedFetch:
         """Find or make the session and bring it up to date."""
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             partitions = _merge({}, request)
             if request.session_epoch == FINAL_EPOCH:
-                return FetchPlan(list(partitions.values()))
+                return ServedFetch(list(partitions.values()))
             session = self._open(by_id)
             session.partitions = partitions
-            return FetchPlan(list(partitions.values()), session)
+            return ServedFetch(list(partitions.values()), session)
         return self._next(request, by_id)
 
-    def _next(self, request: FetchRequest, by_id: bool) -> FetchPlan:
+    def _next(self, request: FetchRequest, by_id: bool) -> ServedFetch:
         session = self._sessions.pop(request.session_id, None)
         if session is None:
-            return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return ServedFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._sessions[session.id] = session
         if session.uses_topic_ids != by_id:
-            return FetchPlan([], session, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return ServedFetch([], session, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
-            return FetchPlan([], session, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return ServedFetch([], session, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         _merge(session.partitions, request)
         for forgotten in request.forgotten_topics_data:
             for partition in forgotten.partitions:
@@ -111,52 +111,54 @@ class FetchSessions:
                 session.partitions.pop(key, None)
         if not session.partitions:
             del self._sessions[session.id]
-            return FetchPlan([])
+            return ServedFetch([])
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
-        return FetchPlan(list(session.partitions.values()), session, incremental=True)
+        return ServedFetch(list(session.partitions.values()), session, incremental=True)
 
-    def _open(self, by_id: bool) -> FetchSession:
-        if len(self._sessions) >= SLOTS:
+    def _open(self, by_id: bool) -> BrokerFetchSession:
+        if len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         while True:
             session_id = self._rng.randint(1, _LAST_EPOCH)
             if session_id not in self._sessions:
                 break
-        session = self._sessions[session_id] = FetchSession(session_id, by_id)
+        session = self._sessions[session_id] = BrokerFetchSession(session_id, by_id)
         return session
 
     @staticmethod
-    def answered(
-        plan: FetchPlan, results: Iterable[tuple[Wanted, FetchResponse.PartitionData]]
-    ) -> list[tuple[Wanted, FetchResponse.PartitionData]]:
+    def changed_results(
+        plan: ServedFetch, results: Iterable[tuple[CachedPartition, FetchResponse.PartitionData]]
+    ) -> list[tuple[CachedPartition, FetchResponse.PartitionData]]:
         """What of the results the client must be told.
 
         Partitions that gave data go to the end of the session, so that all get their turn.
         """
         if plan.session is None:
             return list(results)
-        told = []
+        changed = []
         partitions = plan.session.partitions
-        for wanted, data in results:
-            if wanted.changed(data) or not plan.incremental:
-                told.append((wanted, data))
-            if plan.incremental and data.records and wanted.key in partitions:
-                partitions[wanted.key] = partitions.pop(wanted.key)
-        return told
+        for cached, data in results:
+            if cached.update(data) or not plan.incremental:
+                changed.append((cached, data))
+            if plan.incremental and data.records and cached.key in partitions:
+                partitions[cached.key] = partitions.pop(cached.key)
+        return changed
 
 
-def _merge(partitions: dict[FetchKey, Wanted], request: FetchRequest) -> dict[FetchKey, Wanted]:
+def _merge(
+    partitions: dict[FetchKey, CachedPartition], request: FetchRequest
+) -> dict[FetchKey, CachedPartition]:
     """Add what the request names to what is known; the client's view of each is kept."""
     for topic in request.topics:
         topic_id = bytes(topic.topic_id)
         name = topic.topic if topic_id == ZERO_UUID else ""
-        for asked in topic.partitions:
-            key = FetchKey(name, topic_id, asked.partition)
+        for requested in topic.partitions:
+            key = FetchKey(name, topic_id, requested.partition)
             known = partitions.get(key)
             if known is None:
-                known = partitions[key] = Wanted(key, 0, 0, -1)
-            known.offset = asked.fetch_offset
-            known.max_bytes = asked.partition_max_bytes
-            known.leader_epoch = asked.current_leader_epoch
-            known.last_fetched_epoch = asked.last_fetched_epoch
+                known = partitions[key] = CachedPartition(key, 0, 0, -1)
+            known.offset = requested.fetch_offset
+            known.max_bytes = requested.partition_max_bytes
+            known.leader_epoch = requested.current_leader_epoch
+            known.last_fetched_epoch = requested.last_fetched_epoch
     return partitions

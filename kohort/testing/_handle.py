@@ -28,7 +28,7 @@ class ClusterHandle(SecurityControl, AclControl):
     """What all clusters can do; how the cluster is reached is the affair of those below."""
 
     def __init__(self) -> None:
-        self._spread: dict[str, Iterator[int]] = {}
+        self._round_robin: dict[str, Iterator[int]] = {}
 
     @abstractmethod
     def _await_end(self, broker: Broker) -> None:
@@ -171,9 +171,9 @@ class ClusterHandle(SecurityControl, AclControl):
             if record.partition is not None and not 0 <= record.partition < count:
                 message = f"{topic!r} has {count} partitions, none is {record.partition}"
                 raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        spread = self._spread.setdefault(topic, itertools.count())
+        round_robin = self._round_robin.setdefault(topic, itertools.count())
         placed: dict[int, Produced] = {}
-        for batch in make_batches(prepared, count, now_ms, spread, compression):
+        for batch in make_batches(prepared, count, now_ms, round_robin, compression):
             base = self._append(topic, batch.partition, batch.data)
             for delta, index in enumerate(batch.indexes):
                 placed[index] = Produced(batch.partition, base + delta)

@@ -31,7 +31,7 @@ class LoopbackNetwork:
         self._config = config
         self._family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
         self._listeners: dict[int, list[tuple[Listener, socket.socket]]] = {}
-        self._held: dict[int, list[socket.socket]] = {}
+        self._reserved: dict[int, list[socket.socket]] = {}
 
     def listen(self, broker: Broker) -> None:
         """OSError if a port cannot be had, InvalidOptionError if a certificate cannot be made."""
@@ -39,8 +39,8 @@ class LoopbackNetwork:
             if listener.uses_tls:
                 broker.cluster.security.context(listener, None)
         node = broker.node
-        for held in self._held.pop(node.id, ()):
-            held.close()
+        for reserved in self._reserved.pop(node.id, ()):
+            reserved.close()
         with ExitStack() as opened:
             listening = []
             for listener in self._config.listeners:
@@ -69,17 +69,17 @@ class LoopbackNetwork:
             for listener, sock in self._listeners[broker.node.id]:
                 accepting.start_soon(_accept_all, broker, listener, sock, tasks)
 
-    def ended(self, broker: Broker) -> None:
+    def stop_listening(self, broker: Broker) -> None:
         node = broker.node
-        self._held[node.id] = []
+        self._reserved[node.id] = []
         for _, listening in self._listeners.pop(node.id):
             port = listening.getsockname()[1]
             listening.close()
-            held = socket.socket(self._family)
-            self._held[node.id].append(held)
+            reserved = socket.socket(self._family)
+            self._reserved[node.id].append(reserved)
             try:
-                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                held.bind((self._config.host, port))
+                reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                reserved.bind((self._config.host, port))
             except OSError as error:
                 # Another process was faster. Starting the broker again will say so.
                 logger.warning("port %d of broker %d is lost: %s", port, node.id, str(error))
@@ -88,11 +88,11 @@ class LoopbackNetwork:
         for listening in self._listeners.values():
             for _, sock in listening:
                 sock.close()
-        for held in self._held.values():
-            for sock in held:
+        for reserved in self._reserved.values():
+            for sock in reserved:
                 sock.close()
         self._listeners.clear()
-        self._held.clear()
+        self._reserved.clear()
 
 
 async def _accept_all(

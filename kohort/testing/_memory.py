@@ -19,7 +19,7 @@ from kohort.testing.security import ANONYMOUS, Listener
 HOST = "kohort.invalid"
 """A name that no resolver knows: a client without the connect hook reaches nothing."""
 FIRST_PORT = 9092
-_IN_FLIGHT = 1 << 20
+_BUFFER_LIMIT = 1 << 20
 """Bytes that a stream takes before its writer has to wait."""
 
 
@@ -27,12 +27,12 @@ class Stream:
     """Bytes in one direction."""
 
     def __init__(self) -> None:
-        self._waiting: deque[memoryview] = deque()
+        self._buffered: deque[memoryview] = deque()
         self._size = 0
         self._change = anyio.Event()
-        self.ended = False
+        self.is_writer_closed = False
         """The writer has gone."""
-        self.unread = False
+        self.is_reader_closed = False
         """The reader has gone."""
 
     def changed(self) -> None:
@@ -40,33 +40,35 @@ class Stream:
         self._change = anyio.Event()
 
     async def write(self, data: Buffer) -> None:
-        while self._size >= _IN_FLIGHT and not self.unread and not self.ended:
+        while (
+            self._size >= _BUFFER_LIMIT and not self.is_reader_closed and not self.is_writer_closed
+        ):
             await self._change.wait()
-        if self.ended:
+        if self.is_writer_closed:
             raise anyio.ClosedResourceError
-        if self.unread:
+        if self.is_reader_closed:
             raise BrokenPipeError("the other end is closed")
         copy = memoryview(data if isinstance(data, bytes) else bytes(data))
         if copy:
-            self._waiting.append(copy)
+            self._buffered.append(copy)
             self._size += len(copy)
             self.changed()
 
     async def read_into(self, view: memoryview) -> int:
-        while not self._waiting:
-            if self.unread:
+        while not self._buffered:
+            if self.is_reader_closed:
                 raise anyio.ClosedResourceError
-            if self.ended:
+            if self.is_writer_closed:
                 return 0
             await self._change.wait()
         count = 0
-        while self._waiting and count < len(view):
-            first = self._waiting.popleft()
+        while self._buffered and count < len(view):
+            first = self._buffered.popleft()
             taken = min(len(first), len(view) - count)
             view[count : count + taken] = first[:taken]
             count += taken
             if taken < len(first):
-                self._waiting.appendleft(first[taken:])
+                self._buffered.appendleft(first[taken:])
         self._size -= count
         self.changed()
         return count
@@ -91,7 +93,7 @@ class MemoryConnection:
 
     async def aclose(self) -> None:
         """End both directions; whoever waits in it gets an error."""
-        self._outgoing.ended = self._incoming.unread = True
+        self._outgoing.is_writer_closed = self._incoming.is_reader_closed = True
         self._outgoing.changed()
         self._incoming.changed()
 
@@ -103,7 +105,7 @@ class MemoryNetwork:
         self._config = config
         self._listening: dict[int, tuple[Broker, Listener]] = {}
         self._tasks: dict[int, TaskGroup] = {}
-        self._early: dict[int, list[MemoryConnection]] = {}
+        self._unserved: dict[int, list[MemoryConnection]] = {}
 
     async def connect(self, host: str, port: int, certificate: str = "") -> MemoryConnection:
         """Connect to the listener at the port; ConnectionRefusedError if none is there.
@@ -111,22 +113,22 @@ class MemoryNetwork:
         ``certificate``: the CN of the client's certificate, which listeners with TLS ask for.
         """
         await anyio.lowlevel.checkpoint()
-        broker, listener = self._at(host, port)
+        broker, listener = self._listener_at(host, port)
         principal = await check_tls(broker, listener, certificate)
-        if not broker.alive:
+        if not broker.is_alive:
             raise ConnectionResetError("the broker died")
-        there, back = Stream(), Stream()
-        served = MemoryConnection(there, back)
+        to_server, to_client = Stream(), Stream()
+        served = MemoryConnection(to_server, to_client)
         served.principal = principal
         if (tasks := self._tasks.get(port)) is None:
-            self._early.setdefault(port, []).append(served)
+            self._unserved.setdefault(port, []).append(served)
         else:
             tasks.start_soon(serve_connection, broker, served, listener, principal)
-        return MemoryConnection(back, there)
+        return MemoryConnection(to_client, to_server)
 
-    def _at(self, host: str, port: int) -> tuple[Broker, Listener]:
+    def _listener_at(self, host: str, port: int) -> tuple[Broker, Listener]:
         found = self._listening.get(port)
-        if host != self._config.host or found is None or not found[0].alive:
+        if host != self._config.host or found is None or not found[0].is_alive:
             raise ConnectionRefusedError(f"no broker listens on {host}:{port}")
         return found
 
@@ -145,11 +147,11 @@ class MemoryNetwork:
         for listener in self._config.listeners:
             port = broker.node.ports[listener.name]
             self._tasks[port] = tasks
-            for early in self._early.pop(port, ()):
-                tasks.start_soon(serve_connection, broker, early, listener, early.principal)
+            for unserved in self._unserved.pop(port, ()):
+                tasks.start_soon(serve_connection, broker, unserved, listener, unserved.principal)
         await anyio.sleep_forever()
 
-    def ended(self, broker: Broker) -> None:
+    def stop_listening(self, broker: Broker) -> None:
         for port in broker.node.ports.values():
             if self._listening.get(port, (None, None))[0] is broker:
                 del self._listening[port]

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from kohort.errors import IllegalStateError
 from kohort.testing._broker import Broker
-from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_config
+from kohort.testing._configs import MAX_REQUEST_BYTES, ClusterConfig, group_limits
 from kohort.testing._core import ClusterCore
 from kohort.testing._given_configs import with_configs
 from kohort.testing._handle import ClusterHandle, timed_out
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 STARTED_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: what its wall clock shows at first, each time."""
-_LOOK_AGAIN = 1.0
+_POLL_INTERVAL = 1.0
 
 
 class MemoryCluster(ClusterHandle):
@@ -70,7 +70,7 @@ class MemoryCluster(ClusterHandle):
             broker_session_timeout_ms=broker_session_timeout_ms,
             log_retention_check_interval_ms=log_retention_check_interval_ms,
             seed=seed,
-            groups=group_config(group_settings, group_initial_rebalance_delay_ms),
+            groups=group_limits(group_settings, group_initial_rebalance_delay_ms),
             transactions=TransactionConfig(version=transaction_version),
             security=security,
         )
@@ -133,7 +133,7 @@ class MemoryCluster(ClusterHandle):
                 raise timed_out(predicate, timeout)
             if self._change is None:
                 self._change = anyio.Event()
-            until = min(deadline, anyio.current_time() + _LOOK_AGAIN)
+            until = min(deadline, anyio.current_time() + _POLL_INTERVAL)
             with anyio.CancelScope(deadline=until):
                 await self._change.wait()
         return result

@@ -20,7 +20,7 @@ class Network(Protocol):
         """Start a task for each connection, until cancelled."""
         ...
 
-    def ended(self, broker: Broker) -> None:
+    def stop_listening(self, broker: Broker) -> None:
         """The broker runs no more. Its port stays its own."""
         ...
 

@@ -68,7 +68,7 @@ def make_batches(
     records: Iterable[ProducerRecord],
     partitions: int,
     now_ms: int,
-    spread: Iterator[int],
+    round_robin: Iterator[int],
     compression: Compression,
 ) -> Iterator[Batch]:
     """Batches in order; ``spread`` gives numbers for records without key or partition."""
@@ -77,7 +77,9 @@ def make_batches(
         key, value = _bytes(record.key), _bytes(record.value)
         partition = record.partition
         if partition is None:
-            partition = next(spread) % partitions if key is None else key_partition(key, partitions)
+            partition = (
+                next(round_robin) % partitions if key is None else key_partition(key, partitions)
+            )
         timestamp = now_ms if record.timestamp is None else record.timestamp
         entry = NewRecord(timestamp, key, value, record.headers)
         entries, indexes, size = waiting.get(partition, ([], [], 0))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Session:
+class BrokerSession:
     """``ends``: when it runs out, if its broker does not come back; never while that is alive."""
 
     broker_epoch: int
-    ends: float = math.inf
+    expires_at: float = math.inf
 
 
 class BrokerRegistry:
@@ -23,27 +23,27 @@ class BrokerRegistry:
         self.controller_epoch = 0
         self._timeout = session_timeout_ms / 1000
         self._epochs = itertools.count()
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, BrokerSession] = {}
 
     def __contains__(self, node_id: int) -> bool:
         return node_id in self._sessions
 
     def register(self, node_id: int) -> None:
         """Open a session; an earlier one of the node must have been closed."""
-        self._sessions[node_id] = Session(next(self._epochs))
+        self._sessions[node_id] = BrokerSession(next(self._epochs))
         self._elect()
 
-    def lost(self, node_id: int, now: float) -> None:
+    def mark_lost(self, node_id: int, now: float) -> None:
         """The broker is not heard of any more: its entry stays until the session runs out."""
-        self._sessions[node_id].ends = now + self._timeout
+        self._sessions[node_id].expires_at = now + self._timeout
 
-    def next_end(self) -> float:
+    def next_expiry(self) -> float:
         """When the next session runs out; infinity if all brokers are alive."""
-        return min((session.ends for session in self._sessions.values()), default=math.inf)
+        return min((session.expires_at for session in self._sessions.values()), default=math.inf)
 
-    def expired(self, now: float) -> list[int]:
+    def expired_nodes(self, now: float) -> list[int]:
         """Whose session is over."""
-        return [node_id for node_id, session in self._sessions.items() if session.ends <= now]
+        return [node_id for node_id, session in self._sessions.items() if session.expires_at <= now]
 
     def close(self, node_id: int) -> None:
         """The session is over, and if it was the controller's, another one takes that office."""

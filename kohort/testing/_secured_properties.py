@@ -19,7 +19,7 @@ _LIFETIME = "connections.max.reauth.ms"
 _AUTHORIZER = "authorizer.class.name"
 _AUTHORIZERS = ("StandardAuthorizer", "AclAuthorizer")
 """Kafka's authorizers, whose rules are those of the cluster."""
-_OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
+_AUTHORIZER_SETTINGS = ("allow.everyone.if.no.acl.found", "super.users")
 
 
 class SecuredProperties(NamedTuple):
@@ -63,7 +63,7 @@ def security_of(
     return SecuredProperties(
         security,
         frozenset(read.used),
-        frozenset(prefixed | (properties.keys() & set(_OF_AUTHORIZERS))) - read.used,
+        frozenset(prefixed | (properties.keys() & set(_AUTHORIZER_SETTINGS))) - read.used,
     )
 
 
@@ -81,7 +81,7 @@ class _Properties:
         self.used.add(name)
         return self._properties[name].strip()
 
-    def of_listener(self, listener: str, name: str, mechanism: str = "") -> str | None:
+    def listener_value(self, listener: str, name: str, mechanism: str = "") -> str | None:
         """Return the value for a listener and a mechanism, else the one for all."""
         prefix = f"{_PREFIX}{listener.lower()}."
         names = [f"{prefix}{mechanism.lower()}.{name}"] if mechanism else []
@@ -96,9 +96,9 @@ class _Properties:
         """Return a number, 0 if it is not set."""
         return _number(name, self.value(name))
 
-    def ending(self, end: str) -> list[str]:
+    def values_with_suffix(self, suffix: str) -> list[str]:
         """Return the values of all properties whose names end so, in the order of the names."""
-        names = sorted(name for name in self._properties if name.endswith(end))
+        names = sorted(name for name in self._properties if name.endswith(suffix))
         self.used.update(names)
         return [self._properties[name] for name in names]
 
@@ -140,11 +140,11 @@ def _listener(read: _Properties, name: str, protocol: str, port: int) -> Listene
     if not protocol.endswith("SSL"):
         client_auth, rules = "none", "DEFAULT"
     else:
-        client_auth = (read.of_listener(name, "ssl.client.auth") or "none").lower()
-        rules = read.of_listener(name, "ssl.principal.mapping.rules") or "DEFAULT"
+        client_auth = (read.listener_value(name, "ssl.client.auth") or "none").lower()
+        rules = read.listener_value(name, "ssl.principal.mapping.rules") or "DEFAULT"
     if not protocol.startswith("SASL"):
         return Listener(protocol, name, port, client_auth=client_auth, principal_rules=rules)
-    listed = read.of_listener(name, "sasl.enabled.mechanisms")
+    listed = read.listener_value(name, "sasl.enabled.mechanisms")
     mechanisms = MECHANISMS if listed is None else [each.strip() for each in listed.split(",")]
     return Listener(
         protocol,
@@ -154,7 +154,8 @@ def _listener(read: _Properties, name: str, protocol: str, port: int) -> Listene
         principal_rules=rules,
         mechanisms=mechanisms,
         session_lifetime_ms={
-            each: _number(_LIFETIME, read.of_listener(name, _LIFETIME, each)) for each in mechanisms
+            each: _number(_LIFETIME, read.listener_value(name, _LIFETIME, each))
+            for each in mechanisms
         },
     )
 
@@ -165,24 +166,24 @@ def _certificates(
     names = [listener.name for listener in listeners if listener.uses_tls]
     for name in names:
         for kind in ("keystore", "truststore"):
-            read.of_listener(name, f"ssl.{kind}.type")  # the content of the file shows its type
-            read.of_listener(name, f"ssl.{kind}.password")
+            read.listener_value(name, f"ssl.{kind}.type")  # the content of the file shows its type
+            read.listener_value(name, f"ssl.{kind}.password")
     for store in ("ssl.keystore.location", "ssl.keystore.key"):
-        if len({read.of_listener(name, store) for name in names}) > 1:
+        if len({read.listener_value(name, store) for name in names}) > 1:
             raise InvalidOptionError(
                 f"{store}: the listeners {', '.join(names)} have different keystores, but the "
                 "cluster shows one certificate on all of them"
             )
     if not names:
         return None
-    return certificate_files(lambda setting: read.of_listener(names[0], setting), folder)
+    return certificate_files(lambda setting: read.listener_value(names[0], setting), folder)
 
 
 def _plain_users(read: _Properties) -> dict[str, str]:
     """Return the users of all entries of PlainLoginModule."""
     return {
         found[1]: re.sub(r"\\(.)", r"\1", found[2] or found[3] or "") or found[4] or ""
-        for jaas in read.ending("sasl.jaas.config")
+        for jaas in read.values_with_suffix("sasl.jaas.config")
         for found in _PLAIN_USER.finditer(jaas)
     }
 

@@ -109,7 +109,7 @@ class SecurityControl(FaultControl):
             )
 
         keys = frozenset([SaslAuthenticateRequest.api_key])
-        return self._add(refuse, keys, node=node, client_id=client_id, left=times)
+        return self._add_rule(refuse, keys, node=node, client_id=client_id, remaining=times)
 
     def forge_scram(
         self, how: str = "signature", *, times: int | None = None, node: int | None = None
@@ -133,7 +133,7 @@ class SecurityControl(FaultControl):
             response.auth_bytes = forge(bytes(response.auth_bytes))
             return response
 
-        return self._add(spoil, api_keys("SaslAuthenticate"), node=node, left=times)
+        return self._add_rule(spoil, api_keys("SaslAuthenticate"), node=node, remaining=times)
 
     def serve_certificate(self, kind: str, *, node: int | None = None) -> Fault:
         """Show another certificate on new TLS connections.

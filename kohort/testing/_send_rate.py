@@ -10,11 +10,11 @@ import anyio
 import anyio.lowlevel
 
 from kohort.protocol import Buffer
-from kohort.testing._server_connection import ByteConnection
+from kohort.testing._server_connection import ServerConnection
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SendRate:
     """Pieces of 1 to ``piece`` bytes, ``bytes_per_second`` of them; 0 is without a limit."""
 
     piece: int = 1024
@@ -22,7 +22,7 @@ class Pace:
 
 
 async def send_paced(
-    connection: ByteConnection, buffers: Sequence[Buffer], pace: Pace, rng: random.Random
+    connection: ServerConnection, buffers: Sequence[Buffer], pace: SendRate, rng: random.Random
 ) -> None:
     """Send it piece by piece."""
     data = memoryview(b"".join(buffers))

@@ -60,10 +60,10 @@ def serve(
         if users is not None and not any(each.uses_sasl for each in security.all_listeners):
             raise InvalidOptionError("users: no listener of the properties has SASL")
         known = read.keys() - secured.used - secured.ignored
-        found = _allowed({name: read[name] for name in read if name in known}, properties)
+        found = _without_reserved({name: read[name] for name in read if name in known}, properties)
         given = {**found, **(configs or {})}
-        _note("without effect here", secured.ignored)
-        _note(
+        _print_note("without effect here", secured.ignored)
+        _print_note(
             "shown by DescribeConfigs and without effect here", given.keys() - effective_configs()
         )
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -86,7 +86,7 @@ def serve(
         prepare(cluster)
         print(f"listening on {cluster.bootstrap_servers}", flush=True)
         if secured.security is not None:
-            _tell(cluster, security)
+            _print_addresses(cluster, security)
         stop.wait()
     return 0
 
@@ -113,19 +113,23 @@ def _text(option: str, path: str | os.PathLike[str]) -> str:
         raise InvalidOptionError(f"{option}: {path} cannot be read: {reason}") from error
 
 
-def _allowed(found: Mapping[str, str], path: str | os.PathLike[str] | None) -> dict[str, str]:
+def _without_reserved(
+    found: Mapping[str, str], path: str | os.PathLike[str] | None
+) -> dict[str, str]:
     """The configs of a file that the cluster takes."""
-    _note(f"left out of {path}, as the cluster sets them itself", found.keys() & RESERVED.keys())
+    _print_note(
+        f"left out of {path}, as the cluster sets them itself", found.keys() & RESERVED.keys()
+    )
     return {name: value for name, value in found.items() if name not in RESERVED}
 
 
-def _tell(cluster: Cluster, security: Security) -> None:
+def _print_addresses(cluster: Cluster, security: Security) -> None:
     for listener in security.all_listeners:
         print(f"{listener.name}: {cluster.bootstrap_servers_of(listener.name)}", flush=True)
     if any(listener.uses_tls for listener in security.all_listeners):
         print(f"ssl_cafile: {cluster.ssl_cafile}", flush=True)
 
 
-def _note(what: str, names: Iterable[str]) -> None:
+def _print_note(what: str, names: Iterable[str]) -> None:
     if listed := ", ".join(sorted(names)):
         print(f"{what}: {listed}", file=sys.stderr, flush=True)

@@ -11,9 +11,9 @@ import anyio.lowlevel
 from kohort.errors import ErrorCode, FrameTooLargeError, MessageDecodeError
 from kohort.testing._broker import Broker
 from kohort.testing._channel import Channel
-from kohort.testing._dispatch import answer
+from kohort.testing._dispatch import handle_frame
 from kohort.testing._send_rate import send_paced
-from kohort.testing._server_connection import ByteConnection, FrameSource
+from kohort.testing._server_connection import RequestFrames, ServerConnection
 from kohort.testing.apis import CloseConnection
 from kohort.testing.security import ANONYMOUS, Listener, LoginBrokenError, Phase
 
@@ -23,16 +23,16 @@ _SIZE = struct.Struct(">i")
 
 
 async def serve_connection(
-    broker: Broker, connection: ByteConnection, listener: Listener, principal: str = ANONYMOUS
+    broker: Broker, connection: ServerConnection, listener: Listener, principal: str = ANONYMOUS
 ) -> None:
     """Answer the requests of one connection one after the other, as Kafka does.
 
     A request that has to wait holds up those behind it on its own connection, and no other.
     ``principal``: the user of the client certificate.
     """
-    channel = Channel.to(broker, listener, connection.peer_host, principal)
+    channel = Channel.open(broker, listener, connection.peer_host, principal)
     limit = broker.cluster.config.max_request_bytes
-    frames = FrameSource(connection, limit)
+    frames = RequestFrames(connection, limit)
     try:
         frames.max_size = channel.login.max_frame or limit
         while (frame := await frames.next()) is not None:
@@ -60,26 +60,26 @@ async def serve_connection(
 
 
 async def _serve_request(
-    broker: Broker, connection: ByteConnection, channel: Channel, frame: bytearray
+    broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
 ) -> None:
-    reply = await answer(broker, channel, frame)
+    reply = await handle_frame(broker, channel, frame)
     if reply is None:
         return
-    if reply.closes:
+    if reply.closes_connection:
         await _delay_failure(broker)
     if reply.pace is not None:
         await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
     else:
         await connection.send(reply.frame)
-    if reply.closes:
+    if reply.closes_connection:
         raise CloseConnection("the login failed")
 
 
 async def _serve_token(
-    broker: Broker, connection: ByteConnection, channel: Channel, frame: bytearray
+    broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
 ) -> None:
     """Take a token that has no header, as after SaslHandshake version 0."""
-    if not broker.alive:
+    if not broker.is_alive:
         raise CloseConnection("the broker is dead")
     try:
         result = channel.login.authenticate(bytes(frame))

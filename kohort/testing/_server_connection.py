@@ -13,11 +13,11 @@ from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 _BUFFERS_AT_ONCE = 512
 """Below the limit of every system for one sendmsg()."""
 _READ_AHEAD = 1 << 14
-_UNPROVEN = 1 << 16
+_FIRST_ALLOCATION = 1 << 16
 """Bytes of a frame that are allocated before any has come; more than the read-ahead."""
 
 
-class ByteConnection(Protocol):
+class ServerConnection(Protocol):
     """All that a broker asks of a network."""
 
     peer_host: str
@@ -64,14 +64,14 @@ class SocketConnection:
         self._sock.close()
 
 
-class FrameSource:
+class RequestFrames:
     """Cuts what a connection brings into frames; a large one is received where it will stay."""
 
-    def __init__(self, connection: ByteConnection, max_size: int) -> None:
+    def __init__(self, connection: ServerConnection, max_size: int) -> None:
         self.max_size = max_size
         """Bytes that a frame may have."""
         self._connection = connection
-        self._held = memoryview(bytearray(_READ_AHEAD))
+        self._buffer = memoryview(bytearray(_READ_AHEAD))
         self._start = 0
         self._end = 0
 
@@ -81,35 +81,35 @@ class FrameSource:
             if not await self._fill():
                 return None
         start = self._start + PREFIX_SIZE
-        size = frame_size(self._held[self._start : start], self.max_size)
+        size = frame_size(self._buffer[self._start : start], self.max_size)
         # A client that only announces a large frame must not make the cluster allocate it.
-        frame = bytearray(min(size, _UNPROVEN))
-        got = min(size, self._end - start)
-        frame[:got] = self._held[start : start + got]
-        self._start = start + got
-        if not await self._receive(frame, got):
+        frame = bytearray(min(size, _FIRST_ALLOCATION))
+        received = min(size, self._end - start)
+        frame[:received] = self._buffer[start : start + received]
+        self._start = start + received
+        if not await self._receive(frame, received):
             return None
-        if size > _UNPROVEN:
-            begun, frame = frame, bytearray(size)
-            frame[:_UNPROVEN] = begun
-            if not await self._receive(frame, _UNPROVEN):
+        if size > _FIRST_ALLOCATION:
+            first_part, frame = frame, bytearray(size)
+            frame[:_FIRST_ALLOCATION] = first_part
+            if not await self._receive(frame, _FIRST_ALLOCATION):
                 return None
         return frame
 
-    async def _receive(self, frame: bytearray, got: int) -> bool:
+    async def _receive(self, frame: bytearray, received: int) -> bool:
         """Fill a frame that has its first bytes; False if the connection ended before."""
         with memoryview(frame) as view:
-            while got < len(frame):
-                count = await self._connection.recv_into(view[got:])
+            while received < len(frame):
+                count = await self._connection.recv_into(view[received:])
                 if not count:
                     return False
-                got += count
+                received += count
         return True
 
     async def _fill(self) -> bool:
         left = self._end - self._start
-        self._held[:left] = self._held[self._start : self._end].tobytes()
+        self._buffer[:left] = self._buffer[self._start : self._end].tobytes()
         self._start, self._end = 0, left
-        count = await self._connection.recv_into(self._held[left:])
+        count = await self._connection.recv_into(self._buffer[left:])
         self._end += count
         return count > 0

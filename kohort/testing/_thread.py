@@ -32,7 +32,7 @@ class LoopThread:
 
     def __init__(self, name: str, service: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         self._service = service
-        self._up: Future[None] = Future()
+        self._started: Future[None] = Future()
         self._stop: anyio.Event | None = None
         self._token: Any = None
         self._stopping = False
@@ -56,7 +56,7 @@ class LoopThread:
             self.stop()
             raise
         try:
-            self._up.result()
+            self._started.result()
         except BaseException:  # Ctrl-C, for one
             self.stop()
             raise
@@ -96,9 +96,9 @@ class LoopThread:
         try:
             anyio.run(self._run)
         except BaseException as error:
-            if self._up.done():
+            if self._started.done():
                 raise
-            self._up.set_exception(error)
+            self._started.set_exception(error)
 
     async def _run(self) -> None:
         self._token = anyio.lowlevel.current_token()
@@ -110,7 +110,7 @@ class LoopThread:
 
         async def serve() -> None:
             try:
-                await self._service(lambda: self._up.set_result(None))
+                await self._service(lambda: self._started.set_result(None))
             except Exception as error:
                 # Out of the task group it would come wrapped.
                 failure.append(error)

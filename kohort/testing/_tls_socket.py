@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 HANDSHAKE_S = 30.0
 """Seconds that a client has for its handshake."""
-_LINGER_S = 1.0
+_CLOSE_WAIT_S = 1.0
 _HANDSHAKE_RECORD = b"\x16"
 _INTERNAL_ERROR = bytes.fromhex("15030300020250")
 """The alert that Apache Kafka sends to a client that does not speak TLS."""
@@ -93,9 +93,9 @@ async def accept_tls(
     fault = security.tls_fault(broker.node.id)
     try:
         if fault is not None and fault.kind == "slow":
-            await _hold(fault)
+            await _wait_until_stopped(fault)
         with anyio.fail_after(HANDSHAKE_S):
-            if await _is_answered_plainly(sock, fault):
+            if await _is_rejected_without_tls(sock, fault):
                 return None
             context = security.context(listener, fault)
             wrapped = context.wrap_socket(
@@ -108,7 +108,7 @@ async def accept_tls(
             connection = TlsServerConnection(wrapped)
             await connection.handshake()
     except (OSError, ValueError):
-        await _linger(sock)
+        await _close_after_client(sock)
         return None
     except BaseException:
         sock.close()
@@ -125,12 +125,12 @@ async def accept_tls(
     return connection, principal
 
 
-async def _hold(fault: TlsFault) -> None:
+async def _wait_until_stopped(fault: TlsFault) -> None:
     with anyio.move_on_after(fault.seconds):
         await fault.stopped.wait()
 
 
-async def _is_answered_plainly(sock: socket.socket, fault: TlsFault | None) -> bool:
+async def _is_rejected_without_tls(sock: socket.socket, fault: TlsFault | None) -> bool:
     """Answer a client that sends no TLS as Apache Kafka does; or one that meets a fault."""
     while True:
         try:
@@ -143,11 +143,11 @@ async def _is_answered_plainly(sock: socket.socket, fault: TlsFault | None) -> b
         return False
     if first:
         sock.send(_NOT_TLS if plain else _INTERNAL_ERROR)
-    await _linger(sock)
+    await _close_after_client(sock)
     return True
 
 
-async def _linger(sock: socket.socket) -> None:
+async def _close_after_client(sock: socket.socket) -> None:
     """Close after the client: a socket closed with unread bytes would reset the connection.
 
     The reset would overtake the alert, which says why the handshake failed.
@@ -156,7 +156,7 @@ async def _linger(sock: socket.socket) -> None:
         return
     sock = plain = socket.socket(fileno=sock.detach())
     try:
-        with anyio.move_on_after(_LINGER_S), suppress(OSError):
+        with anyio.move_on_after(_CLOSE_WAIT_S), suppress(OSError):
             plain.setblocking(False)
             plain.shutdown(socket.SHUT_WR)
             while True:

@@ -12,7 +12,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.records import RecordBatch
 from kohort.testing._topic_settings import TOPIC_DEFAULTS
-from kohort.testing.log import AppendResult, PartitionLog, accepted
+from kohort.testing.log import AppendResult, PartitionLog, accepted_batch
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -81,7 +81,7 @@ class Partition:
         end = log.end_offset if lag.end_offset is None else lag.end_offset
         return Replica(self, committed, stable, end)
 
-    def lead(self, node_id: int) -> None:
+    def set_leader(self, node_id: int) -> None:
         """A new leader, or none, with the next epoch; what the new one lacks is lost."""
         if (lag := self.lags.pop(node_id, None)) is not None and lag.end_offset is not None:
             self._truncate(lag.end_offset)
@@ -89,7 +89,7 @@ class Partition:
         self.leader_epoch += 1
         if node_id != NO_LEADER:
             self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
-        self.topic.elected(self)
+        self.topic.on_leader_changed(self)
         self.log.notify()
 
     def _truncate(self, end: int) -> None:
@@ -110,12 +110,12 @@ class Partition:
     def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
         """Append one whole batch as the leader; AppendError if the topic does not take it."""
         if not self.topic.is_internal:
-            batch = accepted(batch, self.topic.config, now_ms)
+            batch = accepted_batch(batch, self.topic.config, now_ms)
         broker_time = self.topic.config("message.timestamp.type") == "LogAppendTime"
         return self.log.append(batch, self.leader_epoch, now_ms if broker_time else None)
 
 
-def _nobody(_: Partition) -> None:
+def _ignore_leader_change(_: Partition) -> None:
     """What a topic that is in no cluster tells of its leaders."""
 
 
@@ -127,12 +127,12 @@ class Topic:
         name: str,
         topic_id: bytes,
         configs: Mapping[str, str],
-        elected: Callable[[Partition], None] = _nobody,
+        on_leader_changed: Callable[[Partition], None] = _ignore_leader_change,
         defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
         self.name = name
         self._defaults = defaults
-        self.elected = elected
+        self.on_leader_changed = on_leader_changed
         self.id = topic_id
         self.configs = dict(configs)
         """What differs from the defaults."""
@@ -158,7 +158,7 @@ class Topics:
         self,
         nodes: Mapping[int, str | None],
         rng: random.Random,
-        elected: Callable[[Partition], None],
+        on_leader_changed: Callable[[Partition], None],
         is_live: Callable[[int], bool],
         defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
@@ -167,7 +167,7 @@ class Topics:
         self._racks = dict(nodes)
         self._is_live = is_live
         self._rng = rng
-        self._elected = elected
+        self._on_leader_changed = on_leader_changed
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._placed = 0
@@ -208,7 +208,7 @@ class Topics:
     ) -> Topic:
         """``assignments``: for each partition its replicas, the leader first."""
         topic_id = self._rng.getrandbits(128).to_bytes(16, "big")
-        topic = Topic(name, topic_id, configs, self._elected, self.defaults)
+        topic = Topic(name, topic_id, configs, self._on_leader_changed, self.defaults)
         self._by_name[name] = self._by_id[topic.id] = topic
         if assignments is None:
             assignments = self._place(partitions, replication_factor)
@@ -254,4 +254,4 @@ class Topics:
             topic.partitions.append(partition)
             live = [replica for replica in partition.replicas if self._is_live(replica)]
             partition.isr = live or partition.isr
-            partition.lead(live[0] if live else NO_LEADER)
+            partition.set_leader(live[0] if live else NO_LEADER)

@@ -14,15 +14,15 @@ from kohort.testing._topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Partitio
 from kohort.testing.log import AppendError, Marker, PartitionLog
 from kohort.testing.transactions import (
     TRANSACTION_PARTITIONS,
-    Place,
     ProducerEpoch,
     Records,
     TransactionCoordinator,
     TransactionEnvironment,
+    TransactionPartition,
 )
 
 if TYPE_CHECKING:
-    from kohort.testing._broker import Node
+    from kohort.testing._broker import BrokerNode
     from kohort.testing._core import ClusterCore
 
 _Stable = list[tuple[Buffer | None, Buffer | None]]
@@ -41,7 +41,7 @@ class TransactionRouter:
         env = TransactionEnvironment(
             config=cluster.config.transactions,
             append=self._append,
-            mark=self._mark,
+            write_marker=self._mark,
             new_producer_id=cluster.new_producer_id,
             epoch_of=lambda index: self.state_topic().partitions[index].leader_epoch,
             now_ms=cluster.now_ms,
@@ -69,7 +69,7 @@ class TransactionRouter:
         index = coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
         return self.state_topic().partitions[index]
 
-    def coordinator_node(self, transactional_id: str) -> Node | None:
+    def coordinator_node(self, transactional_id: str) -> BrokerNode | None:
         """The broker that coordinates the id, None if there is none now."""
         leader = self.partition(transactional_id).leader
         return next((node for node in self._cluster.nodes if node.id == leader), None)
@@ -79,7 +79,7 @@ class TransactionRouter:
         broker = self._cluster.brokers.get(self.partition(transactional_id).leader)
         return None if broker is None else broker.transactions
 
-    def elected(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Transactions go with the leadership of their partition."""
         for broker in self._cluster.brokers.values():
             coordinator = broker.transactions
@@ -89,8 +89,13 @@ class TransactionRouter:
             elif partition.index in coordinator.partitions:
                 coordinator.unload(partition.index)
 
-    def join(
-        self, transactional_id: str, producer: ProducerEpoch, place: Place, *, adds: bool
+    def join_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        place: TransactionPartition,
+        *,
+        adds: bool,
     ) -> ErrorCode:
         """Make sure that a partition is in the producer's transaction, or put it there.
 
@@ -100,14 +105,14 @@ class TransactionRouter:
         if coordinator is None:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if adds:
-            error = coordinator.add(transactional_id, producer, [place], 2)
+            error = coordinator.add_partitions(transactional_id, producer, [place], 2)
         else:
-            error = coordinator.verify(transactional_id, producer, place)
+            error = coordinator.verify_partition(transactional_id, producer, place)
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return error
 
-    def write(self, partition: Partition, marker: Marker) -> ErrorCode:
+    def write_marker(self, partition: Partition, marker: Marker) -> ErrorCode:
         """Write a marker to the log of a partition, and let the groups that are in it know."""
         try:
             partition.log.append_marker(marker, partition.leader_epoch, self._cluster.now_ms())
@@ -136,10 +141,10 @@ class TransactionRouter:
         partition.log.append_coordinated(RecordBatch.of(data), partition.leader_epoch)
         self._cluster.changed()
 
-    def _mark(self, place: Place, marker: Marker) -> None:
+    def _mark(self, place: TransactionPartition, marker: Marker) -> None:
         partition = self._cluster.topics.partition(*place)
         if partition is not None:  # else it was deleted meanwhile
-            self.write(partition, marker)
+            self.write_marker(partition, marker)
 
     def _append(self, index: int, records: Records) -> None:
         partition = self.state_topic().partitions[index]

@@ -61,7 +61,7 @@ class Watched(MemoryConsumer):
 
     @property
     def open_connections(self) -> int:
-        return sum(not each._outgoing.ended for each in self.connections)
+        return sum(not each._outgoing.is_writer_closed for each in self.connections)
 
 
 async def _poll(_: MemoryCluster, consumer: MemoryConsumer) -> None:

@@ -308,7 +308,7 @@ class Machine:
             )
             results.append((wanted, data))
         response = FetchResponse(session_id=plan.session.id if plan.session else 0)
-        for wanted, data in self.brokers[lane.node].answered(plan, results):
+        for wanted, data in self.brokers[lane.node].changed_results(plan, results):
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(
                     topic=wanted.key.topic,

@@ -13,7 +13,7 @@ from kohort.fetcher._request import Ask, fetch_request, partitions_of
 from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, Watermarks
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
-from kohort.testing._fetch_sessions import FetchKey, FetchPlan, FetchSessions
+from kohort.testing._fetch_sessions import FetchKey, FetchSessions, ServedFetch
 from kohort.types import TopicPartition
 
 IDS = {"t": b"t" * 16, "u": b"u" * 16}
@@ -36,7 +36,7 @@ class Broker:
         self.request = FetchRequest()
         self.high_watermarks: dict[TopicPartition, int] = {}
 
-    def send(self, *asks: Ask) -> FetchPlan:
+    def send(self, *asks: Ask) -> ServedFetch:
         """A request as it arrives; its plan must be what is asked for, with the same offsets."""
         self.asks = {ask.topic_partition: ask for ask in asks}
         plan = self.lane.plan(asks)
@@ -56,7 +56,7 @@ class Broker:
             }
         return understood
 
-    def answer(self, plan: FetchPlan) -> dict[TopicPartition, Watermarks]:
+    def answer(self, plan: ServedFetch) -> dict[TopicPartition, Watermarks]:
         response = FetchResponse(
             error_code=plan.error, session_id=plan.session.id if plan.session else 0
         )
@@ -71,7 +71,7 @@ class Broker:
                 records=b"",
             )
             results.append((wanted, data))
-        for wanted, data in self.sessions.answered(plan, results):
+        for wanted, data in self.sessions.changed_results(plan, results):
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(
                     topic=wanted.key.topic,

@@ -56,7 +56,7 @@ from kohort.protocol.messages import (
 )
 from kohort.records import NewRecord, encode_batch
 from kohort.testing import MemoryCluster
-from kohort.testing._server_connection import ByteConnection
+from kohort.testing._server_connection import ServerConnection
 from kohort.testing.apis import SERVED
 from tests.support.mutation import mutate
 
@@ -349,7 +349,7 @@ class _Peer:
 class _Link:
     """A connection in memory."""
 
-    def __init__(self, connection: ByteConnection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
     @classmethod

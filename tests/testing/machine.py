@@ -15,13 +15,13 @@ from kohort.protocol.messages import (
     SyncGroupResponse,
 )
 from kohort.testing.groups import (
-    Answer,
     Append,
     Caller,
     ClassicGroup,
-    GroupConfig,
     GroupEnvironment,
+    GroupLimits,
     OffsetToCommit,
+    SendResponse,
 )
 from kohort.testing.groups._join import join
 from kohort.testing.groups._offsets import commit
@@ -40,7 +40,7 @@ class Machine:
     """``answers``: reply -> response, for the requests that are answered."""
 
     def __init__(self, **settings: int) -> None:
-        self.env = GroupEnvironment(GroupConfig(**settings), random.Random(1), epoch_ms=1_000_000)
+        self.env = GroupEnvironment(GroupLimits(**settings), random.Random(1), epoch_ms=1_000_000)
         self.group = ClassicGroup("g", self.env)
         self.now = 0.0
         self.answers: dict[str, Response] = {}
@@ -59,10 +59,10 @@ class Machine:
                 on_sync_timeout(self.group, self.now)
         effects, self.env.effects = self.env.effects, []
         for effect in effects:
-            if isinstance(effect, Answer):
-                assert isinstance(effect.reply, str)
-                assert effect.reply not in self.answers, "answered twice"
-                self.answers[effect.reply] = effect.response
+            if isinstance(effect, SendResponse):
+                assert isinstance(effect.parked, str)
+                assert effect.parked not in self.answers, "answered twice"
+                self.answers[effect.parked] = effect.response
             else:
                 self.appended.append(effect)
 

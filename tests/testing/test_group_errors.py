@@ -164,7 +164,7 @@ def test_states_follow_the_table_and_nothing_else() -> None:
         for other in set(GroupState) - following:
             machine.group.state = state
             with pytest.raises(AssertionError, match=r"->"):
-                machine.group.move(other, 0.0)
+                machine.group.transition(other, 0.0)
 
 
 def test_an_expired_session_is_not_noticed_twice() -> None:

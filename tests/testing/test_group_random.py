@@ -78,9 +78,9 @@ class Life:
         assert group.pending_syncs <= set(group.members)
         support = Counter(name for one in members for name, _ in one.protocols)
         assert +group._supported == support
-        if any(one.join_reply for one in members):
+        if any(one.parked_join for one in members):
             assert group.state is GroupState.PREPARING_REBALANCE
-        if any(one.sync_reply for one in members):
+        if any(one.parked_sync for one in members):
             assert group.state is GroupState.COMPLETING_REBALANCE
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             assert group.members

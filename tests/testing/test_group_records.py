@@ -15,8 +15,8 @@ from kohort.testing.groups import (
     Append,
     ClassicGroup,
     CommittedOffset,
-    GroupConfig,
     GroupEnvironment,
+    GroupLimits,
     GroupState,
     load_groups,
 )
@@ -45,7 +45,7 @@ def raw(sample: dict[str, Any], part: str) -> bytes | None:
 
 
 def environment() -> GroupEnvironment:
-    return GroupEnvironment(GroupConfig(), random.Random(1))
+    return GroupEnvironment(GroupLimits(), random.Random(1))
 
 
 def unpadded(text: str) -> bytes:

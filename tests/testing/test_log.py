@@ -67,9 +67,9 @@ def test_a_long_log_is_read_on_through_its_segments() -> None:
         seen += got
         position = got[-1] + 1
     assert seen == list(range(500))
-    assert log.available(0, 1 << 30) == log.size
-    assert log.available(499, 1 << 30) == len(log.read(499, 1, at_least_one=True))
-    assert log.available(0, 5) == 5
+    assert log.available_bytes(0, 1 << 30) == log.size
+    assert log.available_bytes(499, 1 << 30) == len(log.read(499, 1, at_least_one=True))
+    assert log.available_bytes(0, 5) == 5
 
 
 def test_a_read_of_much_is_a_slice_of_what_is_stored_and_ends_with_its_segment() -> None:

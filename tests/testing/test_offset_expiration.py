@@ -196,7 +196,7 @@ def test_offsets_of_open_transactions_hold_back_what_is_there() -> None:
     pending.add(1, ("g", "t", 0), committed(0))
     assert not expire(machine.group, pending, 60.0)
     assert list(machine.group.offsets) == [("t", 0)]
-    pending.forget("g".__eq__)
+    pending.remove_groups("g".__eq__)
     assert not expire(machine.group, pending, 59.9)
     assert expire(machine.group, pending, 60.0)
     assert machine.group.offsets == {}

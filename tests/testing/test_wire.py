@@ -23,7 +23,7 @@ from kohort.protocol.messages import (
     MetadataResponse,
 )
 from kohort.testing import Cluster
-from kohort.testing._server_connection import FrameSource
+from kohort.testing._server_connection import RequestFrames
 from kohort.testing.apis import SERVED
 from tests.support.fuzz import mutated_request
 from tests.testing.raw import Raw, find_coordinator, join, join_request
@@ -132,7 +132,7 @@ def test_announced_frame_is_not_allocated_before_it_comes() -> None:
         network = MemoryConnection(struct.pack(">i", 100 << 20))
         tracemalloc.start()
         try:
-            assert await FrameSource(network, 100 << 20).next() is None
+            assert await RequestFrames(network, 100 << 20).next() is None
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -146,7 +146,7 @@ def test_frames_of_any_size_come_whole(size: int) -> None:
     data = b"".join(struct.pack(">i", size) + frame for frame in frames)
 
     async def received() -> list[bytes]:
-        source = FrameSource(MemoryConnection(data), 1 << 20)
+        source = RequestFrames(MemoryConnection(data), 1 << 20)
         found = []
         while (frame := await source.next()) is not None:
             found.append(bytes(frame))

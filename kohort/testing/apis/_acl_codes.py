@@ -29,14 +29,14 @@ class Filter(Protocol):
     permission_type: int
 
 
-def filter_of(asked: Filter) -> AclFilter:
+def filter_of(requested: Filter) -> AclFilter:
     """Return the filter; ValueError for codes that do not exist."""
     return AclFilter(
-        ResourceType(asked.resource_type_filter),
-        asked.resource_name_filter,
-        PatternType(asked.pattern_type_filter),
-        asked.principal_filter,
-        asked.host_filter,
-        AclOperation(asked.operation),
-        AclPermission(asked.permission_type),
+        ResourceType(requested.resource_type_filter),
+        requested.resource_name_filter,
+        PatternType(requested.pattern_type_filter),
+        requested.principal_filter,
+        requested.host_filter,
+        AclOperation(requested.operation),
+        AclPermission(requested.permission_type),
     )

@@ -39,7 +39,7 @@ def expiry_of_refusal(error: ErrorCode) -> int:
     return -1 if error is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
 
 
-def is_over(ctx: Context, token: DelegationToken) -> bool:
+def is_expired(ctx: Context, token: DelegationToken) -> bool:
     """True for a token that has expired."""
     return ctx.broker.cluster.security.delegation.has_expired(token)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kohort.errors import ErrorCode
 from kohort.protocol import ApiKey, Request, Response, VersionRange
-from kohort.testing._broker import Broker, Node
+from kohort.testing._broker import Broker, BrokerNode
 from kohort.testing.groups import Caller
 from kohort.testing.security import (
     ANONYMOUS,
@@ -64,7 +64,7 @@ class Context:
             return self.broker.cluster.config.listeners[0].name
         return self.login.listener.name
 
-    def port_of(self, node: Node) -> int:
+    def port_of(self, node: BrokerNode) -> int:
         """Port of a broker for this client: that of the same listener."""
         return node.ports[self.listener]
 
@@ -113,9 +113,11 @@ def serves(
     """Register a handler; it returns None for a request that has no answer."""
 
     def register(handler: Handler[R]) -> Handler[R]:
-        taken = VersionRange(*versions)
-        told = VersionRange(*advertised) if advertised else taken
-        SERVED[request.api_key] = Served(ApiKey(request.api_key), taken, told, handler)
+        supported = VersionRange(*versions)
+        advertised_range = VersionRange(*advertised) if advertised else supported
+        SERVED[request.api_key] = Served(
+            ApiKey(request.api_key), supported, advertised_range, handler
+        )
         return handler
 
     return register

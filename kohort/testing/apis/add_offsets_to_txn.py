@@ -17,7 +17,7 @@ async def add_offsets_to_txn(
     ctx: Context, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     index = ctx.broker.cluster.group_partition(request.group_id).index
-    error = ctx.broker.transactions.add(
+    error = ctx.broker.transactions.add_partitions(
         request.transactional_id,
         ProducerEpoch(request.producer_id, request.producer_epoch),
         [(CONSUMER_OFFSETS, index)],

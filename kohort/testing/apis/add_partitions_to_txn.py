@@ -12,11 +12,11 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import AclOperation, ResourceType
-from kohort.testing.transactions import Place, ProducerEpoch
+from kohort.testing.transactions import ProducerEpoch, TransactionPartition
 
-_Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_Requested = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-_Answer = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+_Result = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
 @serves(AddPartitionsToTxnRequest, (0, 5))
@@ -25,33 +25,37 @@ async def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse:
     if ctx.version >= 4:
         return AddPartitionsToTxnResponse(
-            results_by_transaction=[_of_broker(ctx, asked) for asked in request.transactions]
+            results_by_transaction=[
+                _of_broker(ctx, requested) for requested in request.transactions
+            ]
         )
     producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     topics = request.v3_and_below_topics
     places = _places(topics)
     errors = _add(ctx, request.v3_and_below_transactional_id, producer, places, version=0)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_answers(topics, errors))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, errors))
 
 
 def _of_broker(
-    ctx: Context, asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    ctx: Context, requested: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
-    producer = ProducerEpoch(asked.producer_id, asked.producer_epoch)
-    places = _places(asked.topics)
+    producer = ProducerEpoch(requested.producer_id, requested.producer_epoch)
+    places = _places(requested.topics)
     transactions = ctx.broker.transactions
-    if asked.verify_only:
-        errors: Mapping[Place, ErrorCode] = _unknown(ctx, places) or {
-            place: transactions.verify(asked.transactional_id, producer, place) for place in places
+    if requested.verify_only:
+        errors: Mapping[TransactionPartition, ErrorCode] = _unknown(ctx, places) or {
+            place: transactions.verify_partition(requested.transactional_id, producer, place)
+            for place in places
         }
     else:
-        errors = _add(ctx, asked.transactional_id, producer, places, version=2)
+        errors = _add(ctx, requested.transactional_id, producer, places, version=2)
     return AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-        transactional_id=asked.transactional_id, topic_results=_answers(asked.topics, errors)
+        transactional_id=requested.transactional_id,
+        topic_results=_topic_results(requested.topics, errors),
     )
 
 
-def _places(topics: Sequence[_Asked]) -> list[Place]:
+def _places(topics: Sequence[_Requested]) -> list[TransactionPartition]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
@@ -59,22 +63,24 @@ def _add(
     ctx: Context,
     transactional_id: str,
     producer: ProducerEpoch,
-    places: Sequence[Place],
+    places: Sequence[TransactionPartition],
     version: int,
-) -> Mapping[Place, ErrorCode]:
+) -> Mapping[TransactionPartition, ErrorCode]:
     """All of them or, if one is not there, none."""
     if unknown := _unknown(ctx, places):
         return unknown
-    error = ctx.broker.transactions.add(transactional_id, producer, places, version)
+    error = ctx.broker.transactions.add_partitions(transactional_id, producer, places, version)
     if error is ErrorCode.PRODUCER_FENCED and ctx.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(places, error)
 
 
-def _unknown(ctx: Context, places: Sequence[Place]) -> Mapping[Place, ErrorCode]:
+def _unknown(
+    ctx: Context, places: Sequence[TransactionPartition]
+) -> Mapping[TransactionPartition, ErrorCode]:
     """Errors of all partitions if one is unknown or refused; nothing if none is."""
     topics = ctx.broker.cluster.topics
-    errors: dict[Place, ErrorCode] = {}
+    errors: dict[TransactionPartition, ErrorCode] = {}
     for place in places:
         # Brokers have been authorized for the whole request.
         refused = ctx.version < 4 and not ctx.allows(
@@ -89,12 +95,14 @@ def _unknown(ctx: Context, places: Sequence[Place]) -> Mapping[Place, ErrorCode]
     return {place: errors.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
 
 
-def _answers(topics: Sequence[_Asked], errors: Mapping[Place, ErrorCode]) -> list[_Topic]:
+def _topic_results(
+    topics: Sequence[_Requested], errors: Mapping[TransactionPartition, ErrorCode]
+) -> list[_Topic]:
     return [
         _Topic(
             name=topic.name,
             results_by_partition=[
-                _Answer(partition_index=index, partition_error_code=errors[topic.name, index])
+                _Result(partition_index=index, partition_error_code=errors[topic.name, index])
                 for index in topic.partitions
             ],
         )

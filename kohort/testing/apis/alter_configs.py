@@ -18,45 +18,47 @@ from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.apis.describe_configs import BROKER, TOPIC, Resource, refused_config
 from kohort.testing.security import AclOperation
 
-_Asked = AlterConfigsRequest.AlterConfigsResource
+_Requested = AlterConfigsRequest.AlterConfigsResource
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 @serves(AlterConfigsRequest, (0, 2))
 async def alter_configs(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=[_alter(ctx, asked, request.validate_only) for asked in request.resources]
+        responses=[_alter(ctx, requested, request.validate_only) for requested in request.resources]
     )
 
 
-def _alter(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
+def _alter(ctx: Context, requested: _Requested, validate_only: bool) -> _Result:
     result = _Result(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
+        error_message=None,
     )
     try:
-        check_rights(ctx, asked)
+        check_rights(ctx, requested)
         configs: dict[str, str] = {}
-        for entry in asked.configs:
+        for entry in requested.configs:
             if entry.value is None:
                 raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
             if entry.name in configs:
                 raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is there twice.")
             configs[entry.name] = entry.value
-        if asked.resource_type == BROKER:
-            node_id = changeable_broker(ctx, asked.resource_name)
+        if requested.resource_type == BROKER:
+            node_id = changeable_broker(ctx, requested.resource_name)
             check_broker_values(node_id, configs)
             change_broker(ctx, node_id, configs, validate_only=validate_only)
             return result
-        topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
+        topic = changeable_topic(ctx, requested.resource_type, requested.resource_name)
         change(ctx, topic, configs, validate_only=validate_only)
     except ChangeRefusedError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
 
 
-def check_rights(ctx: Context, asked: Resource) -> None:
+def check_rights(ctx: Context, requested: Resource) -> None:
     """ChangeRefusedError if the principal may not change these settings."""
-    refused = refused_config(ctx, AclOperation.ALTER_CONFIGS, asked)
+    refused = refused_config(ctx, AclOperation.ALTER_CONFIGS, requested)
     if refused is not ErrorCode.NONE:
         raise ChangeRefusedError(refused, refusal_message(refused))
 

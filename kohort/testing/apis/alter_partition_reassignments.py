@@ -14,7 +14,7 @@ from kohort.protocol.messages import (
 from kohort.testing._topics import Partition
 from kohort.testing.apis._registry import Context, serves
 
-_Asked = AlterPartitionReassignmentsRequest.ReassignablePartition
+_Requested = AlterPartitionReassignmentsRequest.ReassignablePartition
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
@@ -31,8 +31,8 @@ async def alter_partition_reassignments(
             _Topic(
                 name=topic.name,
                 partitions=[
-                    _reassign(ctx, topic.name, asked, may_resize=allowed)
-                    for asked in topic.partitions
+                    _reassign(ctx, topic.name, requested, may_resize=allowed)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -40,22 +40,22 @@ async def alter_partition_reassignments(
     )
 
 
-def _reassign(ctx: Context, topic: str, asked: _Asked, *, may_resize: bool) -> _Result:
-    partition = ctx.broker.cluster.topics.partition(topic, asked.partition_index)
-    result = _Result(partition_index=asked.partition_index, error_message=None)
+def _reassign(ctx: Context, topic: str, requested: _Requested, *, may_resize: bool) -> _Result:
+    partition = ctx.broker.cluster.topics.partition(topic, requested.partition_index)
+    result = _Result(partition_index=requested.partition_index, error_message=None)
     if partition is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        result.error_message = f"There is no partition {topic}-{asked.partition_index}."
-    elif asked.replicas is None:
+        result.error_message = f"There is no partition {topic}-{requested.partition_index}."
+    elif requested.replicas is None:
         result.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    elif (problem := _problem(ctx, asked.replicas)) is not None:
+    elif (problem := _problem(ctx, requested.replicas)) is not None:
         result.error_code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         result.error_message = problem
-    elif not may_resize and len(asked.replicas) != len(partition.replicas):
+    elif not may_resize and len(requested.replicas) != len(partition.replicas):
         result.error_code = ErrorCode.INVALID_REPLICATION_FACTOR
         result.error_message = "The replication factor would change."
     else:
-        _move(ctx, partition, asked.replicas)
+        _move(ctx, partition, requested.replicas)
     return result
 
 

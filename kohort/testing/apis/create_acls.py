@@ -58,26 +58,26 @@ class _Codes(NamedTuple):
         )
 
 
-def _codes(asked: CreateAclsRequest.AclCreation) -> _Codes:
+def _codes(requested: CreateAclsRequest.AclCreation) -> _Codes:
     return _Codes(
-        AclOperation(asked.operation),
-        ResourceType(asked.resource_type),
-        PatternType(asked.resource_pattern_type),
-        AclPermission(asked.permission_type),
+        AclOperation(requested.operation),
+        ResourceType(requested.resource_type),
+        PatternType(requested.resource_pattern_type),
+        AclPermission(requested.permission_type),
     )
 
 
-def _acl(asked: CreateAclsRequest.AclCreation, codes: _Codes) -> Acl | str:
+def _acl(requested: CreateAclsRequest.AclCreation, codes: _Codes) -> Acl | str:
     """Return the ACL or the reason why it cannot be."""
     try:
         return Acl(
-            asked.principal,
+            requested.principal,
             codes.operation,
             codes.kind,
-            asked.resource_name,
+            requested.resource_name,
             pattern=codes.pattern,
             permission=codes.permission,
-            host=asked.host,
+            host=requested.host,
         )
     except InvalidOptionError as error:
         return str(error)

@@ -10,7 +10,7 @@ from kohort.testing._configs import MAX_PARTITIONS
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import AclOperation, ResourceType
 
-_Asked = CreatePartitionsRequest.CreatePartitionsTopic
+_Requested = CreatePartitionsRequest.CreatePartitionsTopic
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
@@ -18,42 +18,44 @@ _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 async def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    times = Counter(asked.name for asked in request.topics)
+    times = Counter(requested.name for requested in request.topics)
     return CreatePartitionsResponse(
         results=[
-            _grow(ctx, asked, request.validate_only)
+            _grow(ctx, requested, request.validate_only)
             if times[name] == 1
             else _Result(
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Asked for twice."
             )
-            for name, asked in {asked.name: asked for asked in request.topics}.items()
+            for name, requested in {
+                requested.name: requested for requested in request.topics
+            }.items()
         ]
     )
 
 
-def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
+def _grow(ctx: Context, requested: _Requested, validate_only: bool) -> _Result:
     cluster = ctx.broker.cluster
 
     def refused(code: ErrorCode, message: str | None) -> _Result:
-        return _Result(name=asked.name, error_code=code, error_message=message)
+        return _Result(name=requested.name, error_code=code, error_message=message)
 
-    if not ctx.allows(AclOperation.ALTER, ResourceType.TOPIC, asked.name):
+    if not ctx.allows(AclOperation.ALTER, ResourceType.TOPIC, requested.name):
         return refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-    topic = cluster.topics.get(asked.name)
+    topic = cluster.topics.get(requested.name)
     if topic is None:
         return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    new = asked.count - len(topic.partitions)
+    new = requested.count - len(topic.partitions)
     if new <= 0:
         return refused(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic currently has {len(topic.partitions)} partition(s); "
-            f"{asked.count} would not be an increase.",
+            f"{requested.count} would not be an increase.",
         )
-    if asked.count > MAX_PARTITIONS:
+    if requested.count > MAX_PARTITIONS:
         return refused(ErrorCode.INVALID_PARTITIONS, f"More than {MAX_PARTITIONS} partitions.")
     assignments = None
-    if asked.assignments is not None:
-        assignments = [list(entry.broker_ids) for entry in asked.assignments]
+    if requested.assignments is not None:
+        assignments = [list(entry.broker_ids) for entry in requested.assignments]
         nodes = {node.id for node in cluster.nodes}
         sound = all(
             chosen and nodes.issuperset(chosen) and len(set(chosen)) == len(chosen)
@@ -65,5 +67,5 @@ def _grow(ctx: Context, asked: _Asked, validate_only: bool) -> _Result:
                 f"{new} new partition(s) need as many assignments, to live brokers.",
             )
     if not validate_only:
-        cluster.add_partitions(topic, asked.count, assignments)
-    return _Result(name=asked.name)
+        cluster.add_partitions(topic, requested.count, assignments)
+    return _Result(name=requested.name)

@@ -22,11 +22,11 @@ from kohort.testing.security import AclOperation, ResourceType
 if TYPE_CHECKING:
     from kohort.testing._core import ClusterCore
 
-_Asked = CreateTopicsRequest.CreatableTopic
+_Requested = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
 
 
-class _Refused(Exception):
+class _RefusedTopic(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -34,40 +34,42 @@ class _Refused(Exception):
 
 @serves(CreateTopicsRequest, (2, 7))
 async def create_topics(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    times = Counter(asked.name for asked in request.topics)
+    times = Counter(requested.name for requested in request.topics)
     results = []
-    for asked in {asked.name: asked for asked in request.topics}.values():
+    for requested in {requested.name: requested for requested in request.topics}.values():
         try:
-            if times[asked.name] > 1:
-                raise _Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic name {asked.name}")
-            if not may_create(ctx, asked.name):
-                raise _Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, AUTHORIZATION_FAILED)
-            results.append(_create(ctx, asked, validate_only=request.validate_only))
-        except _Refused as error:
+            if times[requested.name] > 1:
+                raise _RefusedTopic(
+                    ErrorCode.INVALID_REQUEST, f"Duplicate topic name {requested.name}"
+                )
+            if not may_create(ctx, requested.name):
+                raise _RefusedTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, AUTHORIZATION_FAILED)
+            results.append(_create(ctx, requested, validate_only=request.validate_only))
+        except _RefusedTopic as error:
             results.append(
-                _Result(name=asked.name, error_code=error.code, error_message=str(error))
+                _Result(name=requested.name, error_code=error.code, error_message=str(error))
             )
     return CreateTopicsResponse(topics=results)
 
 
-def _create(ctx: Context, asked: _Asked, *, validate_only: bool) -> _Result:
-    cluster, name = ctx.broker.cluster, asked.name
+def _create(ctx: Context, requested: _Requested, *, validate_only: bool) -> _Result:
+    cluster, name = ctx.broker.cluster, requested.name
     if not is_legal_name(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+        raise _RefusedTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
     if cluster.topics.get(name) is not None:
-        raise _Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise _RefusedTopic(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     alike = name.replace(".", "_")
     if any(topic.name.replace(".", "_") == alike for topic in cluster.topics):
-        raise _Refused(
+        raise _RefusedTopic(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} differs from a topic in dots only"
         )
-    for entry in asked.configs:
+    for entry in requested.configs:
         problem = config_error(entry.name, entry.value)
         if problem is not None:
-            raise _Refused(ErrorCode.INVALID_CONFIG, problem)
-    configs = {entry.name: entry.value or "" for entry in asked.configs}
-    assignments = _assignments(cluster, asked)
-    partitions, factor = _sizes(cluster, asked, assignments)
+            raise _RefusedTopic(ErrorCode.INVALID_CONFIG, problem)
+    configs = {entry.name: entry.value or "" for entry in requested.configs}
+    assignments = _assignments(cluster, requested)
+    partitions, factor = _sizes(cluster, requested, assignments)
     if validate_only:
         topic_id = cluster.rng.getrandbits(128).to_bytes(16, "big")
         topic = Topic(name, topic_id, configs, defaults=cluster.configs.topic_defaults)
@@ -104,13 +106,13 @@ def _source(ctx: Context, synonym: str | None) -> ConfigSource:
 
 
 def _sizes(
-    cluster: ClusterCore, asked: _Asked, assignments: list[list[int]] | None
+    cluster: ClusterCore, requested: _Requested, assignments: list[list[int]] | None
 ) -> tuple[int, int]:
     """Number of partitions and replication factor."""
-    partitions, factor = asked.num_partitions, asked.replication_factor
+    partitions, factor = requested.num_partitions, requested.replication_factor
     if assignments is not None:
         if partitions != -1 or factor != -1:
-            raise _Refused(
+            raise _RefusedTopic(
                 ErrorCode.INVALID_REQUEST,
                 "Partitions and replication factor must be -1 beside a manual assignment.",
             )
@@ -120,31 +122,31 @@ def _sizes(
     if factor == -1:
         factor = cluster.config.default_replication_factor
     if partitions > MAX_PARTITIONS:
-        raise _Refused(
+        raise _RefusedTopic(
             ErrorCode.POLICY_VIOLATION, f"{MAX_PARTITIONS} partitions can be made at a time."
         )
     if partitions < 1:
-        raise _Refused(ErrorCode.INVALID_PARTITIONS, "A topic has at least one partition.")
+        raise _RefusedTopic(ErrorCode.INVALID_PARTITIONS, "A topic has at least one partition.")
     if not 0 < factor <= len(cluster.nodes):
-        raise _Refused(
+        raise _RefusedTopic(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {factor} does not fit {len(cluster.nodes)} broker(s).",
         )
     return partitions, factor
 
 
-def _assignments(cluster: ClusterCore, asked: _Asked) -> list[list[int]] | None:
-    if not asked.assignments:
+def _assignments(cluster: ClusterCore, requested: _Requested) -> list[list[int]] | None:
+    if not requested.assignments:
         return None
-    chosen = {entry.partition_index: list(entry.broker_ids) for entry in asked.assignments}
+    chosen = {entry.partition_index: list(entry.broker_ids) for entry in requested.assignments}
     nodes = {node.id for node in cluster.nodes}
-    whole = sorted(chosen) == list(range(len(asked.assignments)))
+    whole = sorted(chosen) == list(range(len(requested.assignments)))
     sound = whole and all(
         brokers and len(set(brokers)) == len(brokers) and nodes.issuperset(brokers)
         for brokers in chosen.values()
     )
     if not sound:
-        raise _Refused(
+        raise _RefusedTopic(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Partitions must be numbered from 0 and have replicas on different live brokers.",
         )

@@ -7,38 +7,41 @@ from kohort.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import AclOperation, ResourceType
 
-_Asked = DeleteRecordsRequest.DeleteRecordsPartition
+_Requested = DeleteRecordsRequest.DeleteRecordsPartition
 _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 @serves(DeleteRecordsRequest, (0, 2))
 async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     # Of what is named twice the last one counts.
-    topics: dict[str, dict[int, _Asked]] = {}
+    topics: dict[str, dict[int, _Requested]] = {}
     for topic in request.topics:
         named = topics.setdefault(topic.name, {})
-        named.update((asked.partition_index, asked) for asked in topic.partitions)
+        named.update((requested.partition_index, requested) for requested in topic.partitions)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(ctx, name, asked) for asked in named.values()]
+                name=name,
+                partitions=[_delete(ctx, name, requested) for requested in named.values()],
             )
             for name, named in topics.items()
         ]
     )
 
 
-def _delete(ctx: Context, name: str, asked: _Asked) -> _Result:
+def _delete(ctx: Context, name: str, requested: _Requested) -> _Result:
     if not ctx.allows(AclOperation.DELETE, ResourceType.TOPIC, name):
         return _Result(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             low_watermark=-1,
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         )
     topic = ctx.broker.cluster.topics.get(name)
-    found = ctx.broker.led_partition(topic, asked.partition_index)
+    found = ctx.broker.led_partition(topic, requested.partition_index)
     if isinstance(found, ErrorCode):
-        return _Result(partition_index=asked.partition_index, low_watermark=-1, error_code=found)
+        return _Result(
+            partition_index=requested.partition_index, low_watermark=-1, error_code=found
+        )
     if found.topic.is_internal:
         return _Result(
             partition_index=found.index,
@@ -46,7 +49,7 @@ def _delete(ctx: Context, name: str, asked: _Asked) -> _Result:
             error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
         )
     log = found.log
-    offset = log.high_watermark if asked.offset == -1 else asked.offset
+    offset = log.high_watermark if requested.offset == -1 else requested.offset
     if not 0 <= offset <= log.high_watermark:
         return _Result(
             partition_index=found.index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE

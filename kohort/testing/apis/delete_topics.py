@@ -18,9 +18,9 @@ _Result = DeleteTopicsResponse.DeletableTopicResult
 @serves(DeleteTopicsRequest, (1, 6))
 async def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if ctx.version >= 6:
-        asked = Counter((topic.name, bytes(topic.topic_id)) for topic in request.topics)
+        requested = Counter((topic.name, bytes(topic.topic_id)) for topic in request.topics)
     else:
-        asked = Counter((name, ZERO_UUID) for name in request.topic_names)
+        requested = Counter((name, ZERO_UUID) for name in request.topic_names)
     return DeleteTopicsResponse(
         responses=[
             _delete(ctx, name, topic_id)
@@ -28,7 +28,7 @@ async def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> DeleteTop
             else _Result(
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Named twice."
             )
-            for (name, topic_id), times in asked.items()
+            for (name, topic_id), times in requested.items()
         ]
     )
 

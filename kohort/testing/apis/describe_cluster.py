@@ -9,7 +9,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.metadata import NOT_ASKED, cluster_operations
+from kohort.testing.apis.metadata import NOT_REQUESTED, cluster_operations
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -19,11 +19,11 @@ async def describe_cluster(
     ctx: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
-        asked_controllers = request.endpoint_type == _CONTROLLERS
+        wants_controllers = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
             error_code=(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE
-                if asked_controllers
+                if wants_controllers
                 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message=f"This is a broker, not an endpoint of type {request.endpoint_type}.",
@@ -40,6 +40,8 @@ async def describe_cluster(
             for node in cluster.nodes
         ],
         cluster_authorized_operations=(
-            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(ctx)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )

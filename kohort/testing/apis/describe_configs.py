@@ -19,7 +19,7 @@ from kohort.testing.security import AclOperation, ResourceType
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 
-_Asked = DescribeConfigsRequest.DescribeConfigsResource
+_Requested = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -32,7 +32,7 @@ class Resource(Protocol):
     resource_name: str
 
 
-class _Refused(Exception):
+class _RefusedResource(Exception):
     """Some errors of Kafka say more, some do not."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -49,14 +49,14 @@ async def describe_configs(
     )
 
 
-def _describe(ctx: Context, request: DescribeConfigsRequest, asked: _Asked) -> _Result:
-    result = _Result(resource_type=asked.resource_type, resource_name=asked.resource_name)
+def _describe(ctx: Context, request: DescribeConfigsRequest, requested: _Requested) -> _Result:
+    result = _Result(resource_type=requested.resource_type, resource_name=requested.resource_name)
     try:
-        configs = _configs(ctx, asked)
-    except _Refused as error:
+        configs = _configs(ctx, requested)
+    except _RefusedResource as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
-    keys = asked.configuration_keys
+    keys = requested.configuration_keys
     for config in configs:
         # Some clients send an empty list for "all".
         if keys and config.name not in keys:
@@ -68,33 +68,34 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: _Asked) -> _
     return result
 
 
-def _configs(ctx: Context, asked: _Asked) -> list[_Config]:
-    refused = refused_config(ctx, AclOperation.DESCRIBE_CONFIGS, asked)
+def _configs(ctx: Context, requested: _Requested) -> list[_Config]:
+    refused = refused_config(ctx, AclOperation.DESCRIBE_CONFIGS, requested)
     if refused is not ErrorCode.NONE:
-        raise _Refused(refused, refusal_message(refused))
-    if asked.resource_type == TOPIC:
-        return _topic_configs(ctx, asked.resource_name)
-    if asked.resource_type != BROKER:
-        raise _Refused(
-            ErrorCode.INVALID_REQUEST, f"Nothing of type {asked.resource_type} has settings here."
-        )
-    if not asked.resource_name:
-        return _default_configs(ctx)
-    if asked.resource_name != str(ctx.broker.node.id):
-        raise _Refused(
+        raise _RefusedResource(refused, refusal_message(refused))
+    if requested.resource_type == TOPIC:
+        return _topic_configs(ctx, requested.resource_name)
+    if requested.resource_type != BROKER:
+        raise _RefusedResource(
             ErrorCode.INVALID_REQUEST,
-            f"This is broker {ctx.broker.node.id}, not {asked.resource_name!r}.",
+            f"Nothing of type {requested.resource_type} has settings here.",
+        )
+    if not requested.resource_name:
+        return _default_configs(ctx)
+    if requested.resource_name != str(ctx.broker.node.id):
+        raise _RefusedResource(
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {ctx.broker.node.id}, not {requested.resource_name!r}.",
         )
     return _broker_configs(ctx)
 
 
-def refused_config(ctx: Context, operation: AclOperation, asked: Resource) -> ErrorCode:
+def refused_config(ctx: Context, operation: AclOperation, requested: Resource) -> ErrorCode:
     """Return the error for settings that the principal may not see or change."""
-    if asked.resource_type == TOPIC:
-        allowed = ctx.allows(operation, ResourceType.TOPIC, asked.resource_name)
+    if requested.resource_type == TOPIC:
+        allowed = ctx.allows(operation, ResourceType.TOPIC, requested.resource_name)
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif asked.resource_type == GROUP:
-        allowed = ctx.allows(operation, ResourceType.GROUP, asked.resource_name)
+    elif requested.resource_type == GROUP:
+        allowed = ctx.allows(operation, ResourceType.GROUP, requested.resource_name)
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
         allowed = ctx.allows(operation, ResourceType.CLUSTER)
@@ -104,11 +105,13 @@ def refused_config(ctx: Context, operation: AclOperation, asked: Resource) -> Er
 
 def _topic_configs(ctx: Context, name: str) -> list[_Config]:
     if not is_legal_name(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name.")
+        raise _RefusedResource(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name."
+        )
     cluster, node = ctx.broker.cluster, ctx.broker.node
     topic = cluster.topics.get(name)
     if topic is None:
-        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise _RefusedResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     configs = []
     for setting, (_, kind, _, synonym) in TOPIC_SETTINGS.items():
         origins = cluster.configs.origins(synonym, node) if synonym else ()
@@ -142,7 +145,7 @@ def _broker_configs(ctx: Context) -> list[_Config]:
 def _default_configs(ctx: Context) -> list[_Config]:
     """Configs that requests have changed for all brokers."""
     described = []
-    for name, value in ctx.broker.cluster.configs.default.items():
+    for name, value in ctx.broker.cluster.configs.cluster_overrides.items():
         setting = setting_of(name)
         shown = None if setting.is_sensitive else value
         origin = SourcedValue(name, shown, ConfigSource.DEFAULT_BROKER)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from kohort.testing.apis._registry import Context, serves
-from kohort.testing.apis.metadata import NOT_ASKED
+from kohort.testing.apis.metadata import NOT_REQUESTED
 from kohort.testing.groups import GroupState
 from kohort.testing.security import AclOperation, ResourceType
 
@@ -39,7 +39,7 @@ def _describe(ctx: Context, group_id: str) -> _Described:
         dead = _Described(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
-            authorized_operations=NOT_ASKED,
+            authorized_operations=NOT_REQUESTED,
         )
         if ctx.version >= 6:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND

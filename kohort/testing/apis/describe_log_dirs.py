@@ -18,12 +18,14 @@ async def describe_log_dirs(
     ctx: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     topics = ctx.broker.cluster.topics
-    asked: list[tuple[Topic | None, set[int] | None]]
+    requested: list[tuple[Topic | None, set[int] | None]]
     if request.topics is None:
-        asked = [(topic, None) for topic in topics]
+        requested = [(topic, None) for topic in topics]
     else:
-        asked = [(topics.get(topic.topic), set(topic.partitions)) for topic in request.topics]
-    described = [_describe(ctx, topic, indexes) for topic, indexes in asked if topic is not None]
+        requested = [(topics.get(topic.topic), set(topic.partitions)) for topic in request.topics]
+    described = [
+        _describe(ctx, topic, indexes) for topic, indexes in requested if topic is not None
+    ]
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResponse.DescribeLogDirsResult(

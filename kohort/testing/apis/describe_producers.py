@@ -8,7 +8,7 @@ from kohort.testing._topics import is_legal_name
 from kohort.testing.apis._registry import Context, refusal_message, serves
 from kohort.testing.security import AclOperation, ResourceType
 
-_Answer = DescribeProducersResponse.PartitionResponse
+_Result = DescribeProducersResponse.PartitionResponse
 
 
 @serves(DescribeProducersRequest, (0, 0))
@@ -26,21 +26,21 @@ async def describe_producers(
     )
 
 
-def _partition(ctx: Context, topic: str, index: int) -> _Answer:
+def _partition(ctx: Context, topic: str, index: int) -> _Result:
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return _Answer(partition_index=index, error_code=code, error_message=refusal_message(code))
+        return _Result(partition_index=index, error_code=code, error_message=refusal_message(code))
     found = ctx.broker.cluster.topics.get(topic)
     if found is None:
         legal = is_legal_name(topic)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return _Answer(
+        return _Result(
             partition_index=index, error_code=code, error_message=str(broker_error(code))
         )
     partition = ctx.broker.led_partition(found, index)
     if isinstance(partition, ErrorCode):
-        return _Answer(partition_index=index, error_code=partition)
-    return _Answer(
+        return _Result(partition_index=index, error_code=partition)
+    return _Result(
         partition_index=index,
         active_producers=[
             DescribeProducersResponse.ProducerState(

@@ -22,9 +22,9 @@ async def describe_quorum(ctx: Context, request: DescribeQuorumRequest) -> Descr
     topics = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
-            known = topic.topic_name == _METADATA_TOPIC and asked.partition_index == 0
-            partitions.append(_quorum(ctx) if known else _unknown(asked.partition_index))
+        for requested in topic.partitions:
+            known = topic.topic_name == _METADATA_TOPIC and requested.partition_index == 0
+            partitions.append(_quorum(ctx) if known else _unknown(requested.partition_index))
             found = found or known
         topics.append(
             DescribeQuorumResponse.TopicData(topic_name=topic.topic_name, partitions=partitions)

@@ -106,5 +106,5 @@ def _describe(ctx: Context, partition: Partition) -> _Partition:
         isr_nodes=partition.isr,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=ctx.broker.cluster.offline(partition),
+        offline_replicas=ctx.broker.cluster.offline_replicas(partition),
     )

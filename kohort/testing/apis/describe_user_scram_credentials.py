@@ -20,8 +20,8 @@ async def describe_user_scram_credentials(
     ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     known = {user for user, _ in ctx.broker.cluster.security.credentials.scram}
-    asked = Counter(user.name for user in request.users or ())
-    users = asked if asked else Counter(sorted(known))
+    requested = Counter(user.name for user in request.users or ())
+    users = requested if requested else Counter(sorted(known))
     results = [_describe(ctx, user, count) for user, count in users.items()]
     return DescribeUserScramCredentialsResponse(results=results)
 

@@ -22,11 +22,11 @@ async def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> ElectLead
     known = request.election_type in (_PREFERRED, _UNCLEAN)
     topics = ctx.broker.cluster.topics
     if request.topic_partitions is None:
-        asked = [(topic.name, list(range(len(topic.partitions)))) for topic in topics if known]
+        requested = [(topic.name, list(range(len(topic.partitions)))) for topic in topics if known]
     else:
-        asked = [(each.topic, each.partitions) for each in request.topic_partitions]
+        requested = [(each.topic, each.partitions) for each in request.topic_partitions]
     results = []
-    for name, indexes in asked:
+    for name, indexes in requested:
         found = [_elect(ctx, name, index, request.election_type) for index in indexes]
         if request.topic_partitions is None:
             found = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]

@@ -15,7 +15,7 @@ from kohort.testing.transactions import ProducerEpoch
 @serves(EndTxnRequest, (0, 5))
 async def end_txn(ctx: Context, request: EndTxnRequest) -> EndTxnResponse:
     version = 2 if ctx.version >= 5 else 0
-    error, producer = ctx.broker.transactions.end(
+    error, producer = ctx.broker.transactions.end_transaction(
         request.transactional_id,
         ProducerEpoch(request.producer_id, request.producer_epoch),
         request.committed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from kohort.testing.apis._delegation import expiry_of_refusal, find, is_over
+from kohort.testing.apis._delegation import expiry_of_refusal, find, is_expired
 from kohort.testing.apis._registry import Context, serves
 
 
@@ -20,7 +20,7 @@ async def expire_delegation_token(
     if request.expiry_time_period_ms < 0:
         ctx.broker.cluster.security.delegation.remove(token)
         return ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms)
-    if is_over(ctx, token):
+    if is_expired(ctx, token):
         return ExpireDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_EXPIRED)
     token.expires_at_ms = min(token.max_at_ms, now_ms + request.expiry_time_period_ms)
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=token.expires_at_ms)

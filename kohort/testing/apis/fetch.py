@@ -16,62 +16,64 @@ import anyio
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID, Buffer
 from kohort.protocol.messages import FetchRequest, FetchResponse
-from kohort.testing._fetch_sessions import FetchKey, FetchPlan, Wanted
+from kohort.testing._fetch_sessions import CachedPartition, FetchKey, ServedFetch
 from kohort.testing._topics import Replica
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.log import PartitionLog
 from kohort.testing.security import AclOperation, ResourceType
 
 _Data = FetchResponse.PartitionData
-_Results = list[tuple[Wanted, _Data]]
+_Results = list[tuple[CachedPartition, _Data]]
 _NO_RECORDS = b""
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)
 _FOLLOWERS = 11
 """The version since which followers answer."""
-_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @serves(FetchRequest, (4, 18))
 async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
     if request.isolation_level not in _ISOLATION_LEVELS:
-        return _not_understood(ctx, request)
+        return _invalid_request(ctx, request)
     sessions = ctx.broker.fetch_sessions
     plan = sessions.plan(request, ctx.version)
     if plan.error is not ErrorCode.NONE:
         return FetchResponse(error_code=plan.error)
-    refused = _refuse(ctx, plan)
-    here = {wanted.key for wanted in plan.partitions if isinstance(_locate(ctx, wanted), Replica)}
-    if request.max_wait_ms > 0 and any(_is_there(ctx, wanted) for wanted in plan.partitions):
-        await _wait_for_data(ctx, request, plan, here)
-    results = sessions.answered(plan, _read(ctx, request, plan, here) + refused)
+    refused = _remove_unauthorized(ctx, plan)
+    present = {
+        cached.key for cached in plan.partitions if isinstance(_locate(ctx, cached), Replica)
+    }
+    if request.max_wait_ms > 0 and any(_exists(ctx, cached) for cached in plan.partitions):
+        await _wait_for_data(ctx, request, plan, present)
+    results = sessions.changed_results(plan, _read(ctx, request, plan, present) + refused)
     response = FetchResponse(session_id=plan.session.id if plan.session else 0)
-    _fill(ctx, response, results)
+    _add_topics(ctx, response, results)
     return response
 
 
-def _refuse(ctx: Context, plan: FetchPlan) -> _Results:
+def _remove_unauthorized(ctx: Context, plan: ServedFetch) -> _Results:
     """Take the partitions that the principal may not read out of a plan."""
     if ctx.broker.cluster.authorizer is None:
         return []
-    allowed: list[Wanted] = []
+    allowed: list[CachedPartition] = []
     refused: _Results = []
-    for wanted in plan.partitions:
-        topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
-        name = wanted.key.topic if topic is None else topic.name
+    for cached in plan.partitions:
+        topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
+        name = cached.key.topic if topic is None else topic.name
         unknown_id = topic is None and ctx.version >= 13
         if unknown_id or ctx.allows(AclOperation.READ, ResourceType.TOPIC, name):
-            allowed.append(wanted)
+            allowed.append(cached)
         else:
-            data = _failed(ctx, wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            data = _failed(ctx, cached, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             data.aborted_transactions = []
-            refused.append((wanted, data))
+            refused.append((cached, data))
     plan.partitions = allowed
     return refused
 
 
-def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:
+def _invalid_request(ctx: Context, request: FetchRequest) -> FetchResponse:
     """What Kafka says when it fails on a request: to each partition, as long as they have names."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     response = FetchResponse(error_code=error if ctx.version >= 7 else ErrorCode.NONE)
@@ -81,13 +83,13 @@ def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:
                 topic=topic.topic,
                 partitions=[
                     _Data(
-                        partition_index=asked.partition,
+                        partition_index=requested.partition,
                         error_code=error,
                         high_watermark=-1,
                         aborted_transactions=[],
                         records=_NO_RECORDS,
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -96,19 +98,19 @@ def _not_understood(ctx: Context, request: FetchRequest) -> FetchResponse:
 
 
 async def _wait_for_data(
-    ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]
+    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
 ) -> None:
     """Return when there is enough to read, something to complain of, or no time left.
 
     A partition of ``here`` that was deleted meanwhile is something to complain of.
     """
     with anyio.move_on_after(request.max_wait_ms / 1000):
-        while not _enough(ctx, request, plan, here):
+        while not _has_enough_data(ctx, request, plan, present):
             event = anyio.Event()
             logs = [
                 replica.partition.log
-                for wanted in plan.partitions
-                if isinstance(replica := _locate(ctx, wanted), Replica)
+                for cached in plan.partitions
+                if isinstance(replica := _locate(ctx, cached), Replica)
             ]
             for log in logs:
                 log.watchers.add(event.set)
@@ -119,40 +121,42 @@ async def _wait_for_data(
                     log.watchers.discard(event.set)
 
 
-def _enough(ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]) -> bool:
+def _has_enough_data(
+    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
+) -> bool:
     total = 0
-    for wanted in plan.partitions:
-        replica = _locate(ctx, wanted)
+    for cached in plan.partitions:
+        replica = _locate(ctx, cached)
         if isinstance(replica, ErrorCode):
-            if replica in _NOT_THERE and wanted.key not in here:
+            if replica in _UNKNOWN and cached.key not in present:
                 continue  # Kafka does not hurry for a partition that is not there
             return True
-        if _check(replica, wanted) is not ErrorCode.NONE or _diverged(replica, wanted):
+        if _check(replica, cached) is not ErrorCode.NONE or _diverged(replica, cached):
             return True
-        if _preferred(ctx, request, replica, wanted) >= 0:
+        if _preferred(ctx, request, replica, cached) >= 0:
             return True
-        end, limit = _visible_end(replica, request), max(wanted.max_bytes, 1)
-        total += replica.partition.log.bytes_before(end, wanted.offset, limit)
+        end, limit = _visible_end(replica, request), max(cached.max_bytes, 1)
+        total += replica.partition.log.bytes_before(end, cached.offset, limit)
         if total and total >= request.min_bytes:
             return True
     return request.min_bytes <= 0
 
 
-def _is_there(ctx: Context, wanted: Wanted) -> bool:
+def _exists(ctx: Context, cached: CachedPartition) -> bool:
     """Whether there is such a partition, here or on another broker."""
-    topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
-    return topic is not None and 0 <= wanted.key.partition < len(topic.partitions)
+    topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
+    return topic is not None and 0 <= cached.key.partition < len(topic.partitions)
 
 
-def _locate(ctx: Context, wanted: Wanted) -> Replica | ErrorCode:
+def _locate(ctx: Context, cached: CachedPartition) -> Replica | ErrorCode:
     """What is read of; clients that know of followers read from those, too (KIP-392)."""
     topics = ctx.broker.cluster.topics
-    topic = topics.find(wanted.key.topic, wanted.key.topic_id)
+    topic = topics.find(cached.key.topic, cached.key.topic_id)
     if topic is None and ctx.version >= 13:
         return ErrorCode.UNKNOWN_TOPIC_ID
     # Here, and only here, every negative epoch stands for none.
-    epoch = max(wanted.leader_epoch, -1)
-    replica = ctx.broker.replica(topic, wanted.key.partition, epoch)
+    epoch = max(cached.leader_epoch, -1)
+    replica = ctx.broker.replica(topic, cached.key.partition, epoch)
     if isinstance(replica, ErrorCode) or replica.partition.leader == ctx.broker.node.id:
         return replica
     return replica if ctx.version >= _FOLLOWERS else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -163,131 +167,141 @@ def _visible_end(replica: Replica, request: FetchRequest) -> int:
     return replica.last_stable_offset if committed else replica.high_watermark
 
 
-def _check(replica: Replica, wanted: Wanted) -> ErrorCode:
-    if wanted.max_bytes < 0:
+def _check(replica: Replica, cached: CachedPartition) -> ErrorCode:
+    if cached.max_bytes < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    log, asked = replica.partition.log, wanted.last_fetched_epoch
-    diverges = asked >= 0 and log.end_of_epoch(asked)[0] < 0
-    if diverges or wanted.offset < log.start_offset:
+    log, requested = replica.partition.log, cached.last_fetched_epoch
+    diverges = requested >= 0 and log.end_of_epoch(requested)[0] < 0
+    if diverges or cached.offset < log.start_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    if asked < 0 and wanted.offset > replica.end_offset:
+    if requested < 0 and cached.offset > replica.end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
 
 
-def _preferred(ctx: Context, request: FetchRequest, replica: Replica, wanted: Wanted) -> int:
+def _preferred(
+    ctx: Context, request: FetchRequest, replica: Replica, cached: CachedPartition
+) -> int:
     """The follower in the client's rack to read from instead of this leader, -1 if none is."""
     cluster, partition, rack = ctx.broker.cluster, replica.partition, request.rack_id
     if not rack or cluster.config.racks is None or partition.leader != ctx.broker.node.id:
         return -1
-    there = [node.id for node in cluster.nodes if node.rack == rack and node.id in partition.isr]
-    has_it = partition.log.start_offset <= wanted.offset <= replica.end_offset
-    return max(there) if there and has_it and partition.leader not in there else -1
+    local_replicas = [
+        node.id for node in cluster.nodes if node.rack == rack and node.id in partition.isr
+    ]
+    has_it = partition.log.start_offset <= cached.offset <= replica.end_offset
+    return (
+        max(local_replicas)
+        if local_replicas and has_it and partition.leader not in local_replicas
+        else -1
+    )
 
 
-def _diverged(replica: Replica, wanted: Wanted) -> FetchResponse.EpochEndOffset | None:
+def _diverged(replica: Replica, cached: CachedPartition) -> FetchResponse.EpochEndOffset | None:
     """Where the client's log and this one part, if they do (KIP-595)."""
-    if wanted.last_fetched_epoch < 0:
+    if cached.last_fetched_epoch < 0:
         return None
-    epoch, end = replica.partition.log.end_of_epoch(wanted.last_fetched_epoch)
+    epoch, end = replica.partition.log.end_of_epoch(cached.last_fetched_epoch)
     end = min(end, replica.end_offset)
-    if epoch >= wanted.last_fetched_epoch and end >= wanted.offset:
+    if epoch >= cached.last_fetched_epoch and end >= cached.offset:
         return None
     return FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-def _read(ctx: Context, request: FetchRequest, plan: FetchPlan, here: Set[FetchKey]) -> _Results:
+def _read(
+    ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
+) -> _Results:
     """Read each partition; those that are not there come last.
 
     A partition of ``here`` that was deleted while the fetch waited is an unknown partition, also
     in a fetch by topic id.
     """
     left = request.max_bytes
-    nothing_yet = True
+    is_empty = True
     committed = request.isolation_level == _READ_COMMITTED
     results: _Results = []
     missing: _Results = []
-    for wanted in plan.partitions:
-        replica = _locate(ctx, wanted)
-        if replica in _NOT_THERE and wanted.key in here:
-            gone = _failed(ctx, wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            gone.aborted_transactions = None
-            results.append((wanted, gone))
+    for cached in plan.partitions:
+        replica = _locate(ctx, cached)
+        if replica in _UNKNOWN and cached.key in present:
+            deleted = _failed(ctx, cached, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            deleted.aborted_transactions = None
+            results.append((cached, deleted))
             continue
-        error = replica if isinstance(replica, ErrorCode) else _check(replica, wanted)
+        error = replica if isinstance(replica, ErrorCode) else _check(replica, cached)
         if isinstance(replica, ErrorCode) or error is not ErrorCode.NONE:
-            failed = missing if error in _NOT_THERE else results
-            failed.append((wanted, _failed(ctx, wanted, error)))
+            failed = missing if error in _UNKNOWN else results
+            failed.append((cached, _failed(ctx, cached, error)))
             continue
         log = replica.partition.log
         data = _Data(
-            partition_index=wanted.key.partition,
+            partition_index=cached.key.partition,
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.last_stable_offset,
             log_start_offset=log.start_offset,
-            aborted_transactions=_aborted(log, wanted) if committed else None,
+            aborted_transactions=_aborted(log, cached) if committed else None,
             records=_NO_RECORDS,
         )
-        if (preferred := _preferred(ctx, request, replica, wanted)) >= 0:
+        if (preferred := _preferred(ctx, request, replica, cached)) >= 0:
             data.preferred_read_replica = preferred
             data.aborted_transactions = None
-        elif (diverged := _diverged(replica, wanted)) is not None:
+        elif (diverged := _diverged(replica, cached)) is not None:
             data.diverging_epoch = diverged
         else:
-            limit = min(wanted.max_bytes, left)
-            if wanted.offset >= (end := _visible_end(replica, request)):
+            limit = min(cached.max_bytes, left)
+            if cached.offset >= (end := _visible_end(replica, request)):
                 records: Buffer = _NO_RECORDS
             else:
-                limit = log.bytes_before(end, wanted.offset, limit)
-                records = log.read(wanted.offset, limit, at_least_one=nothing_yet)
-            nothing_yet = nothing_yet and not records
+                limit = log.bytes_before(end, cached.offset, limit)
+                records = log.read(cached.offset, limit, at_least_one=is_empty)
+            is_empty = is_empty and not records
             left = max(0, left - len(records))
             data.records = records
-        results.append((wanted, data))
+        results.append((cached, data))
     return results + missing
 
 
-def _aborted(log: PartitionLog, wanted: Wanted) -> list[FetchResponse.AbortedTransaction]:
+def _aborted(log: PartitionLog, cached: CachedPartition) -> list[FetchResponse.AbortedTransaction]:
     return [
         FetchResponse.AbortedTransaction(
             producer_id=aborted.producer_id, first_offset=aborted.first_offset
         )
-        for aborted in log.aborted_from(wanted.offset)
+        for aborted in log.aborted_from(cached.offset)
     ]
 
 
-def _failed(ctx: Context, wanted: Wanted, error: ErrorCode) -> _Data:
+def _failed(ctx: Context, cached: CachedPartition, error: ErrorCode) -> _Data:
     data = _Data(
-        partition_index=wanted.key.partition,
+        partition_index=cached.key.partition,
         error_code=error,
         high_watermark=-1,
-        aborted_transactions=[] if error in _NOT_THERE else None,
+        aborted_transactions=[] if error in _UNKNOWN else None,
         records=_NO_RECORDS,
     )
     if ctx.version >= 16 and error in _MOVED:
-        topic = ctx.broker.cluster.topics.find(wanted.key.topic, wanted.key.topic_id)
+        topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
         if topic is not None:
-            led = topic.partitions[wanted.key.partition]
+            led = topic.partitions[cached.key.partition]
             data.current_leader = FetchResponse.LeaderIdAndEpoch(
                 leader_id=led.leader, leader_epoch=led.leader_epoch
             )
     return data
 
 
-def _fill(ctx: Context, response: FetchResponse, results: _Results) -> None:
+def _add_topics(ctx: Context, response: FetchResponse, results: _Results) -> None:
     """Put the partitions under their topics, and the leaders to go to beside them.
 
     As in Kafka a topic comes twice if another one is between its partitions.
     """
     leaders: set[int] = set()
     before: tuple[str, bytes] | None = None
-    for wanted, data in results:
-        key = wanted.key.topic, wanted.key.topic_id
+    for cached, data in results:
+        key = cached.key.topic, cached.key.topic_id
         if key != before:
             before = key
             response.responses.append(
                 FetchResponse.FetchableTopicResponse(
-                    topic=wanted.key.topic, topic_id=wanted.key.topic_id or ZERO_UUID
+                    topic=cached.key.topic, topic_id=cached.key.topic_id or ZERO_UUID
                 )
             )
         response.responses[-1].partitions.append(data)

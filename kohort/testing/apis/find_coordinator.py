@@ -56,7 +56,7 @@ def _find(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coor
     if key_type == _GROUP:
         node = cluster.coordinator_node(key)
     else:
-        node = cluster.transacting.coordinator_node(key)
+        node = cluster.transaction_router.coordinator_node(key)
     if node is None:
         return FindCoordinatorResponse.Coordinator(
             key=key,

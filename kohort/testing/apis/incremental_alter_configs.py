@@ -28,7 +28,7 @@ from kohort.testing.apis.describe_configs import BROKER
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
-_Asked = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Requested = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Entry = IncrementalAlterConfigsRequest.AlterableConfig
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
@@ -37,35 +37,39 @@ _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 async def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
+    times = Counter(
+        (requested.resource_type, requested.resource_name) for requested in request.resources
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             _alter(
                 ctx,
-                asked,
+                requested,
                 request.validate_only,
-                once=times[asked.resource_type, asked.resource_name] == 1,
+                once=times[requested.resource_type, requested.resource_name] == 1,
             )
-            for asked in request.resources
+            for requested in request.resources
         ]
     )
 
 
-def _alter(ctx: Context, asked: _Asked, validate_only: bool, *, once: bool) -> _Result:
+def _alter(ctx: Context, requested: _Requested, validate_only: bool, *, once: bool) -> _Result:
     result = _Result(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
+        error_message=None,
     )
     try:
         if not once:
             raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "It is named twice.")
-        _check(asked)
-        check_rights(ctx, asked)
-        if asked.resource_type == BROKER:
-            _alter_broker(ctx, asked, validate_only)
+        _check(requested)
+        check_rights(ctx, requested)
+        if requested.resource_type == BROKER:
+            _alter_broker(ctx, requested, validate_only)
             return result
-        topic = changeable_topic(ctx, asked.resource_type, asked.resource_name)
+        topic = changeable_topic(ctx, requested.resource_type, requested.resource_name)
         configs = dict(topic.configs)
-        for entry in asked.configs:
+        for entry in requested.configs:
             setting = TOPIC_SETTINGS.get(entry.name)
             _apply(configs, entry, setting and setting.type, topic.config)
         change(ctx, topic, configs, validate_only=validate_only)
@@ -74,31 +78,31 @@ def _alter(ctx: Context, asked: _Asked, validate_only: bool, *, once: bool) -> _
     return result
 
 
-def _alter_broker(ctx: Context, asked: _Asked, validate_only: bool) -> None:
-    node_id = changeable_broker(ctx, asked.resource_name)
+def _alter_broker(ctx: Context, requested: _Requested, validate_only: bool) -> None:
+    node_id = changeable_broker(ctx, requested.resource_name)
     changed = {
         entry.name: entry.value or ""
-        for entry in asked.configs
+        for entry in requested.configs
         if entry.config_operation != _DELETE
     }
     check_broker_values(node_id, changed)
     known = ctx.broker.cluster.configs
-    configs = dict(known.default) if node_id is None else known.own(node_id)
+    configs = dict(known.cluster_overrides) if node_id is None else known.broker_overrides(node_id)
 
     def current(name: str) -> str:
         origins = known.origins(name, ctx.broker.node)
         return configs.get(name) or (origins[0].value if origins else "") or ""
 
-    for entry in asked.configs:
+    for entry in requested.configs:
         _apply(configs, entry, setting_of(entry.name).type, current)
     change_broker(ctx, node_id, configs, validate_only=validate_only)
 
 
-def _check(asked: _Asked) -> None:
+def _check(requested: _Requested) -> None:
     """What Kafka looks at before it looks for the topic."""
-    if max(Counter(entry.name for entry in asked.configs).values(), default=0) > 1:
+    if max(Counter(entry.name for entry in requested.configs).values(), default=0) > 1:
         raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "A setting is named twice.")
-    for entry in asked.configs:
+    for entry in requested.configs:
         if entry.value is None and entry.config_operation != _DELETE:
             raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
         if not _SET <= entry.config_operation <= _SUBTRACT:

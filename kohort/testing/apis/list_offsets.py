@@ -24,13 +24,13 @@ _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING: 11
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)
 
-_Asked = ListOffsetsRequest.ListOffsetsPartition
-_Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+_Requested = ListOffsetsRequest.ListOffsetsPartition
+_Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 @serves(ListOffsetsRequest, (1, 11))
 async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    topics: dict[str, list[_Asked]] = {}
+    topics: dict[str, list[_Requested]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, []).extend(topic.partitions)
     return ListOffsetsResponse(
@@ -44,37 +44,39 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
 
 
 def _topic(
-    ctx: Context, name: str, partitions: Sequence[_Asked], isolation_level: int
-) -> list[_Answer]:
+    ctx: Context, name: str, partitions: Sequence[_Requested], isolation_level: int
+) -> list[_Result]:
     """One answer for each partition; one that is asked for twice is refused."""
-    times = Counter(asked.partition_index for asked in partitions)
-    once = {asked.partition_index: asked for asked in partitions}
+    times = Counter(requested.partition_index for requested in partitions)
+    once = {requested.partition_index: requested for requested in partitions}
     if not is_visible(ctx, name):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return [_Answer(partition_index=index, error_code=error) for index in once]
+        return [_Result(partition_index=index, error_code=error) for index in once]
     if isolation_level not in _ISOLATION_LEVELS:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-        return [_Answer(partition_index=index, error_code=error) for index in once]
+        return [_Result(partition_index=index, error_code=error) for index in once]
     committed = isolation_level == _READ_COMMITTED
     return [
-        _partition(ctx, name, asked, committed)
+        _partition(ctx, name, requested, committed)
         if times[index] == 1
-        else _Answer(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
-        for index, asked in once.items()
+        else _Result(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+        for index, requested in once.items()
     ]
 
 
-def _partition(ctx: Context, name: str, asked: _Asked, committed: bool) -> _Answer:
+def _partition(ctx: Context, name: str, requested: _Requested, committed: bool) -> _Result:
     topic = ctx.broker.cluster.topics.get(name)
-    found = ctx.broker.led_partition(topic, asked.partition_index, asked.current_leader_epoch)
+    found = ctx.broker.led_partition(
+        topic, requested.partition_index, requested.current_leader_epoch
+    )
     if isinstance(found, ErrorCode):
-        return _Answer(partition_index=asked.partition_index, error_code=found)
-    if asked.timestamp < _PENDING or ctx.version < _SINCE.get(asked.timestamp, 0):
-        return _Answer(partition_index=found.index, error_code=ErrorCode.UNSUPPORTED_VERSION)
-    offset = _look_up(found, asked.timestamp, committed)
+        return _Result(partition_index=requested.partition_index, error_code=found)
+    if requested.timestamp < _PENDING or ctx.version < _SINCE.get(requested.timestamp, 0):
+        return _Result(partition_index=found.index, error_code=ErrorCode.UNSUPPORTED_VERSION)
+    offset = _look_up(found, requested.timestamp, committed)
     if offset is None:
-        return _Answer(partition_index=found.index)
-    return _Answer(
+        return _Result(partition_index=found.index)
+    return _Result(
         partition_index=found.index,
         offset=offset.offset,
         timestamp=offset.timestamp,

@@ -16,7 +16,7 @@ from kohort.testing._topics import Topic, is_legal_name
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import AclOperation, ResourceType
 
-NOT_ASKED = -2147483648
+NOT_REQUESTED = -2147483648
 
 
 @serves(MetadataRequest, (0, 13))
@@ -24,18 +24,20 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     cluster = ctx.broker.cluster
     wanted = request.topics
     if ctx.version < 12 and any(
-        asked.name is None or asked.topic_id != ZERO_UUID for asked in wanted or ()
+        requested.name is None or requested.topic_id != ZERO_UUID for requested in wanted or ()
     ):
         return _refused(wanted or (), ErrorCode.INVALID_REQUEST)
-    if any(asked.name is None and asked.topic_id == ZERO_UUID for asked in wanted or ()):
+    if any(
+        requested.name is None and requested.topic_id == ZERO_UUID for requested in wanted or ()
+    ):
         return _refused(wanted or (), ErrorCode.UNKNOWN_SERVER_ERROR)
     if wanted is None or (ctx.version == 0 and not wanted):
         topics = [
             _topic(ctx, request, topic) for topic in cluster.topics if is_visible(ctx, topic.name)
         ]
     else:
-        once = {(asked.name, bytes(asked.topic_id)): asked for asked in wanted}
-        topics = [_find(ctx, request, asked) for asked in once.values()]
+        once = {(requested.name, bytes(requested.topic_id)): requested for requested in wanted}
+        topics = [_find(ctx, request, requested) for requested in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -47,7 +49,9 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         controller_id=cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(ctx)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     )
 
@@ -67,10 +71,10 @@ def cluster_operations(ctx: Context) -> int:
 def _find(
     ctx: Context,
     request: MetadataRequest,
-    asked: MetadataRequest.MetadataRequestTopic,
+    requested: MetadataRequest.MetadataRequestTopic,
 ) -> MetadataResponse.MetadataResponseTopic:
     cluster = ctx.broker.cluster
-    topic_id = bytes(asked.topic_id)
+    topic_id = bytes(requested.topic_id)
     if topic_id != ZERO_UUID:
         found = cluster.topics.by_id(topic_id)
         if found is not None and is_visible(ctx, found.name):
@@ -83,7 +87,7 @@ def _find(
             name=None if ctx.version >= 12 else "",
             topic_id=topic_id,
         )
-    name = asked.name or ""
+    name = requested.name or ""
     if not is_visible(ctx, name):
         return _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     found = cluster.topics.get(name)
@@ -120,10 +124,10 @@ def _refused(
         topics=[
             MetadataResponse.MetadataResponseTopic(
                 error_code=error,
-                name=asked.name or "",
-                topic_id=asked.topic_id,
+                name=requested.name or "",
+                topic_id=requested.topic_id,
             )
-            for asked in wanted
+            for requested in wanted
         ],
     )
 
@@ -149,13 +153,13 @@ def _topic(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                offline_replicas=ctx.broker.cluster.offline(partition),
+                offline_replicas=ctx.broker.cluster.offline_replicas(partition),
             )
             for partition in topic.partitions
         ],
         topic_authorized_operations=(
             ctx.operations(ResourceType.TOPIC, topic.name)
             if request.include_topic_authorized_operations
-            else NOT_ASKED
+            else NOT_REQUESTED
         ),
     )

@@ -15,33 +15,33 @@ from kohort.testing.groups import OffsetToCommit
 from kohort.testing.security import AclOperation, ResourceType
 
 _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
-_Answer = OffsetCommitResponse.OffsetCommitResponsePartition
+_Result = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
 @serves(OffsetCommitRequest, (2, 10))
 async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = ctx.broker.cluster.topics
     commits: list[OffsetToCommit] = []
-    answers: list[_Answer] = []
+    results: list[_Result] = []
     # What is not there comes first in the answer: topics, and partitions of a topic.
     unknown: list[_Topic] = []
     known: list[_Topic] = []
-    for asked in request.topics:
-        topic = topics.find(asked.name, bytes(asked.topic_id))
-        result = _Topic(name=asked.name, topic_id=asked.topic_id)
-        error = _problem(ctx, asked.name, topic)
+    for requested in request.topics:
+        topic = topics.find(requested.name, bytes(requested.topic_id))
+        topic_result = _Topic(name=requested.name, topic_id=requested.topic_id)
+        error = _problem(ctx, requested.name, topic)
         if topic is None or error is not ErrorCode.NONE:
-            result.partitions = [_answer(entry, error) for entry in asked.partitions]
-            unknown.append(result)
+            topic_result.partitions = [_result(entry, error) for entry in requested.partitions]
+            unknown.append(topic_result)
             continue
         missing = []
-        for entry in asked.partitions:
+        for entry in requested.partitions:
             if not 0 <= entry.partition_index < len(topic.partitions):
-                missing.append(_answer(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                missing.append(_result(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            answer = _answer(entry, ErrorCode.NONE)
-            result.partitions.append(answer)
-            answers.append(answer)
+            result = _result(entry, ErrorCode.NONE)
+            topic_result.partitions.append(result)
+            results.append(result)
             commits.append(
                 OffsetToCommit(
                     topic=topic.name,
@@ -53,12 +53,12 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
                     retention_ms=request.retention_time_ms,
                 )
             )
-        result.partitions = missing + result.partitions
-        known.append(result)
+        topic_result.partitions = missing + topic_result.partitions
+        known.append(topic_result)
     if commits:
         errors = ctx.broker.coordinator.commit(request, commits, ctx.version)
-        for answer, error in zip(answers, errors, strict=True):
-            answer.error_code = error
+        for result, error in zip(results, errors, strict=True):
+            result.error_code = error
     return OffsetCommitResponse(topics=unknown + known)
 
 
@@ -71,5 +71,5 @@ def _problem(ctx: Context, name: str, topic: Topic | None) -> ErrorCode:
     return ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _answer(entry: OffsetCommitRequest.OffsetCommitRequestPartition, error: ErrorCode) -> _Answer:
-    return _Answer(partition_index=entry.partition_index, error_code=error)
+def _result(entry: OffsetCommitRequest.OffsetCommitRequestPartition, error: ErrorCode) -> _Result:
+    return _Result(partition_index=entry.partition_index, error_code=error)

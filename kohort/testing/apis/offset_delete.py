@@ -20,27 +20,27 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
     topics = ctx.broker.cluster.topics
     missing: dict[str, list[_Partition]] = {}
     named: dict[str, list[_Partition]] = {}
-    for asked in request.topics:
-        topic = topics.get(asked.name)
-        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, asked.name)
-        for entry in asked.partitions:
-            answer = _Partition(partition_index=entry.partition_index)
+    for requested in request.topics:
+        topic = topics.get(requested.name)
+        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, requested.name)
+        for entry in requested.partitions:
+            result = _Partition(partition_index=entry.partition_index)
             if not readable:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                missing.setdefault(asked.name, []).append(answer)
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                missing.setdefault(requested.name, []).append(result)
             elif topic is not None and 0 <= entry.partition_index < len(topic.partitions):
-                named.setdefault(asked.name, []).append(answer)
+                named.setdefault(requested.name, []).append(result)
             else:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                missing.setdefault(asked.name, []).append(answer)
-    places = [(name, answer.partition_index) for name in named for answer in named[name]]
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing.setdefault(requested.name, []).append(result)
+    places = [(name, result.partition_index) for name in named for result in named[name]]
     error, consumed = ctx.broker.coordinator.delete_offsets(request.group_id, places)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error)
-    for name, answers in named.items():
-        for answer in answers:
-            if (name, answer.partition_index) in consumed:
-                answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    for name, results in named.items():
+        for result in results:
+            if (name, result.partition_index) in consumed:
+                result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     # What is not there comes first: topics, and partitions of a topic.
     return OffsetDeleteResponse(
         topics=[

@@ -40,11 +40,11 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
     error, offsets = _offsets(ctx, request.group_id, request.require_stable)
     if error is not ErrorCode.NONE and ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
-    asked: _Topics
+    requested: _Topics
     if request.topics is None:
-        asked = _everything(ctx, offsets)
+        requested = _everything(ctx, offsets)
     else:
-        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+        requested = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(
@@ -60,22 +60,22 @@ async def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> OffsetFetch
                     for index, found in _each(ctx, offsets, name, indexes)
                 ],
             )
-            for name, indexes in asked
+            for name, indexes in requested
         ]
     )
 
 
 def _group(
-    ctx: Context, asked: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
+    ctx: Context, requested: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    error, offsets = _offsets(ctx, asked.group_id, stable)
+    error, offsets = _offsets(ctx, requested.group_id, stable)
     response = OffsetFetchResponse.OffsetFetchResponseGroup(
-        group_id=asked.group_id, error_code=error
+        group_id=requested.group_id, error_code=error
     )
     if error is not ErrorCode.NONE:
         return response
     topics = ctx.broker.cluster.topics
-    if asked.topics is None:
+    if requested.topics is None:
         for name, indexes in _everything(ctx, offsets):
             topic = topics.get(name)
             if ctx.version < 10:
@@ -83,15 +83,15 @@ def _group(
             elif topic is not None:
                 response.topics.append(_topic(ctx, offsets, name, topic.id, indexes))
         return response
-    for wanted in asked.topics:
+    for wanted in requested.topics:
         topic_id, indexes = bytes(wanted.topic_id), list(wanted.partition_indexes)
         topic = topics.find(wanted.name, topic_id)
         name = wanted.name if topic is None else topic.name
-        answer = _topic(ctx, offsets, name, topic_id, indexes)
+        result = _topic(ctx, offsets, name, topic_id, indexes)
         if ctx.version >= 10 and topic is None:
-            for partition in answer.partitions:
+            for partition in result.partitions:
                 partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        response.topics.append(answer)
+        response.topics.append(result)
     return response
 
 
@@ -106,7 +106,7 @@ def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Off
         return error, committed
     pending = {
         place: _UNSTABLE if place in committed else _PENDING
-        for place in coordinator.pending.places(group_id)
+        for place in coordinator.pending.pending_partitions(group_id)
     }
     return error, {**committed, **pending}
 

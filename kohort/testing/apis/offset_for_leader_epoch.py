@@ -8,8 +8,8 @@ from kohort.testing.apis._registry import Context, serves
 from kohort.testing.apis.metadata import is_visible
 from kohort.testing.security import AclOperation, ResourceType
 
-_Asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
-_Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+_Requested = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+_Result = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 @serves(OffsetForLeaderEpochRequest, (2, 4))
@@ -20,21 +20,23 @@ async def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_partition(ctx, topic.topic, asked) for asked in topic.partitions],
+                partitions=[
+                    _partition(ctx, topic.topic, requested) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(ctx: Context, name: str, asked: _Asked) -> _Answer:
+def _partition(ctx: Context, name: str, requested: _Requested) -> _Result:
     is_broker = ctx.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     if not (is_broker or is_visible(ctx, name)):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return _Answer(partition=asked.partition, error_code=error)
+        return _Result(partition=requested.partition, error_code=error)
     topic = ctx.broker.cluster.topics.get(name)
-    found = ctx.broker.led_partition(topic, asked.partition, asked.current_leader_epoch)
+    found = ctx.broker.led_partition(topic, requested.partition, requested.current_leader_epoch)
     if isinstance(found, ErrorCode):
-        return _Answer(partition=asked.partition, error_code=found)
-    epoch, end = found.log.end_of_epoch(asked.leader_epoch)
-    return _Answer(partition=asked.partition, leader_epoch=epoch, end_offset=end)
+        return _Result(partition=requested.partition, error_code=found)
+    epoch, end = found.log.end_of_epoch(requested.leader_epoch)
+    return _Result(partition=requested.partition, leader_epoch=epoch, end_offset=end)

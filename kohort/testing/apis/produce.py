@@ -15,11 +15,11 @@ from kohort.protocol.messages import ProduceRequest, ProduceResponse
 from kohort.records import Compression, RecordBatch
 from kohort.testing._topics import Partition, Topic
 from kohort.testing.apis._registry import CloseConnection, Context, serves
-from kohort.testing.log import AppendError, one_batch
+from kohort.testing.log import AppendError, single_batch
 from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import ProducerEpoch
 
-_Answer = ProduceResponse.PartitionProduceResponse
+_Result = ProduceResponse.PartitionProduceResponse
 _CODEC_BITS = 0x07
 _NOT_JOINED = {
     ErrorCode.INVALID_TXN_STATE: "Partition was not added to the transaction",
@@ -40,16 +40,16 @@ async def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | No
             refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif not _may_write(ctx, data.name, topic):
             refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answers = [
+        results = [
             _partition(ctx, request, topic, entry.index, entry.records)
             if refused is None
             else _error(entry.index, refused)
             for entry in data.partition_data
         ]
-        leaders.update(answer.current_leader.leader_id for answer in answers)
+        leaders.update(result.current_leader.leader_id for result in results)
         response.responses.append(
             ProduceResponse.TopicProduceResponse(
-                name=data.name, topic_id=data.topic_id, partition_responses=answers
+                name=data.name, topic_id=data.topic_id, partition_responses=results
             )
         )
     if request.acks == 0:
@@ -83,7 +83,7 @@ def _may_transact(ctx: Context, request: ProduceRequest) -> bool:
 
 def _is_transactional(records: Buffer | None) -> bool:
     try:
-        return one_batch(records).header.is_transactional
+        return single_batch(records).header.is_transactional
     except AppendError:
         return False
 
@@ -96,7 +96,7 @@ def _may_write(ctx: Context, name: str, topic: Topic | None) -> bool:
 
 def _partition(
     ctx: Context, request: ProduceRequest, topic: Topic | None, index: int, records: Buffer | None
-) -> _Answer:
+) -> _Result:
     known = topic is not None and 0 <= index < len(topic.partitions)
     if topic is None or not known:
         unknown = topic is None and ctx.version >= 13
@@ -105,10 +105,10 @@ def _partition(
     try:
         batch = _requested_batch(ctx, request, records)
     except AppendError as error:
-        answer = _error(index, error.code)
+        result = _error(index, error.code)
         if error.code is ErrorCode.CORRUPT_MESSAGE:
-            answer.error_message = str(error)
-        return answer
+            result.error_message = str(error)
+        return result
     if request.acks not in (-1, 0, 1):
         return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
     if topic.is_internal:
@@ -119,20 +119,20 @@ def _partition(
     start = partition.log.start_offset
     refused = _join_transaction(ctx, request, partition, batch)
     if refused is not ErrorCode.NONE:
-        answer = _error(index, refused)
-        answer.error_message = _NOT_JOINED.get(refused)
-        return answer
+        result = _error(index, refused)
+        result.error_message = _NOT_JOINED.get(refused)
+        return result
     try:
         if request.acks == -1 and partition.is_under_min_isr:
             raise AppendError(ErrorCode.NOT_ENOUGH_REPLICAS, f"only {partition.isr} are in sync")
-        result = partition.append(batch, ctx.broker.cluster.now_ms())
+        appended = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
         return _not_appended(index, error, start)
     ctx.broker.cluster.changed()
-    return _Answer(
+    return _Result(
         index=index,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.timestamp,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.timestamp,
         log_start_offset=start,
     )
 
@@ -143,10 +143,10 @@ def _join_transaction(
     """Only what is in a transaction can be ended by it, so nothing else is let in."""
     header = batch.header
     producer = ProducerEpoch(header.producer_id, header.producer_epoch)
-    if not header.is_transactional or partition.log.producers.in_transaction(*producer):
+    if not header.is_transactional or partition.log.producers.has_open_transaction(*producer):
         return ErrorCode.NONE
-    partition.log.producers.verifying(header, bumps_epochs=ctx.version >= 12)
-    error = ctx.broker.cluster.transacting.join(
+    partition.log.producers.start_verification(header, bumps_epochs=ctx.version >= 12)
+    error = ctx.broker.cluster.transaction_router.join_transaction(
         request.transactional_id or "",
         producer,
         (partition.topic.name, partition.index),
@@ -161,7 +161,7 @@ def _join_transaction(
 
 def _requested_batch(ctx: Context, request: ProduceRequest, records: Buffer | None) -> RecordBatch:
     """The batch of a partition; AppendError for what is refused before its log is asked."""
-    batch = one_batch(records)
+    batch = single_batch(records)
     if batch.header.attributes & _CODEC_BITS == Compression.ZSTD and ctx.version < 7:
         raise AppendError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with version 7")
     if batch.header.is_transactional and request.transactional_id is None:
@@ -171,30 +171,30 @@ def _requested_batch(ctx: Context, request: ProduceRequest, records: Buffer | No
     return batch
 
 
-def _moved(ctx: Context, partition: Partition, error: ErrorCode) -> _Answer:
-    answer = _error(partition.index, error)
+def _moved(ctx: Context, partition: Partition, error: ErrorCode) -> _Result:
+    result = _error(partition.index, error)
     if ctx.version >= 10 and error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(
+        result.current_leader = ProduceResponse.LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
-    return answer
+    return result
 
 
-def _not_appended(index: int, error: AppendError, start: int) -> _Answer:
+def _not_appended(index: int, error: AppendError, start: int) -> _Result:
     """Only records that are at fault are talked about; some errors leave out the log's start."""
-    answer = _error(index, error.code)
+    result = _error(index, error.code)
     if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE):
-        answer.log_start_offset = start
+        result.log_start_offset = start
     if error.records:
-        answer.error_message = str(error)
-        answer.record_errors = [
+        result.error_message = str(error)
+        result.record_errors = [
             ProduceResponse.BatchIndexAndErrorMessage(
                 batch_index=record, batch_index_error_message=str(error)
             )
             for record in error.records
         ]
-    return answer
+    return result
 
 
-def _error(index: int, error: ErrorCode) -> _Answer:
-    return _Answer(index=index, error_code=error, base_offset=-1)
+def _error(index: int, error: ErrorCode) -> _Result:
+    return _Result(index=index, error_code=error, base_offset=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from kohort.testing.apis._delegation import expiry_of_refusal, find, is_over
+from kohort.testing.apis._delegation import expiry_of_refusal, find, is_expired
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.security import TOKEN_EXPIRY_MS
 
@@ -17,7 +17,7 @@ async def renew_delegation_token(
     if isinstance(token, ErrorCode):
         expiry_ms = expiry_of_refusal(token)
         return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=expiry_ms)
-    if is_over(ctx, token):
+    if is_expired(ctx, token):
         return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_EXPIRED)
     period_ms = TOKEN_EXPIRY_MS if request.renew_period_ms < 0 else request.renew_period_ms
     now_ms = ctx.broker.cluster.now_ms()

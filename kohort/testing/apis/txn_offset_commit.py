@@ -16,7 +16,7 @@ from kohort.testing.security import AclOperation, ResourceType
 from kohort.testing.transactions import ProducerEpoch
 
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_Answer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+_Result = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
 @serves(TxnOffsetCommitRequest, (0, 5))
@@ -25,23 +25,23 @@ async def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     topics = ctx.broker.cluster.topics
     offsets: list[OffsetToCommit] = []
-    answers: list[_Answer] = []
+    results: list[_Result] = []
     response = TxnOffsetCommitResponse()
-    for asked in request.topics:
-        result = _Topic(name=asked.name)
-        response.topics.append(result)
-        topic = topics.get(asked.name)
-        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, asked.name)
-        for entry in asked.partitions:
-            answer = _Answer(partition_index=entry.partition_index)
-            result.partitions.append(answer)
+    for requested in request.topics:
+        topic_result = _Topic(name=requested.name)
+        response.topics.append(topic_result)
+        topic = topics.get(requested.name)
+        readable = ctx.allows(AclOperation.READ, ResourceType.TOPIC, requested.name)
+        for entry in requested.partitions:
+            result = _Result(partition_index=entry.partition_index)
+            topic_result.partitions.append(result)
             if not readable:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
             if topic is None or not 0 <= entry.partition_index < len(topic.partitions):
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            answers.append(answer)
+            results.append(result)
             offsets.append(
                 OffsetToCommit(
                     topic=topic.name,
@@ -53,8 +53,8 @@ async def txn_offset_commit(
                 )
             )
     if offsets:
-        for answer, error in zip(answers, _commit(ctx, request, offsets), strict=True):
-            answer.error_code = error
+        for result, error in zip(results, _commit(ctx, request, offsets), strict=True):
+            result.error_code = error
     return response
 
 
@@ -72,7 +72,7 @@ def _commit(
         return [error] * len(offsets)
     errors, records = ctx.broker.coordinator.commit_in_transaction(request, offsets)
     if records:
-        cluster.transacting.append_offsets(partition, producer, records)
+        cluster.transaction_router.append_offsets(partition, producer, records)
     return errors
 
 
@@ -80,9 +80,9 @@ def _join_transaction(
     ctx: Context, request: TxnOffsetCommitRequest, partition: Partition, producer: ProducerEpoch
 ) -> ErrorCode:
     """As with other writes, what has begun in a partition is not asked for again."""
-    if partition.log.producers.in_transaction(*producer):
+    if partition.log.producers.has_open_transaction(*producer):
         return ErrorCode.NONE
-    error = ctx.broker.cluster.transacting.join(
+    error = ctx.broker.cluster.transaction_router.join_transaction(
         request.transactional_id,
         producer,
         (CONSUMER_OFFSETS, partition.index),

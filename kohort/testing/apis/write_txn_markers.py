@@ -10,7 +10,7 @@ from kohort.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResp
 from kohort.testing.apis._registry import Context, serves
 from kohort.testing.log import Marker
 
-_Answer = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+_Result = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
 @serves(WriteTxnMarkersRequest, (1, 2))
@@ -20,28 +20,29 @@ async def write_txn_markers(
     return WriteTxnMarkersResponse(
         markers=[
             WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                producer_id=asked.producer_id,
+                producer_id=requested.producer_id,
                 topics=[
                     WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=[
-                            _Answer(
-                                partition_index=index, error_code=_write(ctx, asked, topic, index)
+                            _Result(
+                                partition_index=index,
+                                error_code=_write(ctx, requested, topic, index),
                             )
                             for index in topic.partition_indexes
                         ],
                     )
-                    for topic in asked.topics
+                    for topic in requested.topics
                 ],
             )
-            for asked in request.markers
+            for requested in request.markers
         ]
     )
 
 
 def _write(
     ctx: Context,
-    asked: WriteTxnMarkersRequest.WritableTxnMarker,
+    requested: WriteTxnMarkersRequest.WritableTxnMarker,
     topic: WriteTxnMarkersRequest.WritableTxnMarkerTopic,
     index: int,
 ) -> ErrorCode:
@@ -50,10 +51,10 @@ def _write(
     if isinstance(partition, ErrorCode):
         return partition
     marker = Marker(
-        asked.producer_id,
-        asked.producer_epoch,
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        asked.transaction_version,
+        requested.producer_id,
+        requested.producer_epoch,
+        requested.transaction_result,
+        requested.coordinator_epoch,
+        requested.transaction_version,
     )
-    return cluster.transacting.write(partition, marker)
+    return cluster.transaction_router.write_marker(partition, marker)

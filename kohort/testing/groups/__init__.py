@@ -13,10 +13,10 @@ from kohort.testing.groups._coordinator import (
     Records,
 )
 from kohort.testing.groups._environment import (
-    Answer,
     Append,
-    GroupConfig,
     GroupEnvironment,
+    GroupLimits,
+    SendResponse,
     TimerKey,
 )
 from kohort.testing.groups._group import ClassicGroup
@@ -29,19 +29,19 @@ from kohort.testing.groups._state import TRANSITIONS, GroupState
 __all__ = [
     "PARTITIONS",
     "TRANSITIONS",
-    "Answer",
     "Append",
     "Caller",
     "ClassicGroup",
     "CommittedOffset",
-    "GroupConfig",
     "GroupCoordinator",
     "GroupEnvironment",
+    "GroupLimits",
     "GroupState",
     "Member",
     "OffsetToCommit",
     "OpenRecords",
     "Records",
+    "SendResponse",
     "TimerKey",
     "load_groups",
 ]

@@ -68,7 +68,7 @@ class _ParkedRequest:
         self.response: Response | None = None
         self._event: anyio.Event | None = None
 
-    def answer(self, response: Response) -> None:
+    def respond(self, response: Response) -> None:
         self.response = response
         if self._event is not None:
             self._event.set()
@@ -113,27 +113,27 @@ class GroupCoordinator:
     ) -> None:
         """Take over a partition with what its log tells."""
         self.partitions.add(partition)
-        self.pending.forget(lambda group_id: self._partition(group_id) == partition)
+        self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
         load_pending(open_records, self.groups, self.pending, self._env)
-        self._expect_expiration(anyio.current_time())
-        self._set()
+        self._schedule_expiration(anyio.current_time())
+        self._process()
 
     def unload(self, partition: int) -> None:
         """Give a partition away: members find the new coordinator and go on there."""
         self.partitions.discard(partition)
-        self.pending.forget(lambda group_id: self._partition(group_id) == partition)
+        self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
-        self._set()
+        self._process()
 
     def _drop(self, group: ClassicGroup, error: ErrorCode) -> None:
         del self.groups[group.group_id]
         group.stop_timers()
         for member in group.members.values():
-            group.answer_join(member, error_code=error, member_id=member.member_id)
-            group.answer_sync(member, error)
-        group.move(GroupState.DEAD, anyio.current_time())
+            group.fail_join(member, error_code=error, member_id=member.member_id)
+            group.complete_sync(member, error)
+        group.transition(GroupState.DEAD, anyio.current_time())
 
     def check(self, group_id: str) -> ErrorCode:
         """NONE if this is the coordinator of the group."""
@@ -169,7 +169,7 @@ class GroupCoordinator:
         if is_new:
             append_empty_group(group, now)
         join(group, request, caller, parked, now)
-        self._set()
+        self._process()
         response = await parked.wait()
         assert isinstance(response, JoinGroupResponse)
         return response
@@ -184,7 +184,7 @@ class GroupCoordinator:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         parked = _ParkedRequest()
         _requests.sync(group, request, parked, anyio.current_time())
-        self._set()
+        self._process()
         response = await parked.wait()
         assert isinstance(response, SyncGroupResponse)
         return response
@@ -197,7 +197,7 @@ class GroupCoordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = _requests.heartbeat(group, request, anyio.current_time())
-        self._set()
+        self._process()
         return error
 
     def leave(
@@ -218,7 +218,7 @@ class GroupCoordinator:
                 for member in members
             ]
         responses = _requests.leave(group, members, anyio.current_time())
-        self._set()
+        self._process()
         return ErrorCode.NONE, responses
 
     # Offsets and administration
@@ -241,8 +241,8 @@ class GroupCoordinator:
         errors = commit(group, request, offsets, anyio.current_time())
         for offset, code in zip(offsets, errors, strict=True):
             if code is ErrorCode.NONE:
-                self.pending.outdate((group.group_id, offset.topic, offset.partition))
-        self._set()
+                self.pending.mark_outdated((group.group_id, offset.topic, offset.partition))
+        self._process()
         return errors
 
     def commit_in_transaction(
@@ -269,14 +269,14 @@ class GroupCoordinator:
         def belongs(group_id: str) -> bool:
             return self._partition(group_id) == partition
 
-        for place, pending in self.pending.take(producer_id, belongs):
+        for place, pending in self.pending.pop_offsets(producer_id, belongs):
             group_id, topic, index = place
             group = self.groups.get(group_id)
             if committed and group is not None:
                 group.offsets[topic, index] = pending.offset
-                self.pending.outdate(place, pending.order)
-        self._expect_expiration(anyio.current_time())
-        self._set()
+                self.pending.mark_outdated(place, pending.order)
+        self._schedule_expiration(anyio.current_time())
+        self._process()
         self._changed()
 
     def delete_group(self, group_id: str) -> ErrorCode:
@@ -289,10 +289,10 @@ class GroupCoordinator:
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         delete_offsets(group, list(group.offsets))
-        self.pending.forget(group_id.__eq__)
+        self.pending.remove_groups(group_id.__eq__)
         self._env.append(group_id, group_metadata_key(group_id), None)
         self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._set()
+        self._process()
         return ErrorCode.NONE
 
     def delete_offsets(
@@ -310,16 +310,16 @@ class GroupCoordinator:
         consumed = {place for place in places if is_subscribed(group, place[0])}
         delete_offsets(group, [place for place in places if place not in consumed])
         for place in set(places) - consumed:
-            self.pending.drop((group_id, *place))
-        self._set()
+            self.pending.remove((group_id, *place))
+        self._process()
         return ErrorCode.NONE, consumed
 
-    def forget_topic(self, topic: str) -> None:
+    def delete_topic_offsets(self, topic: str) -> None:
         """A topic is deleted: nobody has an offset in it any more."""
         for group in list(self.groups.values()):
             delete_offsets(group, [place for place in group.offsets if place[0] == topic])
-        self.pending.drop_topic(topic)
-        self._set()
+        self.pending.remove_topic(topic)
+        self._process()
 
     # Time
 
@@ -332,16 +332,16 @@ class GroupCoordinator:
             with anyio.CancelScope(deadline=self._waiting_until):
                 await self._wake.wait()
             self._waiting_until = -math.inf
-            self._set()
+            self._process()
 
-    def _set(self) -> None:
+    def _process(self) -> None:
         """Run due timers and then whatever the groups ask for, in order."""
         now = anyio.current_time()
         for key in self._env.timers.pop_due(now):
             self._expire(key, now)
         effects = self._env.effects
         if effects:
-            self._expect_expiration(now)
+            self._schedule_expiration(now)
             self._env.effects = []
             appends: dict[int, Records] = {}
             for effect in effects:
@@ -351,14 +351,14 @@ class GroupCoordinator:
             for where, records in appends.items():
                 self._append(where, records)
             for effect in effects:
-                if not isinstance(effect, Append) and isinstance(effect.reply, _ParkedRequest):
-                    effect.reply.answer(effect.response)
+                if not isinstance(effect, Append) and isinstance(effect.parked, _ParkedRequest):
+                    effect.parked.respond(effect.response)
             self._changed()
         deadline = self._env.timers.next_deadline()
         if deadline is not None and deadline < self._waiting_until:
             self._wake.set()
 
-    def _expect_expiration(self, now: float, due: float = 0.0) -> None:
+    def _schedule_expiration(self, now: float, due: float = 0.0) -> None:
         """Look for what has expired, when it is due, at one of the times that are for it."""
         interval = self._env.config.offsets_retention_check_interval_ms / 1000
         since = self._checking_since
@@ -373,7 +373,7 @@ class GroupCoordinator:
                 self._drop(group, ErrorCode.UNKNOWN_MEMBER_ID)
         soonest = min((next_expiration(group) for group in self.groups.values()), default=math.inf)
         if soonest < math.inf:
-            self._expect_expiration(now, soonest)
+            self._schedule_expiration(now, soonest)
 
     def _expire(self, key: TimerKey, now: float) -> None:
         if key == _EXPIRATION:

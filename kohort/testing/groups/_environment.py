@@ -11,7 +11,7 @@ from kohort.testing.groups._timers import Timers
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupLimits:
     """The broker's settings for classic groups; names and defaults are Kafka's, but the delay."""
 
     min_session_timeout_ms: int = 6_000
@@ -24,10 +24,10 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
 
 
-class Answer(NamedTuple):
+class SendResponse(NamedTuple):
     """Answer a request: ``reply`` is what came with it."""
 
-    reply: object
+    parked: object
     response: Response
 
 
@@ -57,17 +57,17 @@ class GroupEnvironment:
     ``epoch_ms``: wall-clock milliseconds at time 0 of the clock that ``now`` is read from.
     """
 
-    config: GroupConfig
+    config: GroupLimits
     rng: random.Random
     epoch_ms: int = 0
     timers: Timers[TimerKey] = field(default_factory=Timers)
-    effects: list[Answer | Append] = field(default_factory=list)
+    effects: list[SendResponse | Append] = field(default_factory=list)
 
     def wall_ms(self, now: float) -> int:
         return self.epoch_ms + int(now * 1000)
 
-    def answer(self, reply: object, response: Response) -> None:
-        self.effects.append(Answer(reply, response))
+    def respond(self, parked: object, response: Response) -> None:
+        self.effects.append(SendResponse(parked, response))
 
     def append(self, group_id: str, key: bytes, value: bytes | None) -> None:
         self.effects.append(Append(group_id, key, value))

@@ -20,7 +20,7 @@ from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscri
 
 def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
     """Write tombstones for what has expired; True if the group itself is one of them."""
-    kept = pending.places(group.group_id)
+    kept = pending.pending_partitions(group.group_id)
     now_ms = group.env.wall_ms(now)
     over = [
         place

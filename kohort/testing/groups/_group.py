@@ -45,7 +45,7 @@ class ClassicGroup:
         self.initial_remaining_ms = 0
         self._supported: Counter[str] = Counter()
 
-    def move(self, state: GroupState, now: float) -> None:
+    def transition(self, state: GroupState, now: float) -> None:
         """The only way a state changes."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"group {self.group_id!r}: {self.state} -> {state}")
@@ -61,7 +61,7 @@ class ClassicGroup:
     def cancel(self, kind: str, member_id: str = "") -> None:
         self.env.timers.cancel(TimerKey(self.group_id, kind, member_id))
 
-    def expect_heartbeat(self, member: Member, now: float) -> None:
+    def restart_session(self, member: Member, now: float) -> None:
         """Start the member's session anew."""
         self.schedule("session", now, member.session_timeout_ms, member.member_id)
 
@@ -80,14 +80,14 @@ class ClassicGroup:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
-    def joined(self) -> int:
+    def joined_count(self) -> int:
         """How many members have a JoinGroup parked."""
-        return sum(m.join_reply is not None for m in self.members.values())
+        return sum(m.parked_join is not None for m in self.members.values())
 
     @property
-    def all_joined(self) -> bool:
+    def has_all_joined(self) -> bool:
         return not self.pending_joins and all(
-            m.join_reply is not None for m in self.members.values()
+            m.parked_join is not None for m in self.members.values()
         )
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -100,7 +100,7 @@ class ClassicGroup:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def add(self, member: Member, reply: object | None) -> None:
+    def add(self, member: Member, parked: object | None) -> None:
         """``reply``: its parked JoinGroup; None for a member that was read from the log."""
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -111,7 +111,7 @@ class ClassicGroup:
         self.members[member.member_id] = member
         self.pending_joins.discard(member.member_id)
         self._supported.update(name for name, _ in member.protocols)
-        member.join_reply = reply
+        member.parked_join = parked
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
         """``timeouts``: rebalance and session timeout, in ms."""
@@ -120,12 +120,12 @@ class ClassicGroup:
         member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
         self._supported.update(name for name, _ in protocols)
 
-    def park_join(self, member: Member, reply: object) -> None:
+    def park_join(self, member: Member, parked: object) -> None:
         """An earlier JoinGroup of the member is let go: its sender has given it up."""
-        if member.join_reply is not None:
+        if member.parked_join is not None:
             error = ErrorCode.REBALANCE_IN_PROGRESS
-            self.answer_join(member, member_id=member.member_id, error_code=error)
-        member.join_reply = reply
+            self.fail_join(member, member_id=member.member_id, error_code=error)
+        member.parked_join = parked
 
     def remove(self, member_id: str) -> None:
         """Forget a member, or a pending id, and answer what it has parked."""
@@ -140,8 +140,8 @@ class ClassicGroup:
             del self.static_members[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.answer_join(member, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        self.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.fail_join(member, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        self.complete_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def replace_static(self, instance_id: str, new_id: str) -> Member:
         """Give a static member's place to a new member id; the old one is fenced (KIP-345)."""
@@ -150,8 +150,8 @@ class ClassicGroup:
         self.cancel("session", old_id)
         self.pending_syncs.discard(old_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(old, member_id=old_id, error_code=fenced)
-        self.answer_sync(old, fenced)
+        self.fail_join(old, member_id=old_id, error_code=fenced)
+        self.complete_sync(old, fenced)
         old.member_id = new_id
         self.members = {m.member_id: m for m in self.members.values()}
         self.static_members[instance_id] = new_id
@@ -163,9 +163,9 @@ class ClassicGroup:
         """Keep the leader if it has joined, else take the first member that has; False if none."""
         if self.leader is None:
             return False
-        if self.members[self.leader].join_reply is not None:
+        if self.members[self.leader].parked_join is not None:
             return True
-        joined = (m.member_id for m in self.members.values() if m.join_reply is not None)
+        joined = (m.member_id for m in self.members.values() if m.parked_join is not None)
         elected = next(joined, None)
         if elected is not None:
             self.leader = elected
@@ -215,21 +215,21 @@ class ClassicGroup:
             members=self.joined_members() if with_members else [],
         )
 
-    def complete_join(self, member: Member, response: JoinGroupResponse) -> None:
-        reply, member.join_reply = member.join_reply, None
-        if reply is not None:
-            self.env.answer(reply, response)
+    def respond_join(self, member: Member, response: JoinGroupResponse) -> None:
+        parked, member.parked_join = member.parked_join, None
+        if parked is not None:
+            self.env.respond(parked, response)
 
-    def answer_join(self, member: Member, *, error_code: int, member_id: str = "") -> None:
+    def fail_join(self, member: Member, *, error_code: int, member_id: str = "") -> None:
         """Answer the member's parked JoinGroup, if there is one, with an error."""
-        self.complete_join(member, join_error(error_code, member_id))
+        self.respond_join(member, join_error(error_code, member_id))
 
-    def answer_sync(self, member: Member, error: int = ErrorCode.NONE) -> bool:
+    def complete_sync(self, member: Member, error: int = ErrorCode.NONE) -> bool:
         """Answer the member's parked SyncGroup; False if there is none."""
-        reply, member.sync_reply = member.sync_reply, None
-        if reply is None:
+        parked, member.parked_sync = member.parked_sync, None
+        if parked is None:
             return False
-        self.env.answer(reply, self.sync_response(member, error))
+        self.env.respond(parked, self.sync_response(member, error))
         return True
 
     def sync_response(self, member: Member, error: int = ErrorCode.NONE) -> SyncGroupResponse:

@@ -28,12 +28,12 @@ class Caller:
 
 
 @dataclass(slots=True)
-class _Join:
+class _JoinAttempt:
     """One JoinGroup request while it is being looked at."""
 
     request: JoinGroupRequest
     caller: Caller
-    reply: object
+    parked: object
     protocols: Protocols
     now: float
 
@@ -46,38 +46,38 @@ class _Join:
 
 
 def join(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, reply: object, now: float
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, parked: object, now: float
 ) -> None:
     """Answer ``reply`` now, or park it in the group until the rebalance ends."""
     protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
-    this = _Join(request, caller, reply, list(protocols.items()), now)
-    refusal = _join(group, this)
+    attempt = _JoinAttempt(request, caller, parked, list(protocols.items()), now)
+    refusal = _join(group, attempt)
     if refusal is not None:
-        group.env.answer(reply, refusal)
+        group.env.respond(parked, refusal)
 
 
-def _join(group: ClassicGroup, this: _Join) -> JoinGroupResponse | None:
-    request = this.request
+def _join(group: ClassicGroup, attempt: _JoinAttempt) -> JoinGroupResponse | None:
+    request = attempt.request
     member_id = request.member_id
     if not _has_room(group, member_id):
         group.remove(member_id)
         return join_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if group.state is GroupState.DEAD:
         return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
-    if not group.accepts(request.protocol_type, this.protocols):
+    if not group.accepts(request.protocol_type, attempt.protocols):
         return join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if not member_id:
-        return _join_new(group, this)
+        return _join_new(group, attempt)
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
             # Static members never wait under an id of the coordinator's; Kafka fails on this, too.
             return join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
-        _add(group, this, member_id)
+        _add(group, attempt, member_id)
         return None
     error = group.validate_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return join_error(error, member_id)
-    return _rejoin(group, this, group.members[member_id])
+    return _rejoin(group, attempt, group.members[member_id])
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
@@ -88,74 +88,74 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
         # Members that have not rejoined may be gone: those who did are counted.
         if len(group.members) < limit:
             return True  # without counting, which takes its time in a large group
-        return (member is not None and member.join_reply is not None) or group.joined < limit
+        return (member is not None and member.parked_join is not None) or group.joined_count < limit
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member is not None or len(group.members) < limit
     return True
 
 
-def _join_new(group: ClassicGroup, this: _Join) -> JoinGroupResponse | None:
-    instance_id = this.request.group_instance_id
-    prefix = this.caller.client_id if instance_id is None else instance_id
+def _join_new(group: ClassicGroup, attempt: _JoinAttempt) -> JoinGroupResponse | None:
+    instance_id = attempt.request.group_instance_id
+    prefix = attempt.caller.client_id if instance_id is None else instance_id
     unique = uuid.UUID(int=group.env.rng.getrandbits(128), version=4)
     member_id = f"{prefix}-{unique}"
     if instance_id is not None:
         if instance_id in group.static_members:
-            return _replace_static(group, this, instance_id, member_id)
-    elif this.caller.version >= 4:
+            return _replace_static(group, attempt, instance_id, member_id)
+    elif attempt.caller.version >= 4:
         group.pending_joins.add(member_id)
-        group.schedule("session", this.now, this.request.session_timeout_ms, member_id)
+        group.schedule("session", attempt.now, attempt.request.session_timeout_ms, member_id)
         return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-    _add(group, this, member_id)
+    _add(group, attempt, member_id)
     return None
 
 
-def _add(group: ClassicGroup, this: _Join, member_id: str) -> None:
-    rebalance_ms, session_ms = this.timeouts
+def _add(group: ClassicGroup, attempt: _JoinAttempt, member_id: str) -> None:
+    rebalance_ms, session_ms = attempt.timeouts
     member = Member(
         member_id=member_id,
-        group_instance_id=this.request.group_instance_id,
-        client_id=this.caller.client_id,
-        client_host=this.caller.client_host,
+        group_instance_id=attempt.request.group_instance_id,
+        client_id=attempt.caller.client_id,
+        client_host=attempt.caller.client_host,
         rebalance_timeout_ms=rebalance_ms,
         session_timeout_ms=session_ms,
-        protocol_type=this.request.protocol_type,
-        protocols=this.protocols,
+        protocol_type=attempt.request.protocol_type,
+        protocols=attempt.protocols,
         is_new=True,
     )
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
-    group.add(member, this.reply)
+    group.add(member, attempt.parked)
     # It cannot send heartbeats while parked, but if its client is gone it must go some time.
-    group.schedule("session", this.now, group.env.config.new_member_join_timeout_ms, member_id)
-    prepare_or_complete(group, this.now)
+    group.schedule("session", attempt.now, group.env.config.new_member_join_timeout_ms, member_id)
+    prepare_or_complete(group, attempt.now)
 
 
-def _rejoin(group: ClassicGroup, this: _Join, member: Member) -> JoinGroupResponse | None:
-    same = list(member.protocols) == list(this.protocols)
+def _rejoin(group: ClassicGroup, attempt: _JoinAttempt, member: Member) -> JoinGroupResponse | None:
+    same = list(member.protocols) == list(attempt.protocols)
     leads = member.member_id == group.leader
     if group.state is GroupState.COMPLETING_REBALANCE and same:
         return group.generation_response(member, with_members=leads)
     if group.state is GroupState.STABLE and same and not leads:
         return group.generation_response(member, with_members=False)
-    group.update(member, this.protocols, this.timeouts)
-    group.park_join(member, this.reply)
-    prepare_or_complete(group, this.now)
+    group.update(member, attempt.protocols, attempt.timeouts)
+    group.park_join(member, attempt.parked)
+    prepare_or_complete(group, attempt.now)
     return None
 
 
 def _replace_static(
-    group: ClassicGroup, this: _Join, instance_id: str, new_id: str
+    group: ClassicGroup, attempt: _JoinAttempt, instance_id: str, new_id: str
 ) -> JoinGroupResponse | None:
     """A static member is back: in a stable group it takes its place without a rebalance."""
     old_leader = group.leader or ""
     member = group.replace_static(instance_id, new_id)
-    group.update(member, this.protocols, this.timeouts)
-    group.expect_heartbeat(member, this.now)
+    group.update(member, attempt.protocols, attempt.timeouts)
+    group.restart_session(member, attempt.now)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         append_group_metadata(group, assignments)
-        if this.caller.version < 9:
+        if attempt.caller.version < 9:
             # It must not take itself for the leader, or it would assign anew (KIP-814).
             response = group.generation_response(member, with_members=False)
             response.leader = old_leader
@@ -164,10 +164,10 @@ def _replace_static(
         response = group.generation_response(member, with_members=leads)
         response.skip_assignment = leads
         return response
-    group.park_join(member, this.reply)
+    group.park_join(member, attempt.parked)
     if group.state is GroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, this.now)
+        maybe_complete_join(group, attempt.now)
     else:
         # Also in CompletingRebalance: the leader may be assigning to the old member id.
-        prepare_rebalance(group, this.now)
+        prepare_rebalance(group, attempt.now)
     return None

@@ -41,7 +41,7 @@ def load_groups(
             _replay(groups, env, key, value)
     for group in groups.values():
         for member in group.members.values():
-            group.expect_heartbeat(member, now)
+            group.restart_session(member, now)
     return groups
 
 

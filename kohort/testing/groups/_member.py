@@ -23,8 +23,8 @@ class Member:
     protocol_type: str
     protocols: Protocols
     assignment: bytes = b""
-    join_reply: object | None = None
-    sync_reply: object | None = None
+    parked_join: object | None = None
+    parked_sync: object | None = None
     is_new: bool = False
 
     def supports(self, name: str) -> bool:
@@ -39,9 +39,9 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
-    def outlives_session(self) -> bool:
+    def ignores_session_timeout(self) -> bool:
         """A parked member cannot send heartbeats; one that was never answered may be gone."""
-        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def commit(
         return [error] * len(offsets)
     member = group.members.get(request.member_id)
     if member is not None:
-        group.expect_heartbeat(member, now)
+        group.restart_session(member, now)
     return [_store(group, offset, now) for offset in offsets]
 
 

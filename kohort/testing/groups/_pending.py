@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from kohort.testing.groups._member import CommittedOffset
 
-Place: TypeAlias = tuple[str, str, int]
+GroupPartition: TypeAlias = tuple[str, str, int]
 """(group, topic, partition)."""
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingOffset:
     """``order``: of being written. What is ``outdated`` was followed by another commit."""
 
     offset: CommittedOffset
@@ -31,33 +31,38 @@ class PendingOffsets:
     __slots__ = ("_offsets", "_orders")
 
     def __init__(self) -> None:
-        self._offsets: dict[int, dict[Place, _Pending]] = {}
+        self._offsets: dict[int, dict[GroupPartition, _PendingOffset]] = {}
         self._orders = itertools.count()
 
     def add(
-        self, producer_id: int, place: Place, offset: CommittedOffset, *, outdated: bool = False
+        self,
+        producer_id: int,
+        place: GroupPartition,
+        offset: CommittedOffset,
+        *,
+        outdated: bool = False,
     ) -> None:
-        pending = _Pending(offset, next(self._orders), outdated)
+        pending = _PendingOffset(offset, next(self._orders), outdated)
         self._offsets.setdefault(producer_id, {})[place] = pending
 
-    def outdate(self, place: Place, before: int | None = None) -> None:
+    def mark_outdated(self, place: GroupPartition, before: int | None = None) -> None:
         """A commit counts now that was written after those up to now, or ``before`` an order."""
         for offsets in self._offsets.values():
             pending = offsets.get(place)
             if pending is not None and (before is None or pending.order < before):
                 pending.outdated = True
 
-    def drop(self, place: Place) -> None:
+    def remove(self, place: GroupPartition) -> None:
         """What is committed there is deleted."""
         for offsets in self._offsets.values():
             offsets.pop(place, None)
 
-    def drop_topic(self, topic: str) -> None:
+    def remove_topic(self, topic: str) -> None:
         for offsets in self._offsets.values():
             for place in [place for place in offsets if place[1] == topic]:
                 del offsets[place]
 
-    def places(self, group_id: str) -> set[tuple[str, int]]:
+    def pending_partitions(self, group_id: str) -> set[tuple[str, int]]:
         """(topic, partition) pairs where a transaction may still change what is committed."""
         return {
             (topic, partition)
@@ -66,9 +71,9 @@ class PendingOffsets:
             if group == group_id
         }
 
-    def take(
+    def pop_offsets(
         self, producer_id: int, belongs: Callable[[str], bool]
-    ) -> Iterator[tuple[Place, _Pending]]:
+    ) -> Iterator[tuple[GroupPartition, _PendingOffset]]:
         """What the producer has committed for the groups that belong, which is so no more.
 
         What is outdated is left out.
@@ -81,7 +86,7 @@ class PendingOffsets:
         if not offsets:
             self._offsets.pop(producer_id, None)
 
-    def forget(self, belongs: Callable[[str], bool]) -> None:
+    def remove_groups(self, belongs: Callable[[str], bool]) -> None:
         """Drop everything of the groups that belong."""
         for producer_id in list(self._offsets):
-            list(self.take(producer_id, belongs))
+            list(self.pop_offsets(producer_id, belongs))

@@ -31,18 +31,18 @@ def prepare_rebalance(group: ClassicGroup, now: float) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
-            if group.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
-                group.expect_heartbeat(member, now)
+            if group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
+                group.restart_session(member, now)
     group.cancel("sync")
     initial = group.state is GroupState.EMPTY
-    group.move(GroupState.PREPARING_REBALANCE, now)
+    group.transition(GroupState.PREPARING_REBALANCE, now)
     if initial:
         delay = group.env.config.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
         group.schedule("initial", now, delay)
-    elif group.all_joined:
+    elif group.has_all_joined:
         complete_join(group, now)
     else:
         group.schedule("join", now, group.rebalance_timeout_ms)
@@ -67,7 +67,7 @@ def maybe_complete_join(group: ClassicGroup, now: float) -> None:
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
-        and group.all_joined
+        and group.has_all_joined
     ):
         complete_join(group, now)
 
@@ -80,7 +80,7 @@ def complete_join(group: ClassicGroup, now: float) -> None:
     absent = [
         member.member_id
         for member in group.members.values()
-        if member.join_reply is None and member.group_instance_id is None
+        if member.parked_join is None and member.group_instance_id is None
     ]
     for member_id in absent:
         group.remove(member_id)
@@ -92,15 +92,15 @@ def complete_join(group: ClassicGroup, now: float) -> None:
     group.pending_syncs.clear()
     if not group.members:
         group.protocol = None
-        group.move(GroupState.EMPTY, now)
+        group.transition(GroupState.EMPTY, now)
         append_group_metadata(group, {})
         return
     group.protocol = group.select_protocol()
-    group.move(GroupState.COMPLETING_REBALANCE, now)
+    group.transition(GroupState.COMPLETING_REBALANCE, now)
     for member in group.members.values():
         leads = member.member_id == group.leader
-        group.complete_join(member, group.generation_response(member, with_members=leads))
-        group.expect_heartbeat(member, now)
+        group.respond_join(member, group.generation_response(member, with_members=leads))
+        group.restart_session(member, now)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
     group.schedule("sync", now, group.rebalance_timeout_ms)
@@ -125,7 +125,7 @@ def on_session_timeout(group: ClassicGroup, member_id: str, now: float) -> None:
         maybe_complete_join(group, now)
         return
     member = group.members.get(member_id)
-    if member is None or member.outlives_session:
+    if member is None or member.ignores_session_timeout:
         return
     group.remove(member_id)
     if group.state in (

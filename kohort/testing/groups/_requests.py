@@ -18,11 +18,11 @@ from kohort.testing.groups._records import append_group_metadata
 from kohort.testing.groups._state import GroupState
 
 
-def sync(group: ClassicGroup, request: SyncGroupRequest, reply: object, now: float) -> None:
+def sync(group: ClassicGroup, request: SyncGroupRequest, parked: object, now: float) -> None:
     """Answer ``reply`` now, or park it until the leader's SyncGroup brings the assignment."""
     error = _check_sync(group, request)
     if error is not ErrorCode.NONE:
-        group.env.answer(reply, SyncGroupResponse(error_code=error))
+        group.env.respond(parked, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
     group.pending_syncs.discard(member.member_id)
@@ -30,10 +30,10 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: object, now: flo
         group.cancel("sync")
     if group.state is GroupState.STABLE:
         # No sign of life to Kafka: only a heartbeat, a join or a commit is.
-        group.env.answer(reply, group.sync_response(member))
+        group.env.respond(parked, group.sync_response(member))
         return
-    group.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-    member.sync_reply = reply
+    group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+    member.parked_sync = parked
     if member.member_id == group.leader:
         given = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
         _become_stable(group, given, now)
@@ -62,10 +62,10 @@ def _become_stable(group: ClassicGroup, given: dict[str, bytes], now: float) -> 
     append_group_metadata(group, assignments)
     for member in group.members.values():
         member.assignment = assignments[member.member_id]
-        if group.answer_sync(member):
+        if group.complete_sync(member):
             # Its session may have run out while it was parked, unnoticed.
-            group.expect_heartbeat(member, now)
-    group.move(GroupState.STABLE, now)
+            group.restart_session(member, now)
+    group.transition(GroupState.STABLE, now)
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: float) -> ErrorCode:
@@ -77,7 +77,7 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: float) -> Err
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    group.expect_heartbeat(group.members[request.member_id], now)
+    group.restart_session(group.members[request.member_id], now)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

@@ -32,8 +32,10 @@ def validate_transactional_commit(
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if request.generation_id < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    told = request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
-    if not told:
+    has_member = (
+        request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
+    )
+    if not has_member:
         return ErrorCode.NONE
     error = group.validate_member(request.member_id, request.group_instance_id)
     if error is ErrorCode.NONE and request.generation_id != group.generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.testing.log._compaction import AbortedTransaction
-from kohort.testing.log._incoming import accepted, one_batch
+from kohort.testing.log._incoming import accepted_batch, single_batch
 from kohort.testing.log._log import (
     AppendError,
     AppendResult,
@@ -21,6 +21,6 @@ __all__ = [
     "PartitionLog",
     "Segment",
     "TimestampedOffset",
-    "accepted",
-    "one_batch",
+    "accepted_batch",
+    "single_batch",
 ]

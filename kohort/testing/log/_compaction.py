@@ -60,7 +60,7 @@ class Compaction:
             data = self._cleaned(batch, latest, discarded, end)
             if data is not None:
                 cleaned.append(data)
-        return cleaned, transactions.told
+        return cleaned, transactions.kept_transactions
 
     def _latest_offsets(self, batches: Sequence[RecordBatch]) -> dict[bytes, int]:
         transactions = _Transactions(self.aborted)
@@ -85,8 +85,8 @@ class Compaction:
             kept = list(self._kept(batch, latest, over))
         if not kept:
             return _emptied(header) if self._is_needed(header, end) else None
-        mortal = emptied or any(record.value is None for record in kept)
-        if mortal and horizon is None:
+        expires = emptied or any(record.value is None for record in kept)
+        if expires and horizon is None:
             return _rewritten(header, kept, self.now_ms + self.delete_retention_ms)
         if len(kept) == header.count:
             return bytes(batch.raw)
@@ -120,8 +120,8 @@ class _Transactions:
     """
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
-        self.told: list[AbortedTransaction] = []
-        self._waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self.kept_transactions: list[AbortedTransaction] = []
+        self._waiting = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
         """Producers of whose open transaction a record was there."""
@@ -150,7 +150,7 @@ class _Transactions:
         if control_type(records[0].key) == ControlType.ABORT:
             aborted = self._aborted.pop(producer_id, None)
             if aborted is not None and seen:
-                self.told.append(aborted)
+                self.kept_transactions.append(aborted)
         return not seen
 
 

@@ -30,7 +30,7 @@ _CODECS = {
 _FOREVER = (1 << 63) - 1
 
 
-def one_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
+def single_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
     """The one batch that a request must have for a partition; a rest that is none is ignored."""
     split = split_batches(b"" if records is None else records)
     try:
@@ -44,7 +44,7 @@ def one_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
     return first
 
 
-def accepted(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
+def accepted_batch(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
     """The batch as the topic stores it; AppendError if the topic does not take it.
 
     Its records are looked at only where the topic's settings ask for it.

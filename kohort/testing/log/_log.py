@@ -112,7 +112,7 @@ class PartitionLog:
         header = batch.header
         idempotent = header.producer_id >= 0
         if idempotent:
-            if (before := self.producers.duplicate(header)) is not None:
+            if (before := self.producers.find_duplicate(header)) is not None:
                 return AppendResult(before.base_offset, before.timestamp)
             error = self.producers.check(header)
             if error is not ErrorCode.NONE:
@@ -125,7 +125,7 @@ class PartitionLog:
         self._store(rewrite_header(batch.raw, base_offset, leader_epoch, now_ms))
         if idempotent:
             stamp = header.max_timestamp if now_ms is None else now_ms
-            self.producers.appended(header, base_offset, stamp)
+            self.producers.update_on_append(header, base_offset, stamp)
         self.notify()
         return AppendResult(base_offset, -1 if now_ms is None else now_ms)
 
@@ -133,7 +133,7 @@ class PartitionLog:
         """Append what a coordinator writes in a producer's name; it counts no sequences."""
         base_offset = self.end_offset
         self._store(rewrite_header(batch.raw, base_offset, leader_epoch))
-        self.producers.appended(batch.header, base_offset, batch.header.max_timestamp)
+        self.producers.update_on_append(batch.header, base_offset, batch.header.max_timestamp)
         self.notify()
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
@@ -156,7 +156,7 @@ class PartitionLog:
                 control=True,
             )
         )
-        first = self.producers.ended(*producer, epoch, now_ms)
+        first = self.producers.end_transaction(*producer, epoch, now_ms)
         if first >= 0 and not marker.committed:
             self._aborted.append(AbortedTransaction(marker.producer_id, first, offset))
         self.notify()
@@ -197,7 +197,9 @@ class PartitionLog:
         self.end_offset = offset
         self.start_offset = min(self.start_offset, offset)
         self.epochs.truncate_end(offset)
-        del self._aborted[bisect_left(self._aborted, offset, key=lambda one: one.last_offset) :]
+        del self._aborted[
+            bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset) :
+        ]
         self.producers.replay(lost, self.batches())
         self.notify()
 
@@ -225,9 +227,11 @@ class PartitionLog:
             for producer_id, producer in self.producers.items()
         }
         compaction = Compaction(now_ms, delete_retention_ms, self._aborted, producers)
-        cleaned, told = compaction.run(batches[:count])
+        cleaned, kept_transactions = compaction.run(batches[:count])
         end = batches[count].header.base_offset
-        self._aborted = told + [one for one in self._aborted if one.last_offset >= end]
+        self._aborted = kept_transactions + [
+            aborted for aborted in self._aborted if aborted.last_offset >= end
+        ]
         self._segments = []
         for data in cleaned:
             self._put(data)
@@ -235,14 +239,16 @@ class PartitionLog:
             self._put(batch.raw)
         self.notify()
 
-    def old_until(self, oldest_ms: int | None, max_bytes: int | None) -> int:
+    def first_retained_offset(self, oldest_ms: int | None, max_bytes: int | None) -> int:
         """The first offset to be kept if records may not be older, and batches not more bytes."""
         start = self.start_offset
-        spare = 0 if max_bytes is None else self.available(start, _NO_LIMIT) - max_bytes
+        excess_bytes = (
+            0 if max_bytes is None else self.available_bytes(start, _NO_LIMIT) - max_bytes
+        )
         for batch in self.batches():
             header = batch.header
-            spare -= header.size
-            too_many = max_bytes is not None and spare >= 0
+            excess_bytes -= header.size
+            too_many = max_bytes is not None and excess_bytes >= 0
             too_old = oldest_ms is not None and 0 <= header.max_timestamp < oldest_ms
             if not (too_many or too_old):
                 break
@@ -267,9 +273,9 @@ class PartitionLog:
     def bytes_before(self, end: int, offset: int, limit: int) -> int:
         """Bytes from the batch of the offset to that of ``end``, counted up to ``limit``."""
         if end >= self.end_offset:
-            return self.available(offset, limit)
-        left = self.available(end, _NO_LIMIT)
-        return 0 if offset >= end else min(self.available(offset, _NO_LIMIT) - left, limit)
+            return self.available_bytes(offset, limit)
+        left = self.available_bytes(end, _NO_LIMIT)
+        return 0 if offset >= end else min(self.available_bytes(offset, _NO_LIMIT) - left, limit)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Buffer:
         """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.
@@ -294,7 +300,7 @@ class PartitionLog:
             index = 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def available(self, offset: int, limit: int) -> int:
+    def available_bytes(self, offset: int, limit: int) -> int:
         """Bytes from the batch of the offset to the end of the log, counted up to ``limit``."""
         place = self._locate(offset)
         if place is None:

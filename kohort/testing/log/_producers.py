@@ -72,7 +72,7 @@ class ProducerStates:
         """By producer id."""
         return self._producers.items()
 
-    def duplicate(self, header: BatchHeader) -> AppendedBatch | None:
+    def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch as it was appended before, if it is one of the producer's last five."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
@@ -113,7 +113,7 @@ class ProducerStates:
             verification.bumps_epochs and unknown and header.base_sequence != 0
         )
 
-    def appended(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
+    def update_on_append(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
         producer = self._at_epoch(header.producer_id, header.producer_epoch)
         producer.last_timestamp = timestamp
@@ -138,9 +138,9 @@ class ProducerStates:
                 for marker in batch.records():
                     epoch = marker_epoch(marker.value)
                     producer = header.producer_id, header.producer_epoch
-                    self.ended(*producer, epoch, header.max_timestamp)
+                    self.end_transaction(*producer, epoch, header.max_timestamp)
             else:
-                self.appended(header, header.base_offset, header.max_timestamp)
+                self.update_on_append(header, header.base_offset, header.max_timestamp)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
         """The producer; with a new epoch its sequences begin anew."""
@@ -161,7 +161,7 @@ class ProducerStates:
         starts = (p.first_offset for p in self._producers.values() if p.first_offset >= 0)
         return min(starts, default=None)
 
-    def verifying(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
+    def start_verification(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
         """A batch wants to begin a transaction here; it may not be the first one that tries."""
         epoch, sequence = header.producer_epoch, header.base_sequence
         known = self._verifications.setdefault(
@@ -170,7 +170,7 @@ class ProducerStates:
         if epoch > known.epoch or (epoch == known.epoch and sequence < known.lowest_sequence):
             known.epoch, known.lowest_sequence = epoch, sequence
 
-    def in_transaction(self, producer_id: int, epoch: int) -> bool:
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has written in a transaction that has not ended."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.first_offset >= 0
@@ -194,7 +194,9 @@ class ProducerStates:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
-    def ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
+    def end_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int
+    ) -> int:
         """A marker is written: where its transaction began, -1 if nothing was in it."""
         producer = self._at_epoch(producer_id, epoch)
         producer.coordinator_epoch = coordinator_epoch

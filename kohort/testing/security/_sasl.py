@@ -108,9 +108,9 @@ class ClientLogin:
         self._time = time
         self._mechanism = ""
         self._exchange: ServerMechanism | None = None
-        self._asked = 0
+        self._token_count = 0
         self._logged_in = not listener.uses_sasl
-        self._ends: float | None = None
+        self._session_end: float | None = None
         self._relogin_began: float | None = None
 
     @property
@@ -126,7 +126,7 @@ class ClientLogin:
     @property
     def steps(self) -> int:
         """Tokens of the client that the current login has seen."""
-        return self._asked
+        return self._token_count
 
     @property
     def is_relogin(self) -> bool:
@@ -135,14 +135,14 @@ class ClientLogin:
 
     def step(self, key: int) -> Step:
         """Return the treatment of a request with this API key."""
-        over = self._ends is not None and self._time() >= self._ends
-        if self.phase is Phase.OPEN and over:
+        is_expired = self._session_end is not None and self._time() >= self._session_end
+        if self.phase is Phase.OPEN and is_expired:
             # The session is over: the connection ends, unless the client logs in again.
             again = key == ApiKey.SASL_HANDSHAKE and self._may_login_again()
             return Step.SERVE if again else Step.CLOSE
         return _TABLE[self.phase][_COLUMNS.get(key, 3)]
 
-    def versions_told(self) -> None:
+    def on_api_versions(self) -> None:
         """Note a good answer to ApiVersions: there is only one before the login."""
         if self.phase is Phase.FIRST_REQUEST:
             self.phase = Phase.HANDSHAKE
@@ -168,7 +168,7 @@ class ClientLogin:
             return HandshakeResult(ErrorCode.NONE, enabled)
         self._mechanism = mechanism
         self._exchange = self._state.begin(self.listener, mechanism)
-        self._asked = 0
+        self._token_count = 0
         self.phase = Phase.TOKENS if version else Phase.RAW_TOKENS
         return HandshakeResult(ErrorCode.NONE, enabled)
 
@@ -177,7 +177,7 @@ class ClientLogin:
         if self.phase is Phase.OPEN:
             return TokenResult(ErrorCode.ILLEGAL_SASL_STATE, _AFTER_LOGIN)
         assert self._exchange is not None
-        self._asked += 1
+        self._token_count += 1
         again = self.is_relogin
         try:
             answer = self._exchange.evaluate(token)
@@ -216,11 +216,11 @@ class ClientLogin:
             limits.append(most)
         if identity.expires_at_ms is not None:
             limits.append(max(0, identity.expires_at_ms - self._state.now_ms()))
-        self._ends = self._time() + min(limits) / 1000 if limits else None
+        self._session_end = self._time() + min(limits) / 1000 if limits else None
         return min(limits, default=0)
 
     def _may_login_again(self) -> bool:
-        if self._ends is None:
+        if self._session_end is None:
             return False
         began = self._relogin_began
         return began is None or self._time() - began >= MIN_RELOGIN_S

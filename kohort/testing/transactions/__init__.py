@@ -15,16 +15,16 @@ from kohort.testing.transactions._coordinator import (
 )
 from kohort.testing.transactions._epochs import ProducerEpoch
 from kohort.testing.transactions._state import TransactionState
-from kohort.testing.transactions._transaction import Place, Transaction
+from kohort.testing.transactions._transaction import Transaction, TransactionPartition
 
 __all__ = [
     "TRANSACTION_PARTITIONS",
-    "Place",
     "ProducerEpoch",
     "Records",
     "Transaction",
     "TransactionConfig",
     "TransactionCoordinator",
     "TransactionEnvironment",
+    "TransactionPartition",
     "TransactionState",
 ]

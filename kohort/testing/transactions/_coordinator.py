@@ -20,7 +20,7 @@ from kohort.testing.log import Marker
 from kohort.testing.transactions._epochs import LAST_EPOCH, NO_EPOCH, ProducerEpoch
 from kohort.testing.transactions._records import key_of, load_transactions, value_of
 from kohort.testing.transactions._state import TransactionState
-from kohort.testing.transactions._transaction import Place, Transaction
+from kohort.testing.transactions._transaction import Transaction, TransactionPartition
 
 TRANSACTION_PARTITIONS = 50
 """Of ``__transaction_state``."""
@@ -46,7 +46,7 @@ class TransactionEnvironment:
 
     config: TransactionConfig
     append: Callable[[int, Records], None]
-    mark: Callable[[Place, Marker], None]
+    write_marker: Callable[[TransactionPartition, Marker], None]
     new_producer_id: Callable[[], int]
     epoch_of: Callable[[int], int]
     now_ms: Callable[[], int]
@@ -71,7 +71,7 @@ class TransactionCoordinator:
         self.transactions.update(loaded)
         for transaction in loaded.values():
             if transaction.state is TransactionState.ONGOING:
-                self._watch(transaction)
+                self._start_timer(transaction)
 
     def unload(self, partition: int) -> None:
         """Give a partition away."""
@@ -105,12 +105,12 @@ class TransactionCoordinator:
         if isinstance(given, ErrorCode):
             return given, ProducerEpoch()
         if transaction.state is TransactionState.ONGOING:
-            self._fence(transaction)
+            self._abort_and_fence(transaction)
             return ErrorCode.CONCURRENT_TRANSACTIONS, ProducerEpoch()
         if given.producer_id < 0:
             given = ProducerEpoch(self.env.new_producer_id(), 0)
         now_ms = self.env.now_ms()
-        transaction.begin_anew(given, timeout_ms, now_ms, expected=expected is not None)
+        transaction.restart(given, timeout_ms, now_ms, expected=expected is not None)
         self._store(transaction)
         return ErrorCode.NONE, given
 
@@ -126,23 +126,25 @@ class TransactionCoordinator:
         error = transaction.check(producer)
         return transaction if error is ErrorCode.NONE else error
 
-    def add(
+    def add_partitions(
         self,
         transactional_id: str,
         producer: ProducerEpoch,
-        places: Sequence[Place],
+        places: Sequence[TransactionPartition],
         version: int = 0,
     ) -> ErrorCode:
         """Put partitions into the producer's transaction; ``version`` is that of its protocol."""
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
             return found
-        if found.add(places, self.env.now_ms(), version):
+        if found.add_partitions(places, self.env.now_ms(), version):
             self._store(found)
-            self._watch(found)
+            self._start_timer(found)
         return ErrorCode.NONE
 
-    def verify(self, transactional_id: str, producer: ProducerEpoch, place: Place) -> ErrorCode:
+    def verify_partition(
+        self, transactional_id: str, producer: ProducerEpoch, place: TransactionPartition
+    ) -> ErrorCode:
         """Whether the producer's transaction has the partition; TRANSACTION_ABORTABLE if not."""
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
@@ -150,7 +152,7 @@ class TransactionCoordinator:
         added = found.state is TransactionState.ONGOING and place in found.partitions
         return ErrorCode.NONE if added else ErrorCode.TRANSACTION_ABORTABLE
 
-    def end(
+    def end_transaction(
         self, transactional_id: str, producer: ProducerEpoch, committed: bool, version: int
     ) -> tuple[ErrorCode, ProducerEpoch]:
         """Commit or abort; the id and epoch that the producer goes on with."""
@@ -162,29 +164,29 @@ class TransactionCoordinator:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction is None or error is not ErrorCode.NONE:
             return error, ProducerEpoch()
-        verdict = transaction.may_end(producer, committed, version)
+        verdict = transaction.check_end(producer, committed, version)
         if verdict is not None and verdict is not ErrorCode.NONE:
             return verdict, ProducerEpoch()
         if verdict is ErrorCode.NONE:
             transaction.client_version = max(transaction.client_version, version)
             marking = transaction.producer.next if version >= 2 else transaction.producer
-            self._end(transaction, marking, committed)
+            self._write_end(transaction, marking, committed)
         return ErrorCode.NONE, transaction.producer
 
     # Ends
 
-    def _fence(self, transaction: Transaction) -> None:
+    def _abort_and_fence(self, transaction: Transaction) -> None:
         """Abort what is open, with an epoch that its producer does not have."""
-        self._end(transaction, transaction.producer.next, committed=False)
+        self._write_end(transaction, transaction.producer.next, committed=False)
 
-    def _end(self, transaction: Transaction, marking: ProducerEpoch, committed: bool) -> None:
+    def _write_end(self, transaction: Transaction, marking: ProducerEpoch, committed: bool) -> None:
         self._timers.cancel(transaction.transactional_id)
         transaction.prepare(marking, committed, self.env.now_ms())
         self._store(transaction)
         epoch = self.env.epoch_of(_partition(transaction.transactional_id))
         marker = Marker(*marking, committed=committed, coordinator_epoch=epoch)
         for place in transaction.partitions:
-            self.env.mark(place, marker)
+            self.env.write_marker(place, marker)
         exhausted = transaction.client_version >= 2 and marking.epoch > LAST_EPOCH
         after = ProducerEpoch(self.env.new_producer_id(), 0) if exhausted else marking
         transaction.complete(after, self.env.now_ms())
@@ -196,7 +198,7 @@ class TransactionCoordinator:
 
     # Time
 
-    def _watch(self, transaction: Transaction) -> None:
+    def _start_timer(self, transaction: Transaction) -> None:
         left_ms = transaction.started_ms + transaction.timeout_ms - self.env.now_ms()
         deadline = anyio.current_time() + left_ms / 1000
         self._timers.schedule(transaction.transactional_id, deadline)
@@ -212,7 +214,7 @@ class TransactionCoordinator:
             for name in self._timers.pop_due(anyio.current_time()):
                 transaction = self.transactions.get(name)
                 if transaction is not None and transaction.state is TransactionState.ONGOING:
-                    self._fence(transaction)
+                    self._abort_and_fence(transaction)
 
 
 def _partition(transactional_id: str) -> int:

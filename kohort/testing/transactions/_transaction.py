@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.testing.transactions._epochs import NO_EPOCH, NO_PRODUCER_ID, ProducerEpoch
 from kohort.testing.transactions._state import TransactionState
 
-Place: TypeAlias = tuple[str, int]
+TransactionPartition: TypeAlias = tuple[str, int]
 """(topic, partition)."""
 
 
@@ -28,7 +28,7 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     previous_producer_id: int = NO_PRODUCER_ID
     last_epoch: int = NO_EPOCH
-    partitions: dict[Place, None] = field(default_factory=dict)
+    partitions: dict[TransactionPartition, None] = field(default_factory=dict)
     started_ms: int = -1
     updated_ms: int = -1
     client_version: int = 0
@@ -40,7 +40,7 @@ class Transaction:
 
         A producer id that has no epochs left is to be replaced: then the id is -1.
         """
-        if expected is not None and not self._knows(expected):
+        if expected is not None and not self._recognizes(expected):
             return ErrorCode.PRODUCER_FENCED
         if self.producer.is_exhausted:
             return ProducerEpoch()
@@ -52,25 +52,25 @@ class Transaction:
             return self.producer  # it did not get the answer to the first one
         return ErrorCode.PRODUCER_FENCED
 
-    def _knows(self, expected: ProducerEpoch) -> bool:
+    def _recognizes(self, expected: ProducerEpoch) -> bool:
         if self.producer.epoch == NO_EPOCH or expected.producer_id == self.producer.producer_id:
             return True
         return expected.producer_id == self.previous_producer_id and expected.is_exhausted
 
-    def begin_anew(
+    def restart(
         self, producer: ProducerEpoch, timeout_ms: int, now_ms: int, *, expected: bool
     ) -> None:
         """Take over the id and epoch that were given out."""
         if producer != self.producer:
             self.last_epoch = self.producer.epoch if expected else NO_EPOCH
-        self._go_on_as(producer)
+        self._set_producer(producer)
         self.timeout_ms = timeout_ms
         self.state = TransactionState.EMPTY
         self.partitions = {}
         self.started_ms = -1
         self.updated_ms = now_ms
 
-    def _go_on_as(self, producer: ProducerEpoch) -> None:
+    def _set_producer(self, producer: ProducerEpoch) -> None:
         """Every change notes which producer id it came from, be it the same."""
         self.previous_producer_id = self.producer.producer_id
         self.producer = producer
@@ -87,7 +87,9 @@ class Transaction:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE
 
-    def add(self, places: Iterable[Place], now_ms: int, version: int) -> bool:
+    def add_partitions(
+        self, places: Iterable[TransactionPartition], now_ms: int, version: int
+    ) -> bool:
         """Open the transaction if need be; False if nothing is new."""
         ongoing = self.state is TransactionState.ONGOING
         new = [place for place in places if not ongoing or place not in self.partitions]
@@ -97,7 +99,7 @@ class Transaction:
             self.partitions = {}
             self.state = TransactionState.ONGOING
             self.started_ms = now_ms
-        self._go_on_as(self.producer)
+        self._set_producer(self.producer)
         self.partitions.update(dict.fromkeys(new))
         self.updated_ms = now_ms
         self.client_version = version
@@ -105,14 +107,14 @@ class Transaction:
 
     # Its end
 
-    def may_end(self, producer: ProducerEpoch, committed: bool, version: int) -> ErrorCode | None:
+    def check_end(self, producer: ProducerEpoch, committed: bool, version: int) -> ErrorCode | None:
         """NONE to end it, None if it has ended so already, an error otherwise.
 
         A producer of transaction version 2 has a new epoch with each end, so a repeated request
         comes with the epoch before; and it may abort where nothing is open, to get a new one.
         """
         with_epochs = version >= 2
-        retried = with_epochs and self._is_before(producer)
+        retried = with_epochs and self._is_previous(producer)
         if producer.producer_id != self.producer.producer_id and not retried:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if producer.epoch != self.producer.epoch and not retried:
@@ -128,7 +130,7 @@ class Transaction:
             return ErrorCode.INVALID_TXN_STATE if committed else ErrorCode.NONE
         return None if self.state is done else ErrorCode.INVALID_TXN_STATE
 
-    def _is_before(self, producer: ProducerEpoch) -> bool:
+    def _is_previous(self, producer: ProducerEpoch) -> bool:
         if producer.producer_id == self.producer.producer_id:
             return producer.epoch == self.producer.epoch - 1
         renewed = self.producer.epoch == 0 and producer.is_exhausted
@@ -140,7 +142,7 @@ class Transaction:
         self.state = state
         if producer.epoch != self.producer.epoch:
             self.last_epoch = self.producer.epoch
-        self._go_on_as(producer)
+        self._set_producer(producer)
         self.updated_ms = now_ms
 
     def complete(self, producer: ProducerEpoch, now_ms: int) -> None:
@@ -149,6 +151,6 @@ class Transaction:
         self.state = (
             TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         )
-        self._go_on_as(producer)
+        self._set_producer(producer)
         self.partitions = {}
         self.updated_ms = now_ms
