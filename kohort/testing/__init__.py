@@ -1,4 +1,4 @@
-"""A Kafka cluster inside the process, for tests and for trying things out.
+"""A Kafka cluster in the process, for tests and experiments.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Rights that a test changes while its clients run."""
+"""Methods that grant and revoke rights while clients run."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class AclControl(ABC):
     """Methods of a cluster that change its ACLs.
 
     The cluster needs an authorizer: ``Security(authorization=Authorization())``. A change takes
-    effect with the next request. IllegalStateError for a cluster without one.
+    effect with the next request. Without an authorizer the methods raise IllegalStateError.
 
     ``principal`` is for example ``"User:bob"``, or ``"User:ANONYMOUS"`` for clients that do not log
     in. ``operations`` are Kafka's names such as ``"READ"``. The resource is a ``topic``, a
-    ``group`` or a ``transactional_id``, "*" for all of them, or else the cluster.
-    ``is_prefix``: the name is a prefix of the resources' names.
+    ``group`` or a ``transactional_id``, and "*" selects all of them. Without any of these three the
+    resource is the cluster. With ``is_prefix`` the given name is a prefix of resource names.
     """
 
     @abstractmethod
     def _call(self, function: Callable[[ClusterCore], T]) -> T:
-        """Run a function on the cluster where the cluster runs."""
+        """Run a function on the cluster in the cluster's event loop."""
 
     @property
     def acls(self) -> list[Acl]:
@@ -85,10 +85,10 @@ class AclControl(ABC):
         group: str | None = None,
         transactional_id: str | None = None,
     ) -> Fault:
-        """Remove permissions of a principal. Stopping the result gives them back.
+        """Remove permissions of a principal. Stopping the result adds them again.
 
-        Without operations all of them are removed, and without a resource those on every resource.
-        Both literal and prefixed ACLs with the given name are removed.
+        Without operations all operations are removed. Without a resource the permissions on every
+        resource are removed. Literal and prefixed ACLs with the given name are both removed.
         """
         names = {"TOPIC": topic, "GROUP": group, "TRANSACTIONAL_ID": transactional_id}
         kinds = {kind: name for kind, name in names.items() if name is not None}
@@ -131,9 +131,11 @@ def _acls(
     kinds = "TOPIC", "GROUP", "TRANSACTIONAL_ID"
     given = [(kind, name) for kind, name in zip(kinds, names, strict=True) if name is not None]
     if not operations:
-        raise InvalidOptionError("give at least one operation, such as 'READ'")
+        raise InvalidOptionError("no operations: give at least one operation, such as 'READ'")
     if len(given) > 1:
-        raise InvalidOptionError("give one of topic, group and transactional_id")
+        raise InvalidOptionError(
+            "two resources are given: give one of topic, group and transactional_id"
+        )
     kind, name = given[0] if given else ("CLUSTER", "kafka-cluster")
     pattern = "PREFIXED" if is_prefix else "LITERAL"
     return [
@@ -153,7 +155,7 @@ def _acls(
 def _authorizer(core: ClusterCore) -> Authorizer:
     if core.authorizer is None:
         raise IllegalStateError(
-            "the cluster has no authorizer: start it with "
+            "the cluster has no authorizer. Start it with "
             "security=Security(authorization=Authorization())"
         )
     return core.authorizer

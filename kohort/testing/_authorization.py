@@ -1,6 +1,6 @@
-"""Rights that a whole request needs, and its refusal where the principal does not have them.
+"""Rights that a whole request needs, and the response to a principal that lacks them.
 
-Handlers check rights for parts of a request, such as single topics.
+Handlers check the rights for parts of a request, such as single topics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ERRORS = {
 
 
 class _Right(NamedTuple):
-    """Operation on a resource that the request names in a field; "" for the cluster."""
+    """An operation on the resource that a request field names; "" stands for the cluster."""
 
     kind: ResourceType
     operation: AclOperation
@@ -102,7 +102,7 @@ _SPECIAL: Mapping[type[Request[Any]], Callable[[Context, Any], ErrorCode]] = Map
 
 
 def refusal(ctx: Context, request: Request[Any]) -> Response | None:
-    """Return the response to a request that the principal may not send, None if it may."""
+    """Return the error response if the principal may not send the request, else None."""
     error = _error(ctx, request)
     if error is ErrorCode.NONE:
         return None

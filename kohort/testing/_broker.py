@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BrokerNode:
-    """Addresses and rack of a broker. ``ports``: listener -> port, 0 before the broker listens."""
+    """Id, addresses and rack of a broker.
+
+    ``ports`` maps each listener to its port, which is 0 before the broker listens.
+    """
 
     id: int
     host: str
@@ -33,7 +36,7 @@ class BrokerNode:
 
 
 class Broker:
-    """What the handlers of requests work with."""
+    """State of one broker, as the request handlers use it."""
 
     def __init__(
         self,
@@ -49,19 +52,22 @@ class Broker:
         self.fetch_sessions = FetchSessions(cluster.rng)
         self.is_alive = True
         self.cancel_scope = anyio.CancelScope()
-        """Around all that it runs."""
+        """Cancel scope of all tasks of the broker."""
         self.stopped = anyio.Event()
-        """Set when it runs no more: its connections are closed."""
+        """Event that is set after the broker's connections are closed."""
 
     def kill(self) -> None:
-        """Nothing is answered from now on; the connections are closed soon."""
+        """Stop responding; the connections close with the next step of the event loop."""
         self.is_alive = False
         self.cancel_scope.cancel()
 
     def led_partition(
         self, topic: Topic | None, index: int, leader_epoch: int = -1
     ) -> Partition | ErrorCode:
-        """The partition, if this broker leads it and the epoch, if not -1, is the leader's."""
+        """Return the partition if this broker leads it, else an error code.
+
+        The leader epoch must match unless it is -1.
+        """
         replica = self.replica(topic, index, leader_epoch)
         if isinstance(replica, ErrorCode):
             return replica
@@ -69,7 +75,10 @@ class Broker:
         return replica.partition if led else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def replica(self, topic: Topic | None, index: int, leader_epoch: int) -> Replica | ErrorCode:
-        """What this broker has of a partition; epochs are compared before it is asked who leads."""
+        """Return this broker's replica of a partition, or an error code.
+
+        The leader epoch is compared before the leader is checked, as in Kafka.
+        """
         if topic is None or not 0 <= index < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = topic.partitions[index]

@@ -1,4 +1,4 @@
-"""The configs of the cluster's brokers: where each value comes from, and changes of them."""
+"""Configs of the cluster's brokers: the source of each value, and changes by requests."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _LISTENER = "PLAINTEXT"
 
 
 class BrokerConfigs:
-    """Values by layer: of one broker, of all brokers, of the file that they start with.
+    """Config values by layer: of one broker, of all brokers, of the file that brokers start with.
 
-    ``default``: changed for all brokers by a request; ``topic_defaults``: the value of each
-    topic setting that a topic does not have itself, kept up to date.
+    ``cluster_overrides``: values that requests have set for all brokers. ``topic_defaults``: the
+    value of each topic setting for topics without a value. It follows every change.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
         self._static = config.static_configs()
         self._racks = config.racks is not None
-        # Kafka stores this one for the cluster when it is formatted, as leaders depend on it.
+        # Kafka stores this one for the whole cluster when it is formatted, because leaders use it.
         self.cluster_overrides = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
         self._refresh()
 
     def broker_overrides(self, node_id: int) -> dict[str, str]:
-        """Configs that a request has changed for one broker."""
+        """Return the configs that requests have changed for one broker."""
         return dict(self._broker_overrides.get(node_id, {}))
 
     def change(self, node_id: int | None, configs: Mapping[str, str]) -> None:
-        """Replace what requests have changed for one broker, None for all."""
+        """Replace the configs that requests have changed for one broker, None for all brokers."""
         if node_id is None:
             self.cluster_overrides = dict(configs)
         else:
@@ -56,12 +56,12 @@ class BrokerConfigs:
         self._refresh()
 
     def names(self, node_id: int) -> list[str]:
-        """All configs that a broker shows."""
+        """Return the names of all configs that a broker shows."""
         changed = {**self.cluster_overrides, **self._broker_overrides.get(node_id, {})}
         return [*broker_settings(), *(name for name in changed if name not in broker_settings())]
 
     def origins(self, name: str, node: BrokerNode) -> tuple[SourcedValue, ...]:
-        """The values of a config from the one that holds to Kafka's default."""
+        """Return the values of a config in order of precedence; Kafka's default is the last."""
         given = {**self._static, **self._node_configs(node)}
         layers = (
             (self._broker_overrides.get(node.id, {}), ConfigSource.BROKER),
@@ -76,7 +76,7 @@ class BrokerConfigs:
             for each in names
             if each in layer
         ]
-        # A fallback counts only behind a value of the config itself, as in Kafka.
+        # As in Kafka, a fallback is shown only after a value of the config itself.
         while found and found[0].name != name:
             del found[0]
         if setting_of(name).is_sensitive:
@@ -109,13 +109,13 @@ class BrokerConfigs:
 
 
 def setting_of(name: str) -> BrokerSetting:
-    """The setting of this name; one of an unknown type if there is none."""
+    """Return the setting of this name, or one of unknown type."""
     known = broker_settings().get(name) or QUOTAS.get(name)
     return known or BrokerSetting(name, ConfigType.UNKNOWN, None)
 
 
 def _value(name: str, layers: Iterable[Mapping[str, str]]) -> str | None:
-    """The value that holds, in the unit of ``name``."""
+    """Return the effective value, in the unit of ``name``."""
     candidates = ((name, 1), *FALLBACKS.get(name, ()))
     for layer in layers:
         for each, unit in candidates:

@@ -1,4 +1,4 @@
-"""The configs that a broker may have: type, default, valid values, and who may change them."""
+"""Configs that a broker may have: type, default, valid values, and how they may change."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from kohort.testing._config_types import ConfigType, is_valid
 
 
 class BrokerSetting(NamedTuple):
-    """A config of brokers. ``default`` is None if there is none.
+    """A config of brokers. ``default`` is None if there is no default.
 
-    ``is_dynamic``: a request may change it; ``is_per_broker``: for one broker alone, never for all.
+    ``is_dynamic``: a request may change it. ``is_per_broker``: a request may change it for one
+    broker, never for all of them.
     """
 
     name: str
@@ -32,7 +33,7 @@ class BrokerSetting(NamedTuple):
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def problem(self, value: str) -> str | None:
-        """Return what is wrong with a value, None if nothing is."""
+        """Return the reason why a value is not valid, None for a valid one."""
         if is_valid(self.type, value, self.minimum, self.maximum, self.choices):
             return None
         shown = "the value" if self.is_sensitive else repr(value)
@@ -67,7 +68,7 @@ QUOTAS = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Configs that only a request sets: brokers show them once they are set."""
+"""Configs that only a request sets. Brokers show them after that."""
 
 FALLBACKS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
@@ -75,12 +76,15 @@ FALLBACKS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
     "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", 1),),
 }
-"""Name -> configs that hold while it is not set, the first one first, and their milliseconds."""
+"""Name -> (config, factor) pairs that apply while it is not set, in order of precedence.
+
+The factor converts the value to the unit of the name.
+"""
 
 
 @cache
 def broker_settings() -> Mapping[str, BrokerSetting]:
-    """All configs that the file of a broker may set, by name."""
+    """Return all configs that a broker's file may set, by name."""
     return {setting.name: setting for setting in map(_read, TABLE.splitlines())}
 
 
@@ -105,6 +109,6 @@ def _read(line: str) -> BrokerSetting:
 
 
 def nearest_setting(name: str) -> str | None:
-    """The known name that is most like ``name``, None if none is."""
+    """Return the known name most similar to ``name``, None if no name is similar."""
     near = difflib.get_close_matches(name.replace("_", "."), broker_settings(), n=1, cutoff=0.6)
     return near[0] if near else None

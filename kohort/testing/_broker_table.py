@@ -1,9 +1,9 @@
 """Configs of a broker as Apache Kafka 4.3.1 defines them, one in each line of a table.
 
-The columns: name, update mode, type, default, valid values. The mode is ``r`` for a config that
-only the file of a broker sets, ``c`` for one that may change for all brokers at once, ``b`` for
-one that may change for each broker alone. ``-`` is no default and ``""`` an empty one. Valid are
-``lowest..highest`` or choices.
+The columns are name, update mode, type, default and valid values. The mode is ``r`` for a config
+that only the broker's file sets. It is ``c`` for one that may change for all brokers at the same
+time, and ``b`` for one that may change for each broker. ``-`` is no default and ``""`` an empty
+one. Valid values are ``lowest..highest`` or choices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client's connection as the parts of a broker see it: origin, listener and login."""
+"""A client's connection as the broker uses it: origin, listener and login."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.testing.security import ANONYMOUS, ClientLogin, Listener
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """One connection. ``client_host`` is as Kafka writes it: ``/127.0.0.1``."""
+    """One connection. ``client_host`` has Kafka's format: ``/127.0.0.1``."""
 
     client_host: str
     login: ClientLogin

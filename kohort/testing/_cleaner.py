@@ -1,4 +1,4 @@
-"""What brokers do to their logs in the background: retention by time and size, and compaction."""
+"""Background cleaning of logs: retention by time and size, and compaction."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kohort.testing._topics import Partition, Topic, Topics
 
 
 class Cleaner:
-    """Retention is looked after at intervals; compaction, and retention too, when it is asked for.
+    """Retention at intervals and on request, and compaction on request.
 
-    ``now_ms`` is the wall clock's time; ``changed`` is called when a log has been cleaned.
+    ``now_ms`` returns the wall clock's time. ``changed`` is called after a log is cleaned.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Cleaner:
         self._settings_changed = anyio.Event()
 
     async def run(self) -> None:
-        """Delete what is too old or too much, as long as there are topics that want it."""
+        """Apply retention at intervals while any topic has retention; ends by cancellation."""
         while True:
             self._settings_changed = anyio.Event()
             if any(_has_retention(topic) for topic in self._topics):
@@ -42,11 +42,13 @@ class Cleaner:
                 await self._settings_changed.wait()
 
     def settings_changed(self) -> None:
-        """There may be a topic with retention now."""
+        """Wake up :meth:`run`, because a topic may have retention now."""
         self._settings_changed.set()
 
     def delete_old_records(self, topic: Topic) -> None:
-        """Move the start of each of the topic's logs to what ``retention.*`` lets it keep."""
+        """Move the start of each of the topic's logs past the records that ``retention.*``
+        excludes.
+        """
         if not _has_retention(topic):
             return
         retention_ms, retention_bytes = _retention(topic)
@@ -60,11 +62,11 @@ class Cleaner:
                 self._changed()
 
     def compact(self, topic: Topic) -> None:
-        """One round of compaction; IllegalStateError if the topic is not compacted."""
+        """Run one round of compaction; IllegalStateError if the topic is not compacted."""
         if "compact" not in _policies(topic):
             raise IllegalStateError(
-                f"{topic.name!r} is not compacted: its cleanup.policy is "
-                f"{topic.config('cleanup.policy')!r}"
+                f"topic {topic.name!r} is not compacted: its cleanup.policy is "
+                f"{topic.config('cleanup.policy')!r}. Add 'compact' to it"
             )
         for partition in _led_partitions(topic):
             partition.log.compact(
@@ -84,7 +86,7 @@ def _policies(topic: Topic) -> list[str]:
 
 
 def _retention(topic: Topic) -> tuple[int, int]:
-    """(ms, bytes), -1 for no limit."""
+    """Return (ms, bytes), -1 for no limit."""
     return int(topic.config("retention.ms")), int(topic.config("retention.bytes"))
 
 

@@ -1,4 +1,4 @@
-"""The cluster as a test holds it: in a thread of its own, with eyes into it."""
+"""The public cluster that serves loopback ports from a daemon thread."""
 
 from __future__ import annotations
 
@@ -25,30 +25,33 @@ from kohort.testing.transactions import TransactionConfig
 T = TypeVar("T")
 
 _POLL_INTERVAL = 0.05
-"""Seconds: a predicate may also wait for something outside of the cluster."""
+"""Seconds between two calls of a predicate, which may also read state outside the cluster."""
 _POLL_INTERVAL_ASYNC = 0.005
 
 
 class Cluster(ClusterHandle):
-    """A Kafka cluster in this process; a context manager, sync and async.
+    """A Kafka cluster in this process; a sync and async context manager.
 
-    It speaks the real protocol on loopback ports to whatever client connects, in this process or
-    another one, and serves from a daemon thread of its own.
+    It serves Kafka's protocol on loopback ports, from a daemon thread. Clients may run in this
+    process or in another one.
 
-    ``topics``: name -> partitions, None for the default number. ``ports``: one for each broker, or
-    the first one's, with the others' behind it; free ones if not given. ``racks``: one for each
-    broker; clients that say where they are then read from a replica of their rack (KIP-392).
-    ``group_initial_rebalance_delay_ms`` and the names in ``group_settings`` are Kafka's without
-    the ``group.``; Kafka's own delay is 3,000.
-    ``broker_session_timeout_ms`` is how long the others wait for a broker that was killed before
-    they take over what it led; Kafka's own is 9,000. With 0, librdkafka's transactional producer
-    waits for ever when the coordinator of its consumer's group is killed.
-    ``log_retention_check_interval_ms`` is how often records are deleted that ``retention.ms`` or
-    ``retention.bytes`` of their topics do not let it keep. ``transaction_version`` 2 lets producers
-    go by KIP-890, 0 and 1 do not.
-    ``configs``: broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms": 500}``;
-    InvalidOptionError for one that Kafka does not have. ``seed`` decides all that is random.
-    ``security``: listeners, users and certificates; one PLAINTEXT listener by default.
+    ``topics`` maps names to partitions, None for the default number. ``ports`` has one port for
+    each broker, or the first broker's port, and the other brokers use the next ones. Without it the
+    cluster takes free ports. ``racks`` has one rack for each broker. Clients with a rack then read
+    from a replica of that rack (KIP-392).
+
+    ``group_settings`` has Kafka's names without the ``group.`` prefix.
+    ``group_initial_rebalance_delay_ms`` is Kafka's config of that name; Kafka's default is 3,000.
+    ``broker_session_timeout_ms`` is the time between the kill of a broker and the election of new
+    leaders for its partitions; Kafka's default is 9,000. With 0, librdkafka's transactional
+    producer waits without end after the coordinator of its consumer's group was killed.
+    ``log_retention_check_interval_ms`` is the time between two deletions of the records that
+    ``retention.ms`` and ``retention.bytes`` exclude. ``transaction_version`` 2 offers KIP-890 to
+    producers, 0 and 1 do not.
+
+    ``configs`` are broker configs by Kafka's names, such as ``{"group.min.session.timeout.ms":
+    500}``. A name that Kafka does not have raises InvalidOptionError. ``seed`` is the random seed.
+    ``security`` has the listeners, users and certificates; the default is one PLAINTEXT listener.
     """
 
     def __init__(
@@ -100,10 +103,10 @@ class Cluster(ClusterHandle):
         self._changes = 0
         self._watchers = 0
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """Serve until :meth:`stop`; every broker listens when this returns."""
+        """Start the thread; every broker listens when this returns."""
         if self._thread is not None:
             raise IllegalStateError("the cluster is started already")
         thread = LoopThread("kohort-cluster", self._serve)
@@ -111,7 +114,7 @@ class Cluster(ClusterHandle):
         self._thread = thread
 
     def stop(self) -> None:
-        """Close every connection and end the thread; what was stored is gone."""
+        """Close every connection, end the thread and discard the stored records."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.stop()
@@ -162,9 +165,9 @@ class Cluster(ClusterHandle):
     # Waiting
 
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
-        """Return what the predicate returns as soon as that is true.
+        """Wait until the predicate returns a true value, and return that value.
 
-        It is asked again whenever something changes in the cluster. KafkaTimeoutError after
+        The predicate is called again after each change in the cluster. KafkaTimeoutError after
         ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
@@ -184,7 +187,7 @@ class Cluster(ClusterHandle):
                     self._watchers -= 1
 
     async def wait_until_async(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
-        """As :meth:`wait_until`, without blocking the event loop."""
+        """Wait like :meth:`wait_until`, without blocking the event loop."""
         deadline = anyio.current_time() + timeout
         while not (result := predicate()):
             if anyio.current_time() >= deadline:
@@ -193,7 +196,7 @@ class Cluster(ClusterHandle):
         return result
 
     def _changed(self) -> None:
-        """Called in the cluster's thread, often."""
+        """Count a change and wake up the waiting threads. The cluster's thread calls it often."""
         self._changes += 1
         if self._watchers:
             with self._change:

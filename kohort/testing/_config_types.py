@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ConfigType(IntEnum):
-    """Numbers of the types in DescribeConfigs."""
+    """Types of configs, by their numbers in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -26,16 +26,16 @@ class ConfigSource(IntEnum):
 
     TOPIC = 1
     BROKER = 2
-    """One broker, changed while it runs."""
+    """Value that a request has set for one broker."""
     DEFAULT_BROKER = 3
-    """All brokers, changed while they run."""
+    """Value that a request has set for all brokers."""
     STATIC_BROKER = 4
-    """The file that a broker starts with."""
+    """Value in the file that a broker starts with."""
     DEFAULT = 5
 
 
 class SourcedValue(NamedTuple):
-    """A value under the name that it has where it is set; None hides the value."""
+    """A value, its source, and the name it has there; ``value`` is None if it is hidden."""
 
     name: str
     value: str | None
@@ -52,7 +52,7 @@ def is_valid(
     maximum: float | None = None,
     choices: frozenset[str] | None = None,
 ) -> bool:
-    """True if ``value`` is one of the type, within its bounds and among its choices."""
+    """True if ``value`` fits the type, the bounds and the choices."""
     if choices is not None:
         return choices.issuperset(split_list(value) if kind is ConfigType.LIST else [value])
     if kind is ConfigType.BOOLEAN:

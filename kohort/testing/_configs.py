@@ -1,4 +1,4 @@
-"""Settings: the cluster's own, and those of topics with Kafka's defaults."""
+"""Settings of the cluster, with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ MAX_REQUEST_BYTES = 100 * 1024 * 1024
 
 LAST_PORT = 65_535
 MAX_PARTITIONS = 10_000
-"""Of one topic; Kafka's controller has this limit for one request."""
+"""Most partitions of one topic; Kafka's controller has this limit for one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """``ports``: one a broker, or the first one's with the others behind it; None for free ones."""
+    """Settings of a cluster, as :class:`Cluster` and :class:`MemoryCluster` take them.
+
+    ``ports`` has one port for each broker, or the first broker's port. None takes free ports.
+    """
 
     brokers: int = 1
     topics: Mapping[str, int | None] = field(default_factory=dict)
-    """None for the default number of partitions."""
+    """Topic -> partitions; None is the default number."""
     default_partitions: int = 1
     auto_create_topics: bool = True
     host: str = "127.0.0.1"
@@ -55,12 +58,12 @@ class ClusterConfig:
         return self.replication_factor or min(3, self.brokers)
 
     def replication_factor_of(self, name: str) -> int:
-        """Return the replicas that a config has an internal topic have, at most one a broker."""
+        """Return the replicas of an internal topic by a config's name, at most one on a broker."""
         given = self.configs.get(name)
         return min(int(given), self.brokers) if given else self.default_replication_factor
 
     def index_of(self, node_id: int) -> int:
-        """Return the place of a broker among all, from 0 on."""
+        """Return the index of a broker among all brokers, from 0 on."""
         return node_id - self.first_node_id
 
     def static_configs(self) -> dict[str, str]:
@@ -68,30 +71,33 @@ class ClusterConfig:
         return static_configs(self)
 
     def validate(self) -> None:
-        """InvalidOptionError for what cannot be."""
+        """Raise InvalidOptionError for settings that contradict each other or are out of range."""
         if self.brokers < 1:
             raise InvalidOptionError(f"brokers={self.brokers}: a cluster has at least one broker")
         if self.transactions.version not in (0, 1, 2):
             raise InvalidOptionError(
-                f"transaction_version={self.transactions.version}: there are 0, 1 and 2"
+                f"transaction_version={self.transactions.version}: must be 0, 1 or 2"
             )
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
-                f"ports={self.ports!r}: {self.brokers} broker(s) need one port each"
+                f"ports={self.ports!r}: the cluster has {self.brokers} broker(s). Give one port "
+                "each"
             )
         if self.racks is not None and len(self.racks) != self.brokers:
             raise InvalidOptionError(
-                f"racks={self.racks!r}: {self.brokers} broker(s) need one rack each"
+                f"racks={self.racks!r}: the cluster has {self.brokers} broker(s), which need "
+                "one rack each"
             )
         if not 1 <= self.default_replication_factor <= self.brokers:
             raise InvalidOptionError(
-                f"replication_factor={self.replication_factor}: at most the number of brokers"
+                f"replication_factor={self.replication_factor}: must be 1 to {self.brokers}, "
+                "the number of brokers"
             )
         self._check_ports()
         for name, partitions in self.topics.items():
             if not is_legal_name(name):
                 raise InvalidOptionError(
-                    f"topics: {name!r} is not a legal name: 1 to 249 of A-Z a-z 0-9 . _ -"
+                    f"topics: {name!r} is not a legal name. Use 1 to 249 of A-Z a-z 0-9 . _ -"
                 )
             if partitions is not None:
                 _check_partitions(f"topics: {name!r}", partitions)
@@ -105,16 +111,16 @@ class ClusterConfig:
         ]
         given = [port for port in ports if port]
         if len(set(given)) < len(given):
-            raise InvalidOptionError(f"ports={given!r}: two listeners would have one port")
+            raise InvalidOptionError(f"ports={given!r}: two listeners have the same port")
         last = max(ports, default=0)
         if last > LAST_PORT:
             raise InvalidOptionError(
-                f"ports={self.ports!r}: {self.brokers} broker(s) would need port {last}, and "
-                f"{LAST_PORT} is the last there is"
+                f"ports={self.ports!r}: {self.brokers} broker(s) need port {last}, and the highest "
+                f"port is {LAST_PORT}"
             )
 
     def port_of(self, index: int, listener: Listener) -> int:
-        """The port of a listener of the broker with this index, 0 for any that is free."""
+        """Return the port of a listener of the broker with this index, 0 for any free port."""
         if listener.port:
             return listener.port + index
         if self.ports is None or listener is not self.listeners[0]:
@@ -126,9 +132,9 @@ class ClusterConfig:
 
 def _check_partitions(what: str, count: int) -> None:
     if not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
+        raise InvalidOptionError(f"{what}: {count} partitions; must be 1 to {MAX_PARTITIONS}")
 
 
 def group_limits(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupLimits:
-    """The settings of groups out of what a test gives."""
+    """Return the group settings for the arguments of a cluster."""
     return GroupLimits(**{"initial_rebalance_delay_ms": initial_delay_ms, **(settings or {})})

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -71,7 +72,7 @@ class TlsServerConnection:
     async def _send_all(self, data: Buffer) -> None:
         view = memoryview(data)
         while view:
-            sent = await self._until_done(lambda view=view: self._sock.send(view))  # type: ignore[misc]
+            sent = await self._until_done(partial(self._sock.send, view))
             view = view[sent:]
 
     async def _until_done(self, function: Callable[[], T]) -> T:
