@@ -38,7 +38,7 @@ from kohort.coordinator_client.assignors import (
     BuiltInAssignor,
     ClusterTopics,
     Subscription,
-    in_slices,
+    finish_in_slices,
 )
 from kohort.coordinator_client.assignors._user_data import write_claim, write_generation
 from kohort.protocol import decode, encode
@@ -144,12 +144,12 @@ async def longest_wait(work: Callable[[], Any]) -> float:
 async def lead(assignor: BuiltInAssignor, cluster: ClusterTopics, frame: bytes) -> None:
     """The leader's duties, from the answer to JoinGroup to the request SyncGroup."""
     response = decode(JoinGroupResponse, JOIN_VERSION, frame)
-    members = await in_slices(read_members(response, "g"))
-    dealt = await in_slices(assignor.steps(cluster, members))
-    checked = await in_slices(
+    members = await finish_in_slices(read_members(response, "g"))
+    dealt = await finish_in_slices(assignor.steps(cluster, members))
+    checked = await finish_in_slices(
         check_in_steps(assignor, cluster, members, dealt, cooperative=assignor.name[0] == "c")
     )
-    await in_slices(write_assignments(checked))
+    await finish_in_slices(write_assignments(checked))
 
 
 def join_answer(members: Members) -> bytes:

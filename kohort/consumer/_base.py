@@ -32,7 +32,7 @@ from kohort.records import RecordRun
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.coordinator_client import GroupSnapshot
+    from kohort.coordinator_client import MembershipSnapshot
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -249,7 +249,7 @@ class ConsumerBase:
         group = self._config.group
         if self._engine.coordinator is None:
             return ConsumerGroupMetadata()
-        now = self._engine.coordinator.generation()
+        now = self._engine.coordinator.snapshot()
         return ConsumerGroupMetadata(
             group.group_id,
             now.generation_id,
@@ -309,7 +309,7 @@ class ConsumerBase:
                     logger.exception("closing %r failed", deserializer)
 
 
-def _group_state(group: GroupSnapshot) -> str:
+def _group_state(group: MembershipSnapshot) -> str:
     """The membership in the words of kafka-python."""
     if group.is_stable:
         return "<stable>"

@@ -93,7 +93,7 @@ def _state(engine: Engine, *, started: bool, closed: bool) -> str:
 def _group(engine: Engine) -> Facts | None:
     if engine.coordinator is None:
         return None
-    group, activity = engine.coordinator.generation(), engine.coordinator.activity()
+    group, activity = engine.coordinator.snapshot(), engine.coordinator.statistics()
     return {
         "group_id": engine.config.group.group_id,
         "state": group.state,
@@ -102,12 +102,12 @@ def _group(engine: Engine) -> Facts | None:
         "member_id": group.member_id,
         "group_instance_id": group.group_instance_id,
         "protocol": group.protocol,
-        "leads": activity.leads,
-        "waits_for_poll": engine.coordinator.rebalance_flagged,
+        "leads": activity.is_leader,
+        "waits_for_poll": engine.coordinator.needs_poll,
         "rebalance_reason": activity.reason or None,
         "join_obstruction": activity.join_obstruction,
         "last_failure": activity.last_failure,
-        "fenced": activity.fenced,
+        "fenced": activity.is_fenced,
         "last_heartbeat_seconds_ago": seconds_since(engine, activity.last_heartbeat),
         "session_in_doubt": _past(engine, engine.coordinator.confirmed_until),
     }
@@ -211,6 +211,6 @@ def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:
         error = standing.get(tp) or state.last_error
         if isinstance(error, TopicAuthorizationFailedError):
             yield error.operation or "READ", "topic", tp.topic
-    group = None if engine.coordinator is None else engine.coordinator.activity()
-    if group is not None and group.missing_right is not None:
-        yield group.missing_right, "group", engine.config.group.group_id or ""
+    group = None if engine.coordinator is None else engine.coordinator.statistics()
+    if group is not None and group.denied_operation is not None:
+        yield group.denied_operation, "group", engine.config.group.group_id or ""

@@ -273,7 +273,7 @@ class Engine:
         """
         group = self._group()
         left = await self._reached(timeout)
-        found = await group.committed(frozenset(partitions), timeout=left, refused=refused)
+        found = await group.committed(frozenset(partitions), timeout=left, denied=refused)
         self.activity.note_committed(found)
         offsets = {tp: at for tp, at in found.items() if at is not None}
         self.subscription.note_committing(offsets, {})
@@ -399,14 +399,14 @@ class Engine:
 
     def membership_lost(self) -> bool:
         """What is assigned is no longer this member's."""
-        return self.coordinator is not None and self.coordinator.generation().generation_id < 0
+        return self.coordinator is not None and self.coordinator.snapshot().generation_id < 0
 
     @property
     def in_group(self) -> bool:
         """There is a membership, or the end of one is not over yet."""
         if self.coordinator is None:
             return False
-        return self.coordinator.generation().is_subscribed
+        return self.coordinator.snapshot().is_subscribed
 
     @property
     def leaving(self) -> bool:

@@ -94,10 +94,10 @@ class Host:
         subscriptions: Mapping[str, Subscription],
     ) -> Assignments:
         """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
-        from kohort.coordinator_client.assignors import in_slices, is_built_in
+        from kohort.coordinator_client.assignors import finish_in_slices, is_built_in
 
         if is_built_in(assignor):
-            return await in_slices(assignor.steps(cluster, subscriptions))
+            return await finish_in_slices(assignor.steps(cluster, subscriptions))
         return await self.call_assignor(lambda: assignor.assign(cluster, subscriptions))
 
     async def call_assignor(self, function: Callable[[], T]) -> T:

@@ -79,7 +79,7 @@ def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
     }
     if engine.coordinator is None:
         return figures
-    group = engine.coordinator.activity()
+    group = engine.coordinator.statistics()
     last = engine.coordinator.rebalances[-1:]
     return figures | {
         "rebalance-total": float(group.rebalances),

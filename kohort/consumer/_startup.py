@@ -55,7 +55,7 @@ class StartupWait:
             return False
         if engine.subscribed and group is not None:
             # A leader that sees new partitions gives them out in another rebalance.
-            if group.rebalance_flagged or not group.generation().is_stable:
+            if group.needs_poll or not group.snapshot().is_stable:
                 return False
         standing = engine.fetcher.buffer.standing()
         partitions = engine.subscription.snapshot().partitions

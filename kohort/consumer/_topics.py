@@ -165,7 +165,7 @@ class TopicWatch:
         if engine.subscription.mode is not SubscriptionMode.PATTERN:
             self._observe()  # else when the topics are matched
         if engine.coordinator is not None:
-            engine.coordinator.metadata_changed(engine.cluster.metadata)
+            engine.coordinator.apply_metadata(engine.cluster.metadata)
         self._check_topics()
         self._check_assigned()
         self.wake()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kohort.coordinator_client._client import CoordinatorClient
 from kohort.coordinator_client._group_callbacks import (
     GroupCallbacks,
-    GroupSnapshot,
     GroupStatistics,
+    MembershipSnapshot,
 )
 from kohort.coordinator_client._member import RebalanceRecord
 from kohort.coordinator_client._state import TRANSITIONS, MemberState
@@ -25,9 +25,9 @@ __all__ = [
     "ClusterTopics",
     "CoordinatorClient",
     "GroupCallbacks",
-    "GroupSnapshot",
     "GroupStatistics",
     "MemberState",
+    "MembershipSnapshot",
     "PartitionAssignor",
     "RebalanceRecord",
     "Subscription",

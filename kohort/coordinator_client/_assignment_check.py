@@ -21,26 +21,26 @@ from kohort.types import TopicPartition
 SELF_CHECKING = frozenset({"cooperative-sticky"})
 """Assignors that withhold what has to be given up first, knowing more than a check could."""
 
-_NOTHING = Assignment(())
+_NO_PARTITIONS = Assignment(())
 
 
 def check_assignments(
     assignor: PartitionAssignor,
     cluster: ClusterTopics,
     members: Mapping[str, Subscription],
-    dealt: Assignments,
+    assignments: Assignments,
     *,
     cooperative: bool,
 ) -> dict[str, Assignment]:
     """Check an assignment at once; see :func:`check_in_steps`."""
-    return finish(check_in_steps(assignor, cluster, members, dealt, cooperative=cooperative))
+    return finish(check_in_steps(assignor, cluster, members, assignments, cooperative=cooperative))
 
 
 def check_in_steps(
     assignor: PartitionAssignor,
     cluster: ClusterTopics,
     members: Mapping[str, Subscription],
-    dealt: Assignments,
+    assignments: Assignments,
     *,
     cooperative: bool,
 ) -> Steps[dict[str, Assignment]]:
@@ -52,59 +52,61 @@ def check_in_steps(
     name = assignor.name
     try:
         given: dict[str, Assignment] = {}
-        for member, one in dealt.items():
-            given[member] = _assignment(one)
+        for member, one in assignments.items():
+            given[member] = _to_assignment(one)
             yield
     except (AttributeError, TypeError, ValueError) as error:
         raise AssignorError(
-            f"assignor {name!r} returned {type(dealt).__name__}, and not a mapping from member ids "
-            f"to lists of TopicPartition, or to Assignment: {error}"
+            f"assignor {name!r} returned {type(assignments).__name__}, and not a mapping from "
+            f"member ids to lists of TopicPartition, or to Assignment: {error}"
         ) from error
-    strangers = given.keys() - members.keys()
-    if strangers:
-        raise AssignorError(f"assignor {name!r} dealt to nobody: {sorted(map(repr, strangers))}")
-    holders: dict[TopicPartition, str] = {}
-    for member, dealt_to in given.items():
+    unknown_members = given.keys() - members.keys()
+    if unknown_members:
+        raise AssignorError(
+            f"assignor {name!r} dealt to nobody: {sorted(map(repr, unknown_members))}"
+        )
+    new_owners: dict[TopicPartition, str] = {}
+    for member, assignment in given.items():
         yield
-        wanted = frozenset(members[member].topics)
-        for tp in dealt_to.partitions:
-            if tp.topic not in wanted:
+        topics = frozenset(members[member].topics)
+        for tp in assignment.partitions:
+            if tp.topic not in topics:
                 raise AssignorError(
                     f"assignor {name!r} gave {describe([tp])} to {escaped(member)}, which does not "
                     "subscribe to the topic"
                 )
             if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
                 raise AssignorError(f"assignor {name!r} dealt {describe([tp])}, which is not there")
-            if tp in holders:
+            if tp in new_owners:
                 raise AssignorError(
-                    f"assignor {name!r} gave {describe([tp])} to two: {escaped(holders[tp])} and "
-                    f"{escaped(member)}"
+                    f"assignor {name!r} gave {describe([tp])} to two: "
+                    f"{escaped(new_owners[tp])} and {escaped(member)}"
                 )
-            holders[tp] = member
+            new_owners[tp] = member
     if cooperative and name not in SELF_CHECKING:
-        yield from _check_transfers(name, members, holders)
-    return {member: given.get(member, _NOTHING) for member in members}
+        yield from _check_transfers(name, members, new_owners)
+    return {member: given.get(member, _NO_PARTITIONS) for member in members}
 
 
-def _assignment(one: Assignment | Sequence[TopicPartition]) -> Assignment:
+def _to_assignment(one: Assignment | Sequence[TopicPartition]) -> Assignment:
     given = one if isinstance(one, Assignment) else Assignment(tuple(one))
     user_data = None if given.user_data is None else bytes(given.user_data)
     return Assignment(tuple(TopicPartition(*tp) for tp in given.partitions), user_data)
 
 
 def _check_transfers(
-    name: str, members: Mapping[str, Subscription], holders: Mapping[TopicPartition, str]
+    name: str, members: Mapping[str, Subscription], new_owners: Mapping[TopicPartition, str]
 ) -> Steps[None]:
-    newest = max((said.generation for said in members.values()), default=-1)
-    for owner, said in members.items():
+    newest = max((subscription.generation for subscription in members.values()), default=-1)
+    for owner, subscription in members.items():
         yield
-        if said.generation != newest:
+        if subscription.generation != newest:
             continue
-        for tp in said.owned:
-            holder = holders.get(tp, owner)
-            if holder != owner and tp not in members[holder].owned:
+        for tp in subscription.owned:
+            new_owner = new_owners.get(tp, owner)
+            if new_owner != owner and tp not in members[new_owner].owned:
                 raise AssignorError(
                     f"assignor {name!r} moved {describe([tp])} from {escaped(owner)} to "
-                    f"{escaped(holder)} at once; a cooperative one leaves it out until its owner "
-                    "has given it up"
+                    f"{escaped(new_owner)} at once; a cooperative one leaves it out until its "
+                    "owner has given it up"
                 )

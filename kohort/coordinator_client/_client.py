@@ -13,13 +13,13 @@ import anyio
 
 from kohort.config import CLOSE_TIMEOUT, GroupConfig
 from kohort.coordinator_client._cluster_view import (
-    Cluster,
+    GroupCluster,
     LatestIds,
-    Metadata,
-    TopicHistory,
+    MetadataView,
+    TopicIdHistory,
     known_topics,
 )
-from kohort.coordinator_client._command_runner import Steps
+from kohort.coordinator_client._command_runner import CommandRunner
 from kohort.coordinator_client._commands import (
     Cancel,
     Command,
@@ -31,9 +31,9 @@ from kohort.coordinator_client._commands import (
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._events import (
     AssignmentMade,
+    CommandFailed,
     CoordinatorFound,
     Event,
-    Failed,
     LeaveRequested,
     RejoinRequested,
     Subscribed,
@@ -42,10 +42,10 @@ from kohort.coordinator_client._events import (
 )
 from kohort.coordinator_client._group_callbacks import (
     GroupCallbacks,
-    GroupSnapshot,
     GroupStatistics,
+    MembershipSnapshot,
 )
-from kohort.coordinator_client._leaving import LEAVE_GRACE
+from kohort.coordinator_client._leaving import LEAVE_MIN_SECONDS
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord
 from kohort.coordinator_client._membership import ClassicMembership
 from kohort.coordinator_client._offsets import OffsetManager
@@ -76,16 +76,16 @@ class CoordinatorClient:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: GroupCluster,
         config: GroupConfig,
         assignors: Sequence[PartitionAssignor],
-        host: GroupCallbacks,
+        callbacks: GroupCallbacks,
         *,
         rng: random.Random | None = None,
         rack: str | None = None,
         require_stable: bool = True,
         on_group_topics: Callable[[frozenset[str]], None] | None = None,
-        history: TopicHistory | None = None,
+        history: TopicIdHistory | None = None,
     ) -> None:
         if config.group_id is None:
             raise ValueError("a CoordinatorClient needs a group_id")
@@ -94,9 +94,9 @@ class CoordinatorClient:
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._cluster = cluster
         self._config = config
-        self._host = host
+        self._callbacks = callbacks
         self._on_group_topics = on_group_topics
-        self._machine = ClassicMembership(
+        self._membership = ClassicMembership(
             MemberSettings(
                 group_id=config.group_id,
                 protocols=tuple(assignor.name for assignor in assignors),
@@ -109,24 +109,30 @@ class CoordinatorClient:
             ),
             rng,
         )
-        self._link = CoordinatorConnection(
+        self._coordinator = CoordinatorConnection(
             cluster,
             config.group_id,
             backoff,
             rng,
             request_timeout=config.request_timeout_ms / 1000,
         )
-        feed = weak_callback(self._feed)
-        self._link.on_found = lambda: feed(CoordinatorFound())
-        self._steps = Steps(
-            cluster, self._link, config, assignors, host, cooperative=cooperative, rack=rack
+        handle = weak_callback(self._handle)
+        self._coordinator.on_found = lambda: handle(CoordinatorFound())
+        self._runner = CommandRunner(
+            cluster,
+            self._coordinator,
+            config,
+            assignors,
+            callbacks,
+            cooperative=cooperative,
+            rack=rack,
         )
         self._offsets = OffsetManager(
             cluster,
-            self._link,
+            self._coordinator,
             config,
-            self._machine,
-            feed,
+            self._membership,
+            handle,
             backoff,
             rng,
             require_stable=require_stable,
@@ -135,18 +141,18 @@ class CoordinatorClient:
         self._tasks: TaskGroup | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._events: deque[Event] = deque()
-        self._feeding = False
-        self._early: list[Command] = []
+        self._is_handling = False
+        self._queued_commands: list[Command] = []
         self._changed = anyio.Event()
-        self._broken = False
+        self._has_failed = False
         self.confirmed_until = math.inf
         """Until when the partitions cannot be another member's already; readable from any thread.
 
         After that the session may have ended at the coordinator: nothing of them should be handed
-        out before a heartbeat was answered. ``host.membership_confirmed()`` tells of that.
+        out before a heartbeat was answered. ``callbacks.membership_confirmed()`` tells of that.
         """
-        self._watched: frozenset[str] = frozenset()
-        self._last_known = ClusterTopics({})
+        self._watched_topics: frozenset[str] = frozenset()
+        self._last_topics = ClusterTopics({})
 
     # --- for the engine -------------------------------------------------------------------------
 
@@ -155,24 +161,24 @@ class CoordinatorClient:
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                early, self._early = self._early, []
-                for command in early:
+                queued, self._queued_commands = self._queued_commands, []
+                for command in queued:
                     self._execute(command)
                 while True:
                     changed = self._changed
-                    deadline = self._machine.next_deadline()
+                    deadline = self._membership.next_deadline()
                     with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
                         await changed.wait()
-                    self._feed(Tick(self._host.last_poll()))
+                    self._handle(Tick(self._callbacks.last_poll()))
         except Exception as error:  # a defect of kohort's or of the host's
-            self._break(error)
+            self._fail(error)
         finally:
             self._tasks = None
             self._changed.set()
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Be a member of the group for these topics, in place of any others; none is allowed."""
-        self._feed(Subscribed(frozenset(topics)))
+        self._handle(Subscribed(frozenset(topics)))
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Give up all partitions and leave; as :meth:`leave`."""
@@ -189,34 +195,34 @@ class CoordinatorClient:
         """
         if leave_group is None:
             leave_group = self._config.group_instance_id is None
-        self._feed(LeaveRequested(reason, anyio.current_time() + timeout, leave_group))
-        with anyio.move_on_after(timeout + LEAVE_GRACE):
-            while self._machine.leave is not None and self._tasks is not None:
+        self._handle(LeaveRequested(reason, anyio.current_time() + timeout, leave_group))
+        with anyio.move_on_after(timeout + LEAVE_MIN_SECONDS):
+            while self._membership.leave is not None and self._tasks is not None:
                 await self._changed.wait()
             return
         raise KafkaTimeoutError(f"leaving the group took longer than {in_seconds(timeout)}")
 
     def request_rejoin(self, reason: str) -> None:
         """Have a rebalance (KIP-568), unless one is under way already."""
-        self._feed(RejoinRequested(reason))
+        self._handle(RejoinRequested(reason))
 
-    def metadata_changed(self, metadata: Metadata | None = None) -> None:
+    def apply_metadata(self, metadata: MetadataView | None = None) -> None:
         """The cluster's metadata changed: the leader looks whether its assignment still fits.
 
         A topic that the metadata says nothing about counts as unchanged.
         """
-        if not self._watched:
+        if not self._watched_topics:
             return
         metadata = metadata or self._cluster.metadata
-        before = self._last_known
-        told = self._watched & metadata.topics.keys()
-        now = known_topics(metadata, told, racks=bool(before.racks))
-        old_counts = {name: n for name, n in before.partitions.items() if name not in told}
-        old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in told}
-        self._last_known = ClusterTopics(
+        before = self._last_topics
+        covered = self._watched_topics & metadata.topics.keys()
+        now = known_topics(metadata, covered, racks=bool(before.racks))
+        old_counts = {name: n for name, n in before.partitions.items() if name not in covered}
+        old_racks = {tp: racks for tp, racks in before.racks.items() if tp.topic not in covered}
+        self._last_topics = ClusterTopics(
             {**old_counts, **now.partitions}, {**old_racks, **now.racks}
         )
-        self._feed(TopicsChanged(self._last_known, frozenset(told)))
+        self._handle(TopicsChanged(self._last_topics, frozenset(covered)))
 
     async def commit(
         self,
@@ -233,34 +239,34 @@ class CoordinatorClient:
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,
         *,
-        refused: set[TopicPartition] | None = None,
+        denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What is committed; see :meth:`OffsetManager.committed`."""
-        return await self._offsets.committed(partitions, timeout, refused=refused)
+        return await self._offsets.committed(partitions, timeout, denied=denied)
 
-    def generation(self) -> GroupSnapshot:
+    def snapshot(self) -> MembershipSnapshot:
         """The membership as it is now; no I/O."""
-        machine = self._machine
-        return GroupSnapshot(
+        machine = self._membership
+        return MembershipSnapshot(
             generation_id=machine.generation,
             member_id=machine.member_id,
             group_instance_id=self._config.group_instance_id,
             protocol=machine.protocol,
             state=machine.state.value,
-            coordinator=self._link.node,
+            coordinator=self._coordinator.node,
             owned=machine.owned,
         )
 
-    def activity(self) -> GroupStatistics:
+    def statistics(self) -> GroupStatistics:
         """What the membership did so far; no I/O."""
-        machine = self._machine
+        machine = self._membership
         return GroupStatistics(
             reason=machine.join_reason,
-            join_obstruction=self._link.problem or machine.join_obstruction,
+            join_obstruction=self._coordinator.lookup_failure or machine.join_obstruction,
             last_failure=machine.last_failure,
-            missing_right=machine.missing_right,
-            fenced=machine.fenced,
-            leads=machine.leading,
+            denied_operation=machine.denied_operation,
+            is_fenced=machine.is_fenced,
+            is_leader=machine.is_leader,
             rebalances=machine.rebalances,
             rebalance_seconds=machine.rebalance_seconds,
             rebalance_longest=machine.rebalance_longest,
@@ -269,54 +275,54 @@ class CoordinatorClient:
         )
 
     @property
-    def rebalance_flagged(self) -> bool:
+    def needs_poll(self) -> bool:
         """The membership waits for the caller to be inside poll()."""
-        return self._machine.rebalance_flagged
+        return self._membership.needs_poll
 
     @property
     def group_topics(self) -> frozenset[str]:
         """As the leader: the topics of all members, which the metadata should cover."""
-        return self._watched
+        return self._watched_topics
 
     @property
     def rebalances(self) -> tuple[RebalanceRecord, ...]:
         """The last rebalances, the latest at the end."""
-        return tuple(self._machine.history)
+        return tuple(self._membership.history)
 
     # --- events in, commands out ----------------------------------------------------------------
 
-    def _feed(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         self._events.append(event)
-        if self._feeding or self._broken:
+        if self._is_handling or self._has_failed:
             return
-        self._feeding = True
+        self._is_handling = True
         try:
             while self._events:
                 now = anyio.current_time()
-                for command in self._machine.handle(self._events.popleft(), now):
+                for command in self._membership.handle(self._events.popleft(), now):
                     self._execute(command)
-                self._confirm()
+                self._notify_if_confirmed()
         except Exception as error:  # a defect: the membership cannot be trusted any more
-            self._break(error)
+            self._fail(error)
         finally:
-            self._feeding = False
+            self._is_handling = False
             # A new event each time: leave() may look again before run() does.
             changed, self._changed = self._changed, anyio.Event()
             changed.set()
 
-    def _confirm(self) -> None:
-        before, self.confirmed_until = self.confirmed_until, self._machine.confirmed_until
+    def _notify_if_confirmed(self) -> None:
+        before, self.confirmed_until = self.confirmed_until, self._membership.confirmed_until
         if before <= anyio.current_time() < self.confirmed_until:
-            self._host.membership_confirmed()
+            self._callbacks.membership_confirmed()
 
-    def _break(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         logger.error("the group's state machine broke", exc_info=error)
-        self._broken = True
+        self._has_failed = True
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
         failure = GroupError(f"the membership broke down, close this consumer: {error!r}")
         failure.__cause__ = error
-        self._host.group_failed(failure)
+        self._callbacks.group_failed(failure)
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -325,42 +331,42 @@ class CoordinatorClient:
                 if scope is not None:
                     scope.cancel()
             case DropCoordinator(reason):
-                self._link.drop(reason)
+                self._coordinator.drop(reason)
             case WatchTopics(topics):
                 self._watch(topics)
             case StopDelivery(partitions):
-                self._host.stop_delivery(partitions)
+                self._callbacks.stop_delivery(partitions)
             case ReportFailure(error):
-                self._host.group_failed(error)
+                self._callbacks.group_failed(error)
             case _ if self._tasks is None:
-                self._early.append(command)
+                self._queued_commands.append(command)
             case _:
                 scope = self._scopes[command.token] = anyio.CancelScope()
-                start_soon(self._tasks, self._perform, command, command.token, scope)
+                start_soon(self._tasks, self._run_command, command, command.token, scope)
 
-    async def _perform(self, command: Command, token: int, scope: anyio.CancelScope) -> None:
+    async def _run_command(self, command: Command, token: int, scope: anyio.CancelScope) -> None:
         event: Event | None = None
         with scope:
             try:
-                event = await self._steps.take(command)
+                event = await self._runner.run(command)
             except KafkaError as error:
-                event = Failed(token, error)
+                event = CommandFailed(token, error)
             except Exception as error:
                 logger.exception("a step of the membership failed: %s", type(command).__name__)
-                event = Failed(token, error)
+                event = CommandFailed(token, error)
         self._scopes.pop(token, None)
         if event is None or scope.cancel_called:
             return
-        self._feed(event)
+        self._handle(event)
         if isinstance(event, AssignmentMade):
-            self._last_known = event.topics
-            self.metadata_changed()  # it may have changed while the assignor ran
+            self._last_topics = event.topics
+            self.apply_metadata()  # it may have changed while the assignor ran
 
     def _watch(self, topics: frozenset[str]) -> None:
-        self._watched = topics
+        self._watched_topics = topics
         if topics:
-            self.metadata_changed()
+            self.apply_metadata()
         else:
-            self._last_known = ClusterTopics({})
+            self._last_topics = ClusterTopics({})
         if self._on_group_topics is not None:
             self._on_group_topics(topics)

@@ -12,43 +12,43 @@ from kohort.types import TopicPartition
 R = TypeVar("R", bound=Response)
 
 
-class Partition(Protocol):
+class PartitionView(Protocol):
     """A partition of the metadata."""
 
     @property
     def replicas(self) -> Collection[int]: ...
 
 
-class Topic(Protocol):
+class TopicView(Protocol):
     """A topic of the metadata."""
 
     @property
     def topic_id(self) -> bytes: ...
     @property
-    def partitions(self) -> Mapping[int, Partition]: ...
+    def partitions(self) -> Mapping[int, PartitionView]: ...
 
 
-class Broker(Protocol):
+class BrokerView(Protocol):
     """A broker of the metadata."""
 
     @property
     def rack(self) -> str | None: ...
 
 
-class Metadata(Protocol):
+class MetadataView(Protocol):
     """A snapshot of the cluster."""
 
     @property
-    def brokers(self) -> Mapping[int, Broker]: ...
+    def brokers(self) -> Mapping[int, BrokerView]: ...
     @property
-    def topics(self) -> Mapping[str, Topic]: ...
+    def topics(self) -> Mapping[str, TopicView]: ...
 
 
-class Cluster(Protocol):
+class GroupCluster(Protocol):
     """The connections and the metadata."""
 
     @property
-    def metadata(self) -> Metadata: ...
+    def metadata(self) -> MetadataView: ...
 
     @property
     def principal(self) -> str | None: ...
@@ -64,12 +64,12 @@ class Cluster(Protocol):
         min_version: int | None = None,
     ) -> R: ...
 
-    async def fetch_topics(self, names: Collection[str] | None, /) -> Metadata: ...
+    async def fetch_topics(self, names: Collection[str] | None, /) -> MetadataView: ...
 
     def request_refresh(self) -> None: ...
 
 
-class TopicHistory(Protocol):
+class TopicIdHistory(Protocol):
     """The ids of topics, and the offsets that belong to topics that were deleted."""
 
     def of(self, topic: str, /) -> bytes:
@@ -85,7 +85,7 @@ class TopicHistory(Protocol):
 class LatestIds:
     """The ids as the metadata has them, with no memory of others."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: GroupCluster) -> None:
         self._cluster = cluster
 
     def of(self, topic: str, /) -> bytes:
@@ -99,7 +99,7 @@ class LatestIds:
         pass
 
 
-def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> ClusterTopics:
+def known_topics(metadata: MetadataView, names: Iterable[str], *, racks: bool) -> ClusterTopics:
     """What the metadata knows of these topics; those without partitions are left out.
 
     ``racks``: with the racks of the replicas, as far as they are known.
@@ -126,7 +126,7 @@ def known_topics(metadata: Metadata, names: Iterable[str], *, racks: bool) -> Cl
     )
 
 
-def topic_ids(history: TopicHistory, names: Iterable[str]) -> dict[str, bytes] | None:
+def topic_ids(history: TopicIdHistory, names: Iterable[str]) -> dict[str, bytes] | None:
     """The ids of all of these topics; None if one is not known (KIP-516)."""
     ids = {name: history.of(name) for name in names}
     return None if ZERO_UUID in ids.values() else ids

@@ -88,7 +88,7 @@ def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, 
     members: dict[str, Subscription] = {}
     for member in response.members:
         try:
-            said = read_subscription(member.metadata, member.group_instance_id)
+            subscription = read_subscription(member.metadata, member.group_instance_id)
         except MessageDecodeError as error:
             logger.warning(
                 "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
@@ -96,8 +96,8 @@ def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, 
                 escaped(member.member_id),
                 str(error),
             )
-            said = Subscription(topics=(), group_instance_id=member.group_instance_id)
-        members[member.member_id] = said
+            subscription = Subscription(topics=(), group_instance_id=member.group_instance_id)
+        members[member.member_id] = subscription
         yield
     return members
 

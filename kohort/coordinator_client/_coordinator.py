@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import anyio
 
-from kohort.coordinator_client._cluster_view import Cluster
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._cluster_view import GroupCluster
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -39,7 +39,7 @@ _GROUP = 0
 _NO_NODE = -1
 
 
-class Form(NamedTuple, Generic[R]):
+class RequestForm(NamedTuple, Generic[R]):
     """A request as a range of versions has it."""
 
     message: Request[R]
@@ -52,7 +52,7 @@ class CoordinatorConnection:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: GroupCluster,
         group_id: str,
         backoff: Backoff,
         rng: random.Random,
@@ -64,12 +64,12 @@ class CoordinatorConnection:
         self._backoff = backoff
         self._request_timeout = request_timeout
         self._rng = rng
-        self._finding = anyio.Lock()
+        self._find_lock = anyio.Lock()
         self._repeats = RepeatedLog(logger)
-        self._left_behind = 0
+        self._abandoned_joins = 0
         self.on_found: Callable[[], None] = lambda: None
         """Called whenever the coordinator was found, before the requests that waited for it."""
-        self.problem: str | None = None
+        self.lookup_failure: str | None = None
         """What stood in the way of finding the coordinator, last; None when it was found."""
         self.node: int | None = None
         """The coordinator, as far as is known."""
@@ -82,21 +82,25 @@ class CoordinatorConnection:
         self._repeats.log("given up", logging.INFO, text)
         self.node = None
 
-    async def request(self, forms: Sequence[Form[R]], *, timeout: float, parked: bool = False) -> R:
+    async def request(
+        self, forms: Sequence[RequestForm[R]], *, timeout: float, waits_for_members: bool = False
+    ) -> R:
         """Ask the coordinator, found first if need be, for an answer within ``timeout`` seconds.
 
-        ``parked``: the answer may wait for other members. Finding the coordinator may take as long
-        as it takes. A transport error or a timeout makes it unknown.
+        ``waits_for_members``: the answer may wait for other members. Finding the coordinator may
+        take as long as it takes. A transport error or a timeout makes it unknown.
         """
         node = await self.find()
         purpose = PURPOSE
-        if parked:
-            purpose = f"{JOIN_PURPOSE}-{self._left_behind}" if self._left_behind else JOIN_PURPOSE
+        if waits_for_members:
+            purpose = (
+                f"{JOIN_PURPOSE}-{self._abandoned_joins}" if self._abandoned_joins else JOIN_PURPOSE
+            )
         try:
-            response = await self._ask(forms, node, purpose, timeout)
+            response = await self._send(forms, node, purpose, timeout)
         except anyio.get_cancelled_exc_class():
-            if parked:
-                self._left_behind += 1
+            if waits_for_members:
+                self._abandoned_joins += 1
             raise
         except MessageEncodeError:
             raise
@@ -109,18 +113,18 @@ class CoordinatorConnection:
 
     async def find(self) -> int:
         """The coordinator's node id. Retries what may pass; raises what will not."""
-        async with self._finding:
+        async with self._find_lock:
             attempt = 0
             while self.node is None:
                 try:
-                    problem = await self._find_once()
+                    failure = await self._find_once()
                 except ProtocolError:
                     raise
                 except (TransportError, KafkaTimeoutError) as error:
-                    problem = str(error)
-                self.problem = problem or None
-                if problem:
-                    logger.debug("[%s] no coordinator yet: %s", self._group_id, problem)
+                    failure = str(error)
+                self.lookup_failure = failure or None
+                if failure:
+                    logger.debug("[%s] no coordinator yet: %s", self._group_id, failure)
                     attempt += 1
                     await anyio.sleep(self._backoff.delay(attempt, self._rng))
             return self.node
@@ -128,27 +132,28 @@ class CoordinatorConnection:
     async def _find_once(self) -> str:
         """Ask once; returns what stands in the way, or "" when the node is known."""
         forms = [
-            Form(FindCoordinatorRequest(coordinator_keys=[self._group_id]), min_version=4),
-            Form(FindCoordinatorRequest(key=self._group_id, key_type=_GROUP), max_version=3),
+            RequestForm(FindCoordinatorRequest(coordinator_keys=[self._group_id]), min_version=4),
+            RequestForm(FindCoordinatorRequest(key=self._group_id, key_type=_GROUP), max_version=3),
         ]
-        response = await self._ask(forms, None, "", self._request_timeout)
-        code, node = _found(response, self._group_id)
+        response = await self._send(forms, None, "", self._request_timeout)
+        code, node = _read_coordinator(response, self._group_id)
         match action_for(ApiKey.FIND_COORDINATOR, code):
-            case Action.PROCEED if node > _NO_NODE:
+            case CoordinatorAction.PROCEED if node > _NO_NODE:
                 text = f"[{self._group_id}] node {node} coordinates the group"
                 self._repeats.log("found", logging.INFO, text)
                 self.node = node
                 self.on_found()
                 return ""
-            case Action.FAIL:
+            case CoordinatorAction.FAIL:
                 raise with_principal(
-                    failure(ApiKey.FIND_COORDINATOR, code, self._group_id), self._cluster.principal
+                    error_for(ApiKey.FIND_COORDINATOR, code, self._group_id),
+                    self._cluster.principal,
                 )  # a local would hold its frame
             case _:
                 return error_name(code)
 
-    async def _ask(
-        self, forms: Sequence[Form[R]], node: int | None, purpose: str, timeout: float
+    async def _send(
+        self, forms: Sequence[RequestForm[R]], node: int | None, purpose: str, timeout: float
     ) -> R:
         """Send the first form that the broker has a version for."""
         refusal: KafkaError = UnsupportedVersionError("no form of the request to send")
@@ -167,7 +172,7 @@ class CoordinatorConnection:
         raise refusal
 
 
-def _found(response: FindCoordinatorResponse, group_id: str) -> tuple[int, int]:
+def _read_coordinator(response: FindCoordinatorResponse, group_id: str) -> tuple[int, int]:
     """(error code, node id) of the answer, in either form."""
     for coordinator in response.coordinators:
         if coordinator.key == group_id:

@@ -15,7 +15,7 @@ from kohort.errors import ErrorCode as E
 from kohort.protocol import ApiKey
 
 
-class Action(Enum):
+class CoordinatorAction(Enum):
     """What follows from an answer."""
 
     PROCEED = "proceed"
@@ -38,81 +38,81 @@ class Action(Enum):
     """An error for the caller to see; the next poll() tries again."""
 
 
-_COORDINATOR: dict[int, Action] = {
-    E.NONE: Action.PROCEED,
-    E.COORDINATOR_LOAD_IN_PROGRESS: Action.RETRY,
-    E.COORDINATOR_NOT_AVAILABLE: Action.REDISCOVER,
-    E.NOT_COORDINATOR: Action.REDISCOVER,
-    E.REQUEST_TIMED_OUT: Action.REDISCOVER,
-    E.GROUP_AUTHORIZATION_FAILED: Action.FAIL,
-    E.INVALID_GROUP_ID: Action.FAIL,
+_ALL_APIS: dict[int, CoordinatorAction] = {
+    E.NONE: CoordinatorAction.PROCEED,
+    E.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorAction.RETRY,
+    E.COORDINATOR_NOT_AVAILABLE: CoordinatorAction.REDISCOVER,
+    E.NOT_COORDINATOR: CoordinatorAction.REDISCOVER,
+    E.REQUEST_TIMED_OUT: CoordinatorAction.REDISCOVER,
+    E.GROUP_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
+    E.INVALID_GROUP_ID: CoordinatorAction.FAIL,
 }
 """What every API of the coordinator may answer."""
 
-_MEMBER: dict[int, Action] = {
-    **_COORDINATOR,
-    E.REBALANCE_IN_PROGRESS: Action.REJOIN,
-    E.ILLEGAL_GENERATION: Action.LOSE_GENERATION,
-    E.UNKNOWN_MEMBER_ID: Action.LOSE_MEMBER,
-    E.FENCED_INSTANCE_ID: Action.FENCED,
+_MEMBER_APIS: dict[int, CoordinatorAction] = {
+    **_ALL_APIS,
+    E.REBALANCE_IN_PROGRESS: CoordinatorAction.REJOIN,
+    E.ILLEGAL_GENERATION: CoordinatorAction.LOSE_GENERATION,
+    E.UNKNOWN_MEMBER_ID: CoordinatorAction.LOSE_MEMBER,
+    E.FENCED_INSTANCE_ID: CoordinatorAction.FENCED,
 }
 """What every API that names a member may answer."""
 
-TABLE: dict[ApiKey, dict[int, Action]] = {
+ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
     ApiKey.JOIN_GROUP: {
-        **_MEMBER,
-        E.MEMBER_ID_REQUIRED: Action.TAKE_MEMBER_ID,
-        E.REBALANCE_IN_PROGRESS: Action.RETRY,
-        E.INCONSISTENT_GROUP_PROTOCOL: Action.FAIL,
-        E.INVALID_SESSION_TIMEOUT: Action.FAIL,
-        E.GROUP_MAX_SIZE_REACHED: Action.FAIL,
-        E.UNSUPPORTED_VERSION: Action.FAIL,
+        **_MEMBER_APIS,
+        E.MEMBER_ID_REQUIRED: CoordinatorAction.TAKE_MEMBER_ID,
+        E.REBALANCE_IN_PROGRESS: CoordinatorAction.RETRY,
+        E.INCONSISTENT_GROUP_PROTOCOL: CoordinatorAction.FAIL,
+        E.INVALID_SESSION_TIMEOUT: CoordinatorAction.FAIL,
+        E.GROUP_MAX_SIZE_REACHED: CoordinatorAction.FAIL,
+        E.UNSUPPORTED_VERSION: CoordinatorAction.FAIL,
     },
     ApiKey.SYNC_GROUP: {
-        **_MEMBER,
-        E.INCONSISTENT_GROUP_PROTOCOL: Action.FAIL,
+        **_MEMBER_APIS,
+        E.INCONSISTENT_GROUP_PROTOCOL: CoordinatorAction.FAIL,
     },
-    ApiKey.HEARTBEAT: _MEMBER,
+    ApiKey.HEARTBEAT: _MEMBER_APIS,
     ApiKey.LEAVE_GROUP: {
-        **_COORDINATOR,
-        E.UNKNOWN_MEMBER_ID: Action.PROCEED,
-        E.ILLEGAL_GENERATION: Action.PROCEED,
-        E.FENCED_INSTANCE_ID: Action.PROCEED,
-        E.REBALANCE_IN_PROGRESS: Action.RETRY,
+        **_ALL_APIS,
+        E.UNKNOWN_MEMBER_ID: CoordinatorAction.PROCEED,
+        E.ILLEGAL_GENERATION: CoordinatorAction.PROCEED,
+        E.FENCED_INSTANCE_ID: CoordinatorAction.PROCEED,
+        E.REBALANCE_IN_PROGRESS: CoordinatorAction.RETRY,
     },
     ApiKey.OFFSET_COMMIT: {
-        **_MEMBER,
-        E.UNKNOWN_TOPIC_OR_PARTITION: Action.RETRY,
-        E.GROUP_ID_NOT_FOUND: Action.LOSE_MEMBER,
-        E.STALE_MEMBER_EPOCH: Action.LOSE_GENERATION,
-        E.TOPIC_AUTHORIZATION_FAILED: Action.FAIL,
-        E.OFFSET_METADATA_TOO_LARGE: Action.FAIL,
-        E.INVALID_COMMIT_OFFSET_SIZE: Action.FAIL,
+        **_MEMBER_APIS,
+        E.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorAction.RETRY,
+        E.GROUP_ID_NOT_FOUND: CoordinatorAction.LOSE_MEMBER,
+        E.STALE_MEMBER_EPOCH: CoordinatorAction.LOSE_GENERATION,
+        E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
+        E.OFFSET_METADATA_TOO_LARGE: CoordinatorAction.FAIL,
+        E.INVALID_COMMIT_OFFSET_SIZE: CoordinatorAction.FAIL,
     },
     ApiKey.OFFSET_FETCH: {
-        **_COORDINATOR,
-        E.UNSTABLE_OFFSET_COMMIT: Action.RETRY,
-        E.UNKNOWN_TOPIC_ID: Action.RETRY,
-        E.UNKNOWN_TOPIC_OR_PARTITION: Action.PROCEED,
-        E.GROUP_ID_NOT_FOUND: Action.PROCEED,
-        E.TOPIC_AUTHORIZATION_FAILED: Action.FAIL,
+        **_ALL_APIS,
+        E.UNSTABLE_OFFSET_COMMIT: CoordinatorAction.RETRY,
+        E.UNKNOWN_TOPIC_ID: CoordinatorAction.RETRY,
+        E.UNKNOWN_TOPIC_OR_PARTITION: CoordinatorAction.PROCEED,
+        E.GROUP_ID_NOT_FOUND: CoordinatorAction.PROCEED,
+        E.TOPIC_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
     },
     ApiKey.FIND_COORDINATOR: {
-        E.NONE: Action.PROCEED,
-        E.COORDINATOR_LOAD_IN_PROGRESS: Action.RETRY,
-        E.COORDINATOR_NOT_AVAILABLE: Action.RETRY,
-        E.GROUP_AUTHORIZATION_FAILED: Action.FAIL,
-        E.INVALID_GROUP_ID: Action.FAIL,
+        E.NONE: CoordinatorAction.PROCEED,
+        E.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorAction.RETRY,
+        E.COORDINATOR_NOT_AVAILABLE: CoordinatorAction.RETRY,
+        E.GROUP_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
+        E.INVALID_GROUP_ID: CoordinatorAction.FAIL,
     },
 }
 """API -> error code -> action. For a code that is not listed, :func:`action_for` decides."""
 
 
-def action_for(api: ApiKey, code: int) -> Action:
+def action_for(api: ApiKey, code: int) -> CoordinatorAction:
     """The table's action; else RETRY where the error is retriable by nature, and FAIL."""
-    action = TABLE[api].get(code)
+    action = ACTIONS[api].get(code)
     if action is None:
-        action = Action.RETRY if error_class(code).retriable else Action.FAIL
+        action = CoordinatorAction.RETRY if error_class(code).retriable else CoordinatorAction.FAIL
     return action
 
 
@@ -128,14 +128,14 @@ _HINTS: dict[int, str] = {
 }
 
 
-_DESCRIBING = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
+_DESCRIBE_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
 """APIs that need DESCRIBE on the group; the others need READ."""
 
 
-def failure(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
+def error_for(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
     """The error to report for a code, saying what was asked and what to do."""
     if code == E.GROUP_AUTHORIZATION_FAILED:
-        operation = "DESCRIBE" if api in _DESCRIBING else "READ"
+        operation = "DESCRIBE" if api in _DESCRIBE_APIS else "READ"
         return GroupAuthorizationFailedError(
             f"{api.name}: {error_name(code)}: this client needs {operation} on group "
             f"{group_id!r}. Grant READ, which implies DESCRIBE; a later poll() tries again",

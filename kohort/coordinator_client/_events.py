@@ -34,11 +34,11 @@ class RejoinRequested(NamedTuple):
 class TopicsChanged(NamedTuple):
     """The topics of the group as the cluster's metadata has them now.
 
-    ``told``: the topics that the metadata says something about, None for all.
+    ``covered``: the topics that the metadata says something about, None for all.
     """
 
     topics: ClusterTopics
-    told: frozenset[str] | None = None
+    covered: frozenset[str] | None = None
 
 
 class CoordinatorFound(NamedTuple):
@@ -76,7 +76,7 @@ class ResponseReceived(NamedTuple):
     """The subscriptions in the response to the leader's JoinGroup, if they have been read."""
 
 
-class Failed(NamedTuple):
+class CommandFailed(NamedTuple):
     """A command did not come to an answer."""
 
     token: int
@@ -110,7 +110,7 @@ Event = (
     | PollEntered
     | CallbackDone
     | ResponseReceived
-    | Failed
+    | CommandFailed
     | AssignmentMade
     | Tick
 )

@@ -71,11 +71,11 @@ class GroupStatistics(NamedTuple):
     """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
     last_failure: str | None
     """Why the membership failed; None again after the next rebalance."""
-    missing_right: str | None
+    denied_operation: str | None
     """Operation on the group that the failure says is not allowed."""
-    fenced: bool
+    is_fenced: bool
     """Another has this one's ``group_instance_id``: only a new subscription brings it back."""
-    leads: bool
+    is_leader: bool
     rebalances: int
     rebalance_seconds: float
     """Of all of them together."""
@@ -85,7 +85,7 @@ class GroupStatistics(NamedTuple):
     """When the latest one that was answered had been sent."""
 
 
-class GroupSnapshot(NamedTuple):
+class MembershipSnapshot(NamedTuple):
     """The membership at one moment."""
 
     generation_id: int

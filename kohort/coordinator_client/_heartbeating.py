@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kohort.coordinator_client._commands import DropCoordinator, Heartbeat
-from kohort.coordinator_client._member import Member, Role
+from kohort.coordinator_client._member import MemberData, Role
 
 FOLLOW_UP = 0.05
 """Seconds to the first heartbeat after a cooperative JoinGroup; doubled with each one.
@@ -21,7 +21,7 @@ class Heartbeats:
     Times count from the sending, as that is what the coordinator saw at the earliest.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: MemberData) -> None:
         self._member = member
         self._running = False
         self._next = 0.0

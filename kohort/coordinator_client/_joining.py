@@ -18,9 +18,9 @@ from kohort.coordinator_client._commands import (
     StopDelivery,
 )
 from kohort.coordinator_client._consumer_protocol import Members
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._heartbeating import Heartbeats
-from kohort.coordinator_client._member import NO_GENERATION, Member, MemberSettings, Role
+from kohort.coordinator_client._member import NO_GENERATION, MemberData, MemberSettings, Role
 from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._state import MemberState
 from kohort.errors import (
@@ -43,7 +43,7 @@ MANY_CHANGES = 20
 """So many topics are named in the reason of a rebalance."""
 
 
-class Joining(Member, ABC):
+class Joining(MemberData, ABC):
     """From "a rebalance is due" to the answer of JoinGroup, and what throws a member back there."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
@@ -66,9 +66,9 @@ class Joining(Member, ABC):
         """Why JoinGroup has to be sent again; None when it was answered as it should be."""
         self.last_failure: str | None = None
         """The error that was reported last; None again when a rebalance is complete."""
-        self.missing_right: str | None = None
+        self.denied_operation: str | None = None
         """Operation on the group that the latest error says is not allowed."""
-        self.fenced = False
+        self.is_fenced = False
         self.failed_at = 0.0
         self.retry_failed_at = 0.0
         self.failures = 0
@@ -150,20 +150,20 @@ class Joining(Member, ABC):
         code = response.error_code
         self.join_obstruction = f"JoinGroup was answered {error_name(code)}" if code else None
         match action_for(ApiKey.JOIN_GROUP, code):
-            case Action.PROCEED:
+            case CoordinatorAction.PROCEED:
                 self.joined(response, members, now)
-            case Action.TAKE_MEMBER_ID if response.member_id:
+            case CoordinatorAction.TAKE_MEMBER_ID if response.member_id:
                 self.member_id = response.member_id
                 self.join_again(now)
-            case Action.REDISCOVER:
+            case CoordinatorAction.REDISCOVER:
                 self.emit(DropCoordinator(f"JoinGroup was answered {error_name(code)}"))
                 self.join_again(now, wait=True)
-            case Action.LOSE_MEMBER:
+            case CoordinatorAction.LOSE_MEMBER:
                 self.lose(f"JoinGroup was answered {error_name(code)}", now)
-            case Action.LOSE_GENERATION:
+            case CoordinatorAction.LOSE_GENERATION:
                 self.lose(f"JoinGroup was answered {error_name(code)}", now, keep_member_id=True)
-            case Action.FENCED | Action.FAIL:
-                self.fail(failure(ApiKey.JOIN_GROUP, code, self.settings.group_id), now)
+            case CoordinatorAction.FENCED | CoordinatorAction.FAIL:
+                self.fail(error_for(ApiKey.JOIN_GROUP, code, self.settings.group_id), now)
             case _:
                 self.join_again(now, wait=True)
 
@@ -233,17 +233,17 @@ class Joining(Member, ABC):
         if leave:
             self.emit(LeaveGroup(self.new_token(), self.member_id, f"failed: {error}"))
         self.failure = error
-        self.fenced = isinstance(error, FencedInstanceIdError)
-        self.lose(str(error), now, keep_member_id=not (leave or self.fenced))
+        self.is_fenced = isinstance(error, FencedInstanceIdError)
+        self.lose(str(error), now, keep_member_id=not (leave or self.is_fenced))
 
     def _enter_failed(self, now: float) -> None:
         error = self.failure or GroupError("the membership failed")
         self.failure = None
         self.failures += 1
         self.last_failure = f"{type(error).__name__}: {error}"
-        self.missing_right = None
+        self.denied_operation = None
         if isinstance(error, GroupAuthorizationFailedError):
-            self.missing_right = error.operation
+            self.denied_operation = error.operation
         self.failed_at = now
         self.retry_failed_at = now + self._pause_after(error)
         self.began_at = None
@@ -260,4 +260,4 @@ class Joining(Member, ABC):
     def settled(self) -> None:
         """A rebalance is complete: whatever went wrong before it is over."""
         self._attempts = self.failures = 0
-        self.began_at = self.last_failure = self.missing_right = None
+        self.began_at = self.last_failure = self.denied_operation = None

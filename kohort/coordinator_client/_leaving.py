@@ -7,7 +7,7 @@ import random
 
 from kohort.coordinator_client._commands import CallLost, CallRevoked, DropCoordinator, LeaveGroup
 from kohort.coordinator_client._consumer_protocol import Members
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import LeaveRequested
 from kohort.coordinator_client._member import NO_GENERATION, NO_PARTITIONS, MemberSettings, Role
 from kohort.coordinator_client._state import MemberState
@@ -19,13 +19,13 @@ from kohort.transport import escaped
 
 logger = logging.getLogger(__name__)
 
-LEAVE_GRACE = 0.5
+LEAVE_MIN_SECONDS = 0.5
 """Seconds that LeaveGroup gets even when the callbacks took all of the time."""
-MEMBER_ID_GRACE = 0.5
+MEMBER_ID_WAIT_SECONDS = 0.5
 """Seconds to wait for the member id that a first JoinGroup has asked for. Until it has left or its
 session has expired, the coordinator holds up everybody's rebalance for whom it gave an id to."""
 
-SYNC_GRACE = 1.0
+SYNC_WAIT_SECONDS = 1.0
 """Seconds that a member which leaves and owns partitions (cooperative) goes on with a rebalance.
 The coordinator refuses its last commit between the end of the join round and SyncGroup."""
 
@@ -52,7 +52,7 @@ class Leaving(Syncing):
         if self.state in (MemberState.UNSUBSCRIBED, MemberState.LEAVING):
             return
         self.leave = event
-        self._sync_until = min(now + SYNC_GRACE, event.deadline)
+        self._sync_until = min(now + SYNC_WAIT_SECONDS, event.deadline)
 
     def go_on_leaving(self, now: float) -> None:
         """After each event: begin to leave, unless something has to come first."""
@@ -75,7 +75,7 @@ class Leaving(Syncing):
         self.start_leaving(now)
 
     @property
-    def commits_soon(self) -> bool:
+    def is_finishing_rebalance(self) -> bool:
         """The member leaves, and goes on with a rebalance so that a refused commit gets through."""
         return self.leave is not None and self.state in EXCHANGE and bool(self.owned)
 
@@ -88,7 +88,7 @@ class Leaving(Syncing):
         """
         roles = (Role.JOIN, Role.ASSIGN, Role.SYNC)
         under_way = self.in_generation and any(self.waits_for(role) for role in roles)
-        return self.commits_soon and under_way and now < self._sync_until
+        return self.is_finishing_rebalance and under_way and now < self._sync_until
 
     def _stop_rebalance(self, request: LeaveRequested) -> None:
         """Take no further step of the rebalance; the last callback may still run."""
@@ -117,7 +117,7 @@ class Leaving(Syncing):
         """The last callback, while heartbeats go on; then LeaveGroup."""
         request = self.leave
         assert request is not None
-        self._member_id_until = now + MEMBER_ID_GRACE
+        self._member_id_until = now + MEMBER_ID_WAIT_SECONDS
         self._stop_rebalance(request)
         if self.owned:
             self._call_back_last()
@@ -138,7 +138,7 @@ class Leaving(Syncing):
             self.left(now)
             return
         if not self._leave_attempts:
-            deadline = max(request.deadline, now + LEAVE_GRACE)
+            deadline = max(request.deadline, now + LEAVE_MIN_SECONDS)
             self.leave = LeaveRequested(request.reason, deadline, True)
         self._leave_attempts += 1
         self.emit(LeaveGroup(self.start(Role.LEAVE), self.member_id, request.reason))
@@ -152,16 +152,16 @@ class Leaving(Syncing):
     def leave_answered(self, response: LeaveGroupResponse, now: float) -> None:
         code = response.error_code or next((m.error_code for m in response.members), 0)
         action = action_for(ApiKey.LEAVE_GROUP, code)
-        if action is Action.REDISCOVER:
+        if action is CoordinatorAction.REDISCOVER:
             self.emit(DropCoordinator(f"LeaveGroup was answered {error_name(code)}"))
-        if action in (Action.REDISCOVER, Action.RETRY):
+        if action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY):
             self._leave_retry = now + self.backoff(self._leave_attempts - 1)
             return
-        if action is Action.FAIL:
+        if action is CoordinatorAction.FAIL:
             logger.warning(
                 "[%s] leaving: %s",
                 self.settings.group_id,
-                failure(ApiKey.LEAVE_GROUP, code, self.settings.group_id),
+                error_for(ApiKey.LEAVE_GROUP, code, self.settings.group_id),
             )
         self.left(now)
 
@@ -177,7 +177,7 @@ class Leaving(Syncing):
         self.member_id, self.generation, self.protocol = "", NO_GENERATION, None
         self.losses += 1
         self.failure = self.leave = self._leave_retry = self.again = None
-        self.fenced = False
+        self.is_fenced = False
         self._leave_attempts = 0
         self._parting = False
         self.settled()
@@ -193,7 +193,7 @@ class Leaving(Syncing):
             self._leave_retry = now + self.backoff(self._leave_attempts - 1)
 
     def leaving_deadline(self) -> float | None:
-        if self.commits_soon:
+        if self.is_finishing_rebalance:
             return self._sync_until
         if self.leave is None or not self._sending():
             return None

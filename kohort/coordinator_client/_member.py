@@ -65,7 +65,7 @@ class RebalanceRecord(NamedTuple):
     """Before that: until the caller was inside poll()."""
 
 
-class Member:
+class MemberData:
     """The data of a membership; :class:`ClassicMembership` is what happens to it."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
@@ -99,7 +99,7 @@ class Member:
         return self._waiting
 
     @property
-    def rebalance_flagged(self) -> bool:
+    def needs_poll(self) -> bool:
         """The next step of the membership waits for the caller to be inside poll()."""
         return Role.POLL in self._waiting
 

@@ -12,14 +12,14 @@ from kohort.coordinator_client._commands import (
     LeaveGroup,
 )
 from kohort.coordinator_client._consumer_protocol import Members
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
+    CommandFailed,
     CommitRefused,
     CoordinatorFound,
     Event,
-    Failed,
     LeaveRequested,
     PollEntered,
     RejoinRequested,
@@ -75,9 +75,9 @@ class Membership(Protocol):
     @property
     def losses(self) -> int: ...
     @property
-    def fenced(self) -> bool: ...
+    def is_fenced(self) -> bool: ...
     @property
-    def commits_soon(self) -> bool: ...
+    def is_finishing_rebalance(self) -> bool: ...
 
     @property
     def confirmed_until(self) -> float: ...
@@ -107,8 +107,8 @@ class ClassicMembership(Leaving):
                 self.leave_requested(event, now)
             case RejoinRequested(reason):
                 self.request_rebalance(reason, now)
-            case TopicsChanged(topics, told):
-                self.topics_changed(topics, told, now)
+            case TopicsChanged(topics, covered):
+                self.topics_changed(topics, covered, now)
             case CoordinatorFound():
                 self.heartbeats.found(now)
             case CommitRefused():
@@ -133,7 +133,7 @@ class ClassicMembership(Leaving):
         if self._must_poll():
             share = 1.0 if self._warned else SHARE_OF_WARNING
             times.append(self._last_poll + share * self.settings.max_poll_interval)
-        if self.state is MemberState.FAILED and not self.fenced:
+        if self.state is MemberState.FAILED and not self.is_fenced:
             times.append(self.retry_failed_at)
         return min((time for time in times if time is not None), default=None)
 
@@ -143,7 +143,7 @@ class ClassicMembership(Leaving):
         changed, self.topics = topics != self.topics, topics
         match self.state:
             case MemberState.UNSUBSCRIBED | MemberState.FAILED:
-                self.fenced = False
+                self.is_fenced = False
                 self.rejoin("subscribed", now)
             case MemberState.STABLE if changed:
                 self.rejoin(self.subscription_change(), now)
@@ -167,7 +167,7 @@ class ClassicMembership(Leaving):
                 self._answered(role, response, members, now)
             case AssignmentMade():
                 self.assignment_made(event)
-            case Failed(_, error):
+            case CommandFailed(_, error):
                 self._failed(role, error, now)
 
     def _called_back(self, now: float) -> None:
@@ -200,26 +200,26 @@ class ClassicMembership(Leaving):
     def _heartbeat_answered(self, code: int, now: float) -> None:
         self.heartbeats.answered()
         action = action_for(ApiKey.HEARTBEAT, code)
-        if action in (Action.PROCEED, Action.REJOIN):
+        if action in (CoordinatorAction.PROCEED, CoordinatorAction.REJOIN):
             self.heartbeats.confirmed()
         if self.state in (MemberState.JOINING, MemberState.LEAVING) and code not in (0, 82):
             return  # JoinGroup's own answer tells, or it does not matter any more
         words = f"Heartbeat was answered {error_name(code)}"
         match action:
-            case Action.PROCEED:
+            case CoordinatorAction.PROCEED:
                 pass
-            case Action.REJOIN:
+            case CoordinatorAction.REJOIN:
                 if self.state in (MemberState.STABLE, MemberState.RECONCILING):
                     self.request_rebalance("the group rebalances", now)
-            case Action.REDISCOVER:
+            case CoordinatorAction.REDISCOVER:
                 self.emit(DropCoordinator(words))
                 self.heartbeats.retry(now, at_once=True)
-            case Action.LOSE_MEMBER:
+            case CoordinatorAction.LOSE_MEMBER:
                 self.lose(words, now)
-            case Action.LOSE_GENERATION:
+            case CoordinatorAction.LOSE_GENERATION:
                 self.lose(words, now, keep_member_id=True)
-            case Action.FENCED | Action.FAIL:
-                self.fail(failure(ApiKey.HEARTBEAT, code, self.settings.group_id), now)
+            case CoordinatorAction.FENCED | CoordinatorAction.FAIL:
+                self.fail(error_for(ApiKey.HEARTBEAT, code, self.settings.group_id), now)
             case _:
                 self.heartbeats.retry(now)
 
@@ -262,14 +262,14 @@ class ClassicMembership(Leaving):
             return
         words = f"OffsetCommit was answered {error_name(event.code)}"
         match action_for(ApiKey.OFFSET_COMMIT, event.code):
-            case Action.REJOIN:
+            case CoordinatorAction.REJOIN:
                 self.request_rebalance(words, now)
-            case Action.LOSE_MEMBER:
+            case CoordinatorAction.LOSE_MEMBER:
                 self.lose(words, now)
-            case Action.LOSE_GENERATION:
+            case CoordinatorAction.LOSE_GENERATION:
                 self.lose(words, now, keep_member_id=True)
-            case Action.FENCED:
-                self.fail(failure(ApiKey.OFFSET_COMMIT, event.code, self.settings.group_id), now)
+            case CoordinatorAction.FENCED:
+                self.fail(error_for(ApiKey.OFFSET_COMMIT, event.code, self.settings.group_id), now)
             case _:
                 pass
 
@@ -295,7 +295,7 @@ class ClassicMembership(Leaving):
                 self.restart("the coordinator fell silent", now)
         if self.retry_at is not None and now >= self.retry_at:
             self.send_join()
-        if self.state is MemberState.FAILED and not self.fenced:
+        if self.state is MemberState.FAILED and not self.is_fenced:
             self._tick_failed(now)
 
     def _polled(self, last_poll: float) -> None:

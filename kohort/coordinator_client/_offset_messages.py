@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kohort.coordinator_client._coordinator import Form
+from kohort.coordinator_client._coordinator import RequestForm
 from kohort.errors import ErrorCode
 from kohort.protocol import ZERO_UUID
 from kohort.protocol.messages import (
@@ -22,7 +22,7 @@ _OLD_FETCH = 7
 _FIRST_STABLE = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
-Fetched = OffsetAndMetadata | int | None
+FetchedOffset = OffsetAndMetadata | int | None
 """What is committed, an error code, or nothing."""
 
 
@@ -40,7 +40,7 @@ def commit_forms(
     group_instance_id: str | None,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, bytes] | None,
-) -> Sequence[Form[OffsetCommitResponse]]:
+) -> Sequence[RequestForm[OffsetCommitResponse]]:
     """``ids``: the topic ids; None keeps to versions that name topics."""
     topics = []
     for topic, numbers in _by_topic(offsets).items():
@@ -57,7 +57,7 @@ def commit_forms(
             )
         topics.append(
             OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=topic, topic_id=_id(ids, topic), partitions=partitions
+                name=topic, topic_id=_topic_id(ids, topic), partitions=partitions
             )
         )
     message = OffsetCommitRequest(
@@ -67,14 +67,16 @@ def commit_forms(
         group_instance_id=group_instance_id,
         topics=topics,
     )
-    return [Form(message, max_version=_NAMES_ONLY if ids is None else None)]
+    return [RequestForm(message, max_version=_NAMES_ONLY if ids is None else None)]
 
 
 def commit_codes(
-    response: OffsetCommitResponse, asked: Iterable[TopicPartition], ids: Mapping[str, bytes] | None
+    response: OffsetCommitResponse,
+    requested: Iterable[TopicPartition],
+    ids: Mapping[str, bytes] | None,
 ) -> dict[TopicPartition, int]:
     """Partition -> error code; one that the answer leaves out has an unknown error."""
-    names = _names(ids)
+    names = _names_by_id(ids)
     found = {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index): (
             partition.error_code
@@ -82,7 +84,7 @@ def commit_codes(
         for topic in response.topics
         for partition in topic.partitions
     }
-    return {tp: found.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR) for tp in asked}
+    return {tp: found.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR) for tp in requested}
 
 
 def fetch_forms(
@@ -90,14 +92,14 @@ def fetch_forms(
     partitions: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
     require_stable: bool,
-) -> Sequence[Form[OffsetFetchResponse]]:
+) -> Sequence[RequestForm[OffsetFetchResponse]]:
     """One group's offsets; brokers that cannot wait for open transactions are not asked to."""
     topics = _by_topic(partitions)
     group = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id=group_id,
         topics=[
             OffsetFetchRequest.OffsetFetchRequestTopics(
-                name=topic, topic_id=_id(ids, topic), partition_indexes=numbers
+                name=topic, topic_id=_topic_id(ids, topic), partition_indexes=numbers
             )
             for topic, numbers in topics.items()
         ],
@@ -107,43 +109,45 @@ def fetch_forms(
         for topic, numbers in topics.items()
     ]
     return [
-        Form(
+        RequestForm(
             OffsetFetchRequest(groups=[group], require_stable=require_stable),
             min_version=_OLD_FETCH + 1,
             max_version=_NAMES_ONLY if ids is None else None,
         ),
-        Form(
+        RequestForm(
             OffsetFetchRequest(group_id=group_id, topics=single, require_stable=require_stable),
             min_version=_FIRST_STABLE,
             max_version=_OLD_FETCH,
         ),
-        Form(
+        RequestForm(
             OffsetFetchRequest(group_id=group_id, topics=single),
             max_version=_FIRST_STABLE - 1,
         ),
     ]
 
 
-def fetched(
+def fetched_offsets(
     response: OffsetFetchResponse,
     group_id: str,
-    asked: Iterable[TopicPartition],
+    requested: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
-) -> tuple[int, dict[TopicPartition, Fetched]]:
+) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
     """(error code of the whole, partition -> what was found)."""
     code, found = response.error_code, dict(_fetched_single(response))
     for group in response.groups:
         if group.group_id == group_id:
-            code, found = group.error_code, dict(_fetched_group(group, _names(ids)))
-    return code, {tp: found.get(tp) for tp in asked}
+            code, found = group.error_code, dict(_fetched_group(group, _names_by_id(ids)))
+    return code, {tp: found.get(tp) for tp in requested}
 
 
-def goes_by_id(response: OffsetFetchResponse) -> bool:
+def has_topic_ids(response: OffsetFetchResponse) -> bool:
     """True if the answer names topics by their ids, so that it is of these and no others."""
     return any(any(topic.topic_id) for group in response.groups for topic in group.topics)
 
 
-def _fetched_single(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartition, Fetched]]:
+def _fetched_single(
+    response: OffsetFetchResponse,
+) -> Iterator[tuple[TopicPartition, FetchedOffset]]:
     for topic in response.topics:
         for at in topic.partitions:
             yield TopicPartition(topic.name, at.partition_index), _value(at)
@@ -151,7 +155,7 @@ def _fetched_single(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartit
 
 def _fetched_group(
     group: OffsetFetchResponse.OffsetFetchResponseGroup, names: Mapping[bytes, str]
-) -> Iterator[tuple[TopicPartition, Fetched]]:
+) -> Iterator[tuple[TopicPartition, FetchedOffset]]:
     for topic in group.topics:
         name = topic.name or names.get(topic.topic_id, "")
         for at in topic.partitions:
@@ -161,7 +165,7 @@ def _fetched_group(
 def _value(
     at: OffsetFetchResponse.OffsetFetchResponsePartition
     | OffsetFetchResponse.OffsetFetchResponsePartitions,
-) -> Fetched:
+) -> FetchedOffset:
     if at.error_code:
         return at.error_code
     if at.committed_offset < 0:
@@ -169,9 +173,9 @@ def _value(
     return OffsetAndMetadata(at.committed_offset, at.metadata or "", at.committed_leader_epoch)
 
 
-def _id(ids: Mapping[str, bytes] | None, topic: str) -> bytes:
+def _topic_id(ids: Mapping[str, bytes] | None, topic: str) -> bytes:
     return ZERO_UUID if ids is None else ids[topic]
 
 
-def _names(ids: Mapping[str, bytes] | None) -> dict[bytes, str]:
+def _names_by_id(ids: Mapping[str, bytes] | None) -> dict[bytes, str]:
     return {topic_id: topic for topic, topic_id in (ids or {}).items()}

@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import anyio
 
 from kohort.config import GroupConfig
-from kohort.coordinator_client._cluster_view import Cluster, TopicHistory, topic_ids
+from kohort.coordinator_client._cluster_view import GroupCluster, TopicIdHistory, topic_ids
 from kohort.coordinator_client._coordinator import CoordinatorConnection
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import CommitRefused, Event
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._membership import Membership
@@ -19,8 +19,8 @@ from kohort.coordinator_client._offset_messages import (
     commit_codes,
     commit_forms,
     fetch_forms,
-    fetched,
-    goes_by_id,
+    fetched_offsets,
+    has_topic_ids,
 )
 from kohort.coordinator_client._partition_text import describe
 from kohort.coordinator_client._state import MemberState
@@ -51,24 +51,24 @@ class OffsetManager:
 
     def __init__(
         self,
-        cluster: Cluster,
-        link: CoordinatorConnection,
+        cluster: GroupCluster,
+        coordinator: CoordinatorConnection,
         config: GroupConfig,
         membership: Membership,
-        tell: Callable[[Event], None],
+        send_event: Callable[[Event], None],
         backoff: Backoff,
         rng: random.Random,
         *,
         require_stable: bool,
-        history: TopicHistory,
+        history: TopicIdHistory,
     ) -> None:
         self._cluster = cluster
-        self._link = link
+        self._coordinator = coordinator
         self._group_id = config.group_id or ""
         self._instance_id = config.group_instance_id
         self._request_timeout = config.request_timeout_ms / 1000
         self._membership = membership
-        self._tell = tell
+        self._send_event = send_event
         self._backoff = backoff
         self._rng = rng
         self._require_stable = require_stable
@@ -105,102 +105,107 @@ class OffsetManager:
         """
         if not offsets:
             return
-        left = dict(offsets)
+        remaining = dict(offsets)
         losses = self._membership.losses
 
-        void: dict[TopicPartition, OffsetAndMetadata] = {}
-        refused: dict[TopicPartition, OffsetAndMetadata] = {}
+        outdated: dict[TopicPartition, OffsetAndMetadata] = {}
+        denied: dict[TopicPartition, OffsetAndMetadata] = {}
 
-        async def once() -> str:
-            void.update(self._take_void(left, ids or {}))
-            return await self._commit_once(left, refused, losses) if left else ""
+        async def attempt_once() -> str:
+            outdated.update(self._pop_outdated(remaining, ids or {}))
+            return await self._commit_once(remaining, denied, losses) if remaining else ""
 
-        await self._repeat(
-            once, timeout, f"the commit of {describe(offsets)}", turn=self._committing
+        await self._retry(
+            attempt_once, timeout, f"the commit of {describe(offsets)}", lock=self._committing
         )
-        if void:
+        if outdated:
             raise CommitFailedError(
-                f"commit failed for {describe(void)}: the topic was deleted and created again, and "
-                "these offsets belong to the old one. Go on polling; the next commit is that of "
-                "the new topic",
-                offsets=void,
+                f"commit failed for {describe(outdated)}: the topic was deleted and created again, "
+                "and these offsets belong to the old one. Go on polling; the next commit is that "
+                "of the new topic",
+                offsets=outdated,
             )
 
-        if refused:
-            done = {tp: at for tp, at in offsets.items() if tp not in refused}
-            raise with_principal(_refused_commit(refused, done), self._cluster.principal)
+        if denied:
+            done = {tp: at for tp, at in offsets.items() if tp not in denied}
+            raise with_principal(_denied_commit_error(denied, done), self._cluster.principal)
 
-    def _take_void(
-        self, left: dict[TopicPartition, OffsetAndMetadata], ids: Mapping[TopicPartition, bytes]
+    def _pop_outdated(
+        self,
+        remaining: dict[TopicPartition, OffsetAndMetadata],
+        ids: Mapping[TopicPartition, bytes],
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Take out the offsets of topics that have another id than they belong to."""
         known = {tp: topic_id for tp, topic_id in ids.items() if any(topic_id)}
         gone = [
             tp
-            for tp in left
+            for tp in remaining
             if any(now := self._history.of(tp.topic)) and known.get(tp, now) != now
         ]
-        return {tp: left.pop(tp) for tp in gone}
+        return {tp: remaining.pop(tp) for tp in gone}
 
     async def _commit_once(
         self,
-        left: dict[TopicPartition, OffsetAndMetadata],
-        refused: dict[TopicPartition, OffsetAndMetadata],
+        remaining: dict[TopicPartition, OffsetAndMetadata],
+        denied: dict[TopicPartition, OffsetAndMetadata],
         losses: int,
     ) -> str:
         """Commit what is left, take out what is done; returns why the rest has to be repeated.
 
-        ``refused`` takes the offsets of topics on which a right is missing.
+        ``denied`` takes the offsets of topics on which a right is missing.
         """
-        if self._membership.commits_soon and self._membership.state is not MemberState.JOINING:
+        if (
+            self._membership.is_finishing_rebalance
+            and self._membership.state is not MemberState.JOINING
+        ):
             return "the group rebalances"
-        generation, member_id = self._identity(left)
+        generation, member_id = self._commit_identity(remaining)
         if generation != NO_GENERATION and losses != self._membership.losses:
             # Owned again, it may be, but others may have read and committed on in between.
             raise CommitFailedError(
                 f"not committed: this consumer has lost its membership of {self._group_id!r} "
-                f"since, and {describe(left)} may have been another's meanwhile. Go on polling: "
-                "the next commit is that of the positions of now",
-                offsets=left,
+                f"since, and {describe(remaining)} may have been another's meanwhile. Go on "
+                "polling: the next commit is that of the positions of now",
+                offsets=remaining,
             )
-        ids = topic_ids(self._history, {tp.topic for tp in left})
+        ids = topic_ids(self._history, {tp.topic for tp in remaining})
         instance = None if generation == NO_GENERATION else self._instance_id
-        response = await self._link.request(
-            commit_forms(self._group_id, generation, member_id, instance, left, ids),
+        response = await self._coordinator.request(
+            commit_forms(self._group_id, generation, member_id, instance, remaining, ids),
             timeout=self._request_timeout,
         )
-        codes = commit_codes(response, left, ids)
+        codes = commit_codes(response, remaining, ids)
         for tp, code in codes.items():
-            if action_for(ApiKey.OFFSET_COMMIT, code) is Action.PROCEED:
-                del left[tp]
+            if action_for(ApiKey.OFFSET_COMMIT, code) is CoordinatorAction.PROCEED:
+                del remaining[tp]
             elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                refused[tp] = left.pop(tp)
-        problem = ""
-        for code in sorted({codes[tp] for tp in left}):
-            problem = error_name(code)
-            concerned = {tp: left[tp] for tp in left if codes[tp] == code}
+                denied[tp] = remaining.pop(tp)
+        retry_reason = ""
+        for code in sorted({codes[tp] for tp in remaining}):
+            retry_reason = error_name(code)
+            affected = {tp: remaining[tp] for tp in remaining if codes[tp] == code}
             match action_for(ApiKey.OFFSET_COMMIT, code):
-                case Action.REDISCOVER:
-                    self._link.drop(f"OffsetCommit was answered {problem}")
-                case Action.RETRY:
+                case CoordinatorAction.REDISCOVER:
+                    self._coordinator.drop(f"OffsetCommit was answered {retry_reason}")
+                case CoordinatorAction.RETRY:
                     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                         self._cluster.request_refresh()
-                case Action.FAIL:
+                case CoordinatorAction.FAIL:
                     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                        raise self._refusal(ApiKey.OFFSET_COMMIT, code)
-                    error = failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
-                    raise type(error)(f"{error} (for {describe(concerned)})", code=code)
+                        raise self._group_denied_error(ApiKey.OFFSET_COMMIT, code)
+                    error = error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
+                    raise type(error)(f"{error} (for {describe(affected)})", code=code)
                 case _:
-                    self._moved_on(code, generation, member_id, concerned)
-        return problem
+                    self._check_commit_refusal(code, generation, member_id, affected)
+        return retry_reason
 
-    def _identity(self, offsets: Offsets) -> tuple[int, str]:
+    def _commit_identity(self, offsets: Offsets) -> tuple[int, str]:
         """(generation, member id) to commit with; raises if there is no point in sending."""
         member = self._membership
         if member.state is MemberState.UNSUBSCRIBED:
             return NO_GENERATION, ""
         if member.generation == NO_GENERATION:
-            then = "Subscribe again" if member.fenced else "Go on polling, it rejoins by itself"
+            then = "Subscribe again" if member.is_fenced else "Go on polling, it rejoins by itself"
             raise CommitFailedError(
                 f"not committed: this consumer is not a member of group {self._group_id!r} at the "
                 f"moment ({member.state.value}), and {describe(offsets)} may belong to another. "
@@ -215,16 +220,18 @@ class OffsetManager:
                 offsets=gone,
             )
         if member.state in (MemberState.ASSIGNING, MemberState.SYNCING):
-            raise self._in_between()
+            raise self._rebalance_error()
         return member.generation, member.member_id
 
-    def _in_between(self) -> RebalanceInProgressError:
+    def _rebalance_error(self) -> RebalanceInProgressError:
         return RebalanceInProgressError(
             f"not committed: group {self._group_id!r} is rebalancing and takes no commits right "
             "now; poll() to complete the rebalance, then commit again"
         )
 
-    def _moved_on(self, code: int, generation: int, member_id: str, refused: Offsets) -> None:
+    def _check_commit_refusal(
+        self, code: int, generation: int, member_id: str, denied: Offsets
+    ) -> None:
         """The coordinator does not take a commit of this generation; returns if another may do."""
         member = self._membership
         if generation == NO_GENERATION:
@@ -232,24 +239,27 @@ class OffsetManager:
                 f"not committed, the coordinator answered {error_name(code)}: group "
                 f"{self._group_id!r} has members, and only they may commit. subscribe(), or use "
                 "another group_id",
-                offsets=refused,
-            ) from failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
+                offsets=denied,
+            ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
         if (generation, member_id) != (member.generation, member.member_id):
             return  # a rebalance was faster; the next attempt sees what is left of the ownership
         action = action_for(ApiKey.OFFSET_COMMIT, code)
-        if member.commits_soon and action in (Action.REJOIN, Action.LOSE_GENERATION):
+        if member.is_finishing_rebalance and action in (
+            CoordinatorAction.REJOIN,
+            CoordinatorAction.LOSE_GENERATION,
+        ):
             return  # the join round has ended; the response to JoinGroup tells the generation
-        self._tell(CommitRefused(code, generation, member_id))
-        still_owned = all(tp in member.owned for tp in refused)
-        rejoining = member.state is MemberState.JOINING and action is not Action.FENCED
-        if still_owned and (action is Action.REJOIN or rejoining):
-            raise self._in_between()
+        self._send_event(CommitRefused(code, generation, member_id))
+        still_owned = all(tp in member.owned for tp in denied)
+        rejoining = member.state is MemberState.JOINING and action is not CoordinatorAction.FENCED
+        if still_owned and (action is CoordinatorAction.REJOIN or rejoining):
+            raise self._rebalance_error()
         raise CommitFailedError(
             f"not committed, the coordinator answered {error_name(code)}: the group went on "
-            f"without this consumer, and {describe(refused)} may belong to another. Poll more "
+            f"without this consumer, and {describe(denied)} may belong to another. Poll more "
             "often (max_poll_interval_ms), or process less per poll (max_poll_records)",
-            offsets=refused,
-        ) from failure(ApiKey.OFFSET_COMMIT, code, self._group_id)
+            offsets=denied,
+        ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
 
     # --- fetch ----------------------------------------------------------------------------------
 
@@ -258,82 +268,82 @@ class OffsetManager:
         partitions: Iterable[TopicPartition],
         timeout: float | None,
         *,
-        refused: set[TopicPartition] | None = None,
+        denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is.
 
-        ``refused`` takes the partitions of topics on which a right is missing; they are left out
+        ``denied`` takes the partitions of topics on which a right is missing; they are left out
         of the result. Without it TopicAuthorizationFailedError is raised for them.
 
         An offset that goes by the topic's name counts as nothing if it is known to belong to a
         topic that was deleted. One request for all of them. Raises KafkaTimeoutError after
         ``timeout`` seconds, and the errors of a broker that another try would not change.
         """
-        left = set(partitions)
-        result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(left)
+        remaining = set(partitions)
+        result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(remaining)
         by_name = False
 
-        async def once() -> str:
+        async def attempt_once() -> str:
             nonlocal by_name
-            names = {tp.topic for tp in left}
+            names = {tp.topic for tp in remaining}
             ids = None if by_name else topic_ids(self._history, names)
-            response = await self._link.request(
-                fetch_forms(self._group_id, left, ids, self._require_stable),
+            response = await self._coordinator.request(
+                fetch_forms(self._group_id, remaining, ids, self._require_stable),
                 timeout=self._request_timeout,
             )
-            code, found = fetched(response, self._group_id, left, ids)
-            problem = self._check_fetched(code, left)
+            code, found = fetched_offsets(response, self._group_id, remaining, ids)
+            retry_reason = self._check_fetched(code, remaining)
             if code:
-                return problem
+                return retry_reason
             for tp, at in found.items():
-                if at == ErrorCode.TOPIC_AUTHORIZATION_FAILED and refused is not None:
-                    refused.add(tp)
+                if at == ErrorCode.TOPIC_AUTHORIZATION_FAILED and denied is not None:
+                    denied.add(tp)
                     del result[tp]
                 elif isinstance(at, int):
-                    problem = self._check_fetched(at, {tp}) or problem
+                    retry_reason = self._check_fetched(at, {tp}) or retry_reason
                     if at == ErrorCode.UNKNOWN_TOPIC_ID and ids is not None:
                         by_name = True
                         self._history.doubt(tp.topic, ids[tp.topic])
-                    if action_for(ApiKey.OFFSET_FETCH, at) is not Action.PROCEED:
+                    if action_for(ApiKey.OFFSET_FETCH, at) is not CoordinatorAction.PROCEED:
                         continue
                 else:
-                    void = at is not None and self._history.is_void(tp, at.offset)
-                    result[tp] = None if void and not goes_by_id(response) else at
-                left.discard(tp)
-            return problem if left else ""
+                    outdated = at is not None and self._history.is_void(tp, at.offset)
+                    result[tp] = None if outdated and not has_topic_ids(response) else at
+                remaining.discard(tp)
+            return retry_reason if remaining else ""
 
-        if left:
-            what = f"the committed offsets of {describe(left)}"
-            await self._repeat(once, timeout, what, turn=nullcontext())
+        if remaining:
+            what = f"the committed offsets of {describe(remaining)}"
+            await self._retry(attempt_once, timeout, what, lock=nullcontext())
         return result
 
-    def _refusal(self, api: ApiKey, code: int) -> KafkaError:
+    def _group_denied_error(self, api: ApiKey, code: int) -> KafkaError:
         """Return the error for a missing right on the group."""
-        return with_principal(failure(api, code, self._group_id), self._cluster.principal)
+        return with_principal(error_for(api, code, self._group_id), self._cluster.principal)
 
-    def _check_fetched(self, code: int, concerned: Iterable[TopicPartition]) -> str:
+    def _check_fetched(self, code: int, affected: Iterable[TopicPartition]) -> str:
         """Returns why to repeat, "" if there is no need; raises what no repetition mends."""
         match action_for(ApiKey.OFFSET_FETCH, code):
-            case Action.PROCEED:
+            case CoordinatorAction.PROCEED:
                 return ""
-            case Action.REDISCOVER:
-                self._link.drop(f"OffsetFetch was answered {error_name(code)}")
-            case Action.FAIL:
+            case CoordinatorAction.REDISCOVER:
+                self._coordinator.drop(f"OffsetFetch was answered {error_name(code)}")
+            case CoordinatorAction.FAIL:
                 if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                    raise self._refusal(ApiKey.OFFSET_FETCH, code)
-                error = failure(ApiKey.OFFSET_FETCH, code, self._group_id)
+                    raise self._group_denied_error(ApiKey.OFFSET_FETCH, code)
+                error = error_for(ApiKey.OFFSET_FETCH, code, self._group_id)
                 if isinstance(error, TopicAuthorizationFailedError):
-                    topics = {tp.topic for tp in concerned}
+                    topics = {tp.topic for tp in affected}
                     raise with_principal(
                         TopicAuthorizationFailedError(
-                            f"no committed offsets for {describe(concerned)}: this client needs "
+                            f"no committed offsets for {describe(affected)}: this client needs "
                             f"DESCRIBE on topic {names_of(topics)}",
                             topics=topics,
                             operation="DESCRIBE",
                         ),
                         self._cluster.principal,
                     )
-                raise type(error)(f"{error} (for {describe(concerned)})", code=code)
+                raise type(error)(f"{error} (for {describe(affected)})", code=code)
             case _:
                 if code == ErrorCode.UNKNOWN_TOPIC_ID:
                     self._cluster.request_refresh()
@@ -341,37 +351,37 @@ class OffsetManager:
 
     # --- both -----------------------------------------------------------------------------------
 
-    async def _repeat(
+    async def _retry(
         self,
-        once: Callable[[], Awaitable[str]],
+        attempt_once: Callable[[], Awaitable[str]],
         timeout: float | None,
         what: str,
         *,
-        turn: AbstractAsyncContextManager[object],
+        lock: AbstractAsyncContextManager[object],
     ) -> None:
-        """Until ``once`` has nothing to complain of. Transport errors are repeated, too.
+        """Until ``attempt_once`` has nothing to complain of. Transport errors are repeated, too.
 
-        ``turn`` is held over all the attempts; waiting for it counts into the timeout.
+        ``lock`` is held over all the attempts; waiting for it counts into the timeout.
         """
-        problem = "the coordinator was not found or did not answer"
+        retry_reason = "the coordinator was not found or did not answer"
         cause: KafkaError | None = None
         attempt = 0
         with anyio.move_on_after(timeout):
-            async with turn:
+            async with lock:
                 while True:
                     try:
-                        problem = await once()
+                        retry_reason = await attempt_once()
                         cause = None
                     except ProtocolError:
                         raise
                     except (TransportError, KafkaTimeoutError) as error:
-                        problem, cause = str(error), error
-                    if not problem:
+                        retry_reason, cause = str(error), error
+                    if not retry_reason:
                         return
                     attempt += 1
                     await anyio.sleep(self._backoff.delay(attempt, self._rng))
         raise KafkaTimeoutError(
-            f"{what} was not done within {in_seconds(timeout)}: {problem}"
+            f"{what} was not done within {in_seconds(timeout)}: {retry_reason}"
         ) from cause
 
 
@@ -380,11 +390,11 @@ def names_of(topics: Iterable[str]) -> str:
     return ", ".join(repr(topic) for topic in sorted(topics))
 
 
-def _refused_commit(refused: Offsets, done: Offsets) -> TopicAuthorizationFailedError:
-    topics = {tp.topic for tp in refused}
+def _denied_commit_error(denied: Offsets, done: Offsets) -> TopicAuthorizationFailedError:
+    topics = {tp.topic for tp in denied}
     rest = f"The offsets of {describe(done)} are committed" if done else "Nothing is committed"
     return TopicAuthorizationFailedError(
-        f"commit failed for {describe(refused)}: this client needs READ on topic "
+        f"commit failed for {describe(denied)}: this client needs READ on topic "
         f"{names_of(topics)}. {rest}",
         topics=topics,
         operation="READ",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kohort.transport import escaped
 from kohort.types import TopicPartition
 
-_MANY = 20
+_MAX_TOPICS = 20
 
 
 def describe(partitions: Iterable[TopicPartition]) -> str:
@@ -19,10 +19,10 @@ def describe(partitions: Iterable[TopicPartition]) -> str:
         return "none"
     shown = [
         f"{escaped(topic)} {', '.join(_runs(numbers))}"
-        for topic, numbers in list(topics.items())[:_MANY]
+        for topic, numbers in list(topics.items())[:_MAX_TOPICS]
     ]
-    if len(topics) > _MANY:
-        shown.append(f"{len(topics) - _MANY} more topics")
+    if len(topics) > _MAX_TOPICS:
+        shown.append(f"{len(topics) - _MAX_TOPICS} more topics")
     return "; ".join(shown)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from kohort.config import GroupConfig
 from kohort.coordinator_client._commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from kohort.coordinator_client._consumer_protocol import PROTOCOL_TYPE, write_subscription
-from kohort.coordinator_client._coordinator import Form
+from kohort.coordinator_client._coordinator import RequestForm
 from kohort.coordinator_client.assignors import Subscription
 from kohort.protocol.messages import (
     HeartbeatRequest,
@@ -24,7 +24,9 @@ REASON_LENGTH = 255
 """Characters of a reason that the coordinator takes (KIP-800)."""
 
 
-def subscription(command: JoinGroup, user_data: bytes | None, rack: str | None) -> Subscription:
+def member_subscription(
+    command: JoinGroup, user_data: bytes | None, rack: str | None
+) -> Subscription:
     """What the member says of itself: in order, so that saying the same again is the same bytes."""
     return Subscription(
         topics=tuple(sorted(command.topics)),
@@ -35,10 +37,10 @@ def subscription(command: JoinGroup, user_data: bytes | None, rack: str | None) 
     )
 
 
-def join(
-    config: GroupConfig, command: JoinGroup, offers: Mapping[str, Subscription]
-) -> Sequence[Form[JoinGroupResponse]]:
-    """``offers``: name of an assignor -> what to tell it, in order of preference."""
+def join_forms(
+    config: GroupConfig, command: JoinGroup, subscriptions: Mapping[str, Subscription]
+) -> Sequence[RequestForm[JoinGroupResponse]]:
+    """``subscriptions``: name of an assignor -> what to tell it, in order of preference."""
     message = JoinGroupRequest(
         group_id=config.group_id or "",
         session_timeout_ms=config.session_timeout_ms,
@@ -47,17 +49,19 @@ def join(
         group_instance_id=config.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=[
-            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=write_subscription(said))
-            for name, said in offers.items()
+            JoinGroupRequest.JoinGroupRequestProtocol(
+                name=name, metadata=write_subscription(subscription)
+            )
+            for name, subscription in subscriptions.items()
         ],
         reason=command.reason[:REASON_LENGTH],
     )
-    return [Form(message)]
+    return [RequestForm(message)]
 
 
-def sync(
+def sync_forms(
     config: GroupConfig, command: SyncGroup, blobs: Mapping[str, bytes]
-) -> Sequence[Form[SyncGroupResponse]]:
+) -> Sequence[RequestForm[SyncGroupResponse]]:
     """``blobs``: member id -> its assignment, as it goes over the wire."""
     message = SyncGroupRequest(
         group_id=config.group_id or "",
@@ -71,20 +75,24 @@ def sync(
             for member_id, blob in blobs.items()
         ],
     )
-    return [Form(message)]
+    return [RequestForm(message)]
 
 
-def heartbeat(config: GroupConfig, command: Heartbeat) -> Sequence[Form[HeartbeatResponse]]:
+def heartbeat_forms(
+    config: GroupConfig, command: Heartbeat
+) -> Sequence[RequestForm[HeartbeatResponse]]:
     message = HeartbeatRequest(
         group_id=config.group_id or "",
         generation_id=command.generation,
         member_id=command.member_id,
         group_instance_id=config.group_instance_id,
     )
-    return [Form(message)]
+    return [RequestForm(message)]
 
 
-def leave(config: GroupConfig, command: LeaveGroup) -> Sequence[Form[LeaveGroupResponse]]:
+def leave_forms(
+    config: GroupConfig, command: LeaveGroup
+) -> Sequence[RequestForm[LeaveGroupResponse]]:
     """Version 3 made one member a list of members."""
     group_id = config.group_id or ""
     member = LeaveGroupRequest.MemberIdentity(
@@ -93,6 +101,8 @@ def leave(config: GroupConfig, command: LeaveGroup) -> Sequence[Form[LeaveGroupR
         reason=command.reason[:REASON_LENGTH],
     )
     return [
-        Form(LeaveGroupRequest(group_id=group_id, members=[member]), min_version=3),
-        Form(LeaveGroupRequest(group_id=group_id, member_id=command.member_id), max_version=2),
+        RequestForm(LeaveGroupRequest(group_id=group_id, members=[member]), min_version=3),
+        RequestForm(
+            LeaveGroupRequest(group_id=group_id, member_id=command.member_id), max_version=2
+        ),
     ]

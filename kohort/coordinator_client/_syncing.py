@@ -19,7 +19,7 @@ from kohort.coordinator_client._consumer_protocol import (
     read_assignment,
     read_members,
 )
-from kohort.coordinator_client._error_actions import Action, action_for, failure
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
 from kohort.coordinator_client._events import AssignmentMade
 from kohort.coordinator_client._joining import MANY_CHANGES, Joining
 from kohort.coordinator_client._member import MemberSettings, RebalanceRecord, Role
@@ -40,7 +40,7 @@ class Syncing(Joining):
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
-        self.leading = False
+        self.is_leader = False
         """This member is the leader of its generation, and watches the group's topics."""
         self.again: str | None = None
         """Why another rebalance is due as soon as this one is complete."""
@@ -69,7 +69,7 @@ class Syncing(Joining):
             return
         if members is None:
             members = finish(read_members(response, self.settings.group_id))
-        self.leading = True
+        self.is_leader = True
         topics = frozenset(topic for said in members.values() for topic in said.topics)
         self.emit(WatchTopics(topics))
         if response.skip_assignment:  # a static leader came back; its group goes on (KIP-814)
@@ -88,8 +88,8 @@ class Syncing(Joining):
         self.fail(error, now, leave=True)
 
     def stop_leading(self) -> None:
-        if self.leading:
-            self.leading = False
+        if self.is_leader:
+            self.is_leader = False
             self._dealt, self._unknown = None, frozenset()
             self.emit(WatchTopics(frozenset()))
 
@@ -98,13 +98,13 @@ class Syncing(Joining):
         self._send_sync(dict(event.assignments))
 
     def topics_changed(
-        self, topics: ClusterTopics, told: frozenset[str] | None, now: float
+        self, topics: ClusterTopics, covered: frozenset[str] | None, now: float
     ) -> None:
         """The leader deals anew when the group's topics are not what it dealt."""
-        if not self.leading:
+        if not self.is_leader:
             return
         dealt, self._dealt = self._dealt, topics
-        first = self._unknown if told is None else self._unknown & told
+        first = self._unknown if covered is None else self._unknown & covered
         if first:
             # A static leader that came back learns what its group has been dealt.
             self._unknown -= first
@@ -149,21 +149,21 @@ class Syncing(Joining):
         code = response.error_code
         words = f"SyncGroup was answered {error_name(code)}"
         match action_for(ApiKey.SYNC_GROUP, code):
-            case Action.PROCEED:
+            case CoordinatorAction.PROCEED:
                 self._synced(response, now)
-            case Action.REJOIN:
+            case CoordinatorAction.REJOIN:
                 self.restart("the group began another rebalance", now)
-            case Action.REDISCOVER:
+            case CoordinatorAction.REDISCOVER:
                 self.emit(DropCoordinator(words))
                 self.restart(words, now, wait=True)
-            case Action.LOSE_MEMBER:
+            case CoordinatorAction.LOSE_MEMBER:
                 self.lose(words, now)
-            case Action.LOSE_GENERATION:
+            case CoordinatorAction.LOSE_GENERATION:
                 self.lose(words, now, keep_member_id=True)
-            case Action.FENCED | Action.FAIL:
+            case CoordinatorAction.FENCED | CoordinatorAction.FAIL:
                 inconsistent = code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
                 self.fail(
-                    failure(ApiKey.SYNC_GROUP, code, self.settings.group_id),
+                    error_for(ApiKey.SYNC_GROUP, code, self.settings.group_id),
                     now,
                     leave=inconsistent,
                 )
@@ -273,7 +273,7 @@ class Syncing(Joining):
             f" ({record.waited:.3f} s after it was due)" if record.waited >= 0.001 else "",
             record.generation,
             record.protocol,
-            ", leader" if self.leading else "",
+            ", leader" if self.is_leader else "",
             describe(record.gained),
             describe(record.lost),
             len(record.assignment),

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kohort import TopicPartition
-from kohort.coordinator_client._leaving import SYNC_GRACE
+from kohort.coordinator_client._leaving import SYNC_WAIT_SECONDS
 from kohort.errors import ErrorCode
 from kohort.protocol import Response
 from kohort.protocol.messages import OffsetCommitResponse
@@ -96,7 +96,7 @@ def test_leaving_commits_again_after_the_join_round(how: str, leads: bool) -> No
                 else:
                     leaver.unsubscribe()
                     await overtaken.taken.wait()
-                assert anyio.current_time() - begun < SYNC_GRACE
+                assert anyio.current_time() - begun < SYNC_WAIT_SECONDS
                 assert overtaken.codes[0] == ErrorCode.ILLEGAL_GENERATION
                 assert overtaken.codes[-1] == ErrorCode.NONE
                 assert cluster.committed("g")[tp].offset == 1

@@ -283,11 +283,11 @@ class Consumer:
 
     async def until_stable(self, generation: int) -> None:
         """Wait for the end of this generation's rebalance."""
-        await self.until(lambda: self.client.generation().generation_id >= generation)
+        await self.until(lambda: self.client.snapshot().generation_id >= generation)
         await self.until_state("stable")
 
     async def until_state(self, state: str) -> None:
-        await self.until(lambda: self.client.generation().state == state)
+        await self.until(lambda: self.client.snapshot().state == state)
 
 
 @asynccontextmanager

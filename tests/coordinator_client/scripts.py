@@ -23,8 +23,8 @@ from kohort.coordinator_client._consumer_protocol import write_assignment, write
 from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
+    CommandFailed,
     Event,
-    Failed,
     LeaveRequested,
     PollEntered,
     ResponseReceived,
@@ -147,7 +147,7 @@ class Script:
 
     def refuse(self, kind: type[Command], error: Exception) -> None:
         command: Any = self.take(kind)
-        self.feed(Failed(command.token, error))
+        self.feed(CommandFailed(command.token, error))
 
     def join_answer(
         self,

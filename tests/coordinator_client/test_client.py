@@ -56,7 +56,7 @@ async def test_a_member_joins_syncs_and_heartbeats() -> None:
         assert sync.protocol_name == "range"
         assert set(read_assignment(sync.assignments[0].assignment).partitions) == parts(0, 1, 2, 3)
         await consumer.until(lambda: len(consumer.cluster.requests(HeartbeatRequest)) >= 3)
-        now = consumer.client.generation()
+        now = consumer.client.snapshot()
         assert (now.generation_id, now.member_id, now.protocol) == (1, "member-1", "range")
         assert (now.coordinator, now.owned) == (1, parts(0, 1, 2, 3))
         assert [record.reason for record in consumer.client.rebalances] == ["subscribed"]
@@ -88,7 +88,7 @@ async def test_heartbeats_go_on_while_a_callback_runs() -> None:
         consumer.client.subscribe(["t"])
         await consumer.until(lambda: "assigned" in host.names())
         await consumer.until(lambda: len(consumer.cluster.requests(HeartbeatRequest)) >= 3)
-        assert consumer.client.generation().state == "reconciling"
+        assert consumer.client.snapshot().state == "reconciling"
         assert host.hold is not None
         host.hold.set()
         await consumer.until_state("stable")
@@ -101,12 +101,12 @@ async def test_a_rebalance_waits_for_poll_and_then_goes_through() -> None:
         await consumer.until_state("stable")
         host.gate = anyio.Event()
         cluster.once(HeartbeatRequest, HeartbeatResponse(error_code=27))
-        await consumer.until(lambda: client.rebalance_flagged)
+        await consumer.until(lambda: client.needs_poll)
         await consumer.until(lambda: len(cluster.requests(HeartbeatRequest)) >= 4)
         assert host.names() == ["assigned"]
-        assert client.generation().owned == parts(0, 1, 2, 3)
+        assert client.snapshot().owned == parts(0, 1, 2, 3)
         host.gate.set()
-        await consumer.until(lambda: client.generation().generation_id == 2)
+        await consumer.until(lambda: client.snapshot().generation_id == 2)
         await consumer.until_state("stable")
         assert host.names() == ["assigned", "revoked", "assigned"]
 
@@ -120,7 +120,7 @@ async def test_leaving_calls_revoked_then_leaves() -> None:
         (request,) = consumer.cluster.requests(LeaveGroupRequest)
         (member,) = request.members
         assert (member.member_id, member.reason) == ("member-1", "the consumer closed")
-        assert consumer.client.generation().state == "unsubscribed"
+        assert consumer.client.snapshot().state == "unsubscribed"
 
 
 async def test_an_old_broker_is_asked_in_the_old_forms() -> None:
@@ -141,7 +141,7 @@ async def test_unsubscribing_and_subscribing_again_joins_anew() -> None:
         await consumer.client.unsubscribe()
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
-        assert consumer.client.generation().generation_id == 2
+        assert consumer.client.snapshot().generation_id == 2
 
 
 async def test_a_static_member_says_who_it_is_and_goes_silently() -> None:
@@ -187,11 +187,11 @@ async def test_the_coordinator_is_looked_up_anew_when_it_is_another() -> None:
         await consumer.until_state("stable")
         cluster.coordinator = 2
         cluster.once(HeartbeatRequest, HeartbeatResponse(error_code=16))
-        await consumer.until(lambda: consumer.client.generation().coordinator == 2)
+        await consumer.until(lambda: consumer.client.snapshot().coordinator == 2)
         beats = len(cluster.requests(HeartbeatRequest))
         await consumer.until(lambda: len(cluster.requests(HeartbeatRequest)) > beats)
         assert cluster.sent[-1].node == 2
-        assert consumer.client.generation().state == "stable"
+        assert consumer.client.snapshot().state == "stable"
 
 
 async def test_a_lost_connection_makes_the_coordinator_unknown() -> None:
@@ -201,8 +201,8 @@ async def test_a_lost_connection_makes_the_coordinator_unknown() -> None:
         await consumer.until_state("stable")
         cluster.coordinator = 3
         cluster.once(HeartbeatRequest, KafkaConnectionError("gone"))
-        await consumer.until(lambda: consumer.client.generation().coordinator == 3)
-        assert consumer.client.generation().state == "stable"
+        await consumer.until(lambda: consumer.client.snapshot().coordinator == 3)
+        assert consumer.client.snapshot().state == "stable"
 
 
 async def test_a_coordinator_that_is_not_there_yet_is_asked_for_until_it_is() -> None:
@@ -228,7 +228,7 @@ async def test_a_group_that_may_not_be_used_is_reported() -> None:
         consumer.client.subscribe(["t"])
         await consumer.until(lambda: consumer.host.failures)
         assert isinstance(consumer.host.failures[0], GroupAuthorizationFailedError)
-        assert consumer.client.generation().state in ("failed", "join pending", "joining")
+        assert consumer.client.snapshot().state in ("failed", "join pending", "joining")
 
 
 async def test_a_fenced_static_member_is_told_so_and_stays_out() -> None:
@@ -248,7 +248,7 @@ async def test_the_leader_asks_for_topics_that_it_does_not_know() -> None:
     async with running(cluster) as consumer:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
-        assert consumer.client.generation().owned == parts(0, 1)
+        assert consumer.client.snapshot().owned == parts(0, 1)
 
 
 async def test_a_topic_that_does_not_exist_assigns_nothing() -> None:
@@ -266,15 +266,15 @@ async def test_the_leader_deals_anew_when_partitions_are_added() -> None:
         await consumer.until_state("stable")
         assert watched == [frozenset({"t"})]
         assert consumer.client.group_topics == {"t"}
-        consumer.client.metadata_changed()
-        assert consumer.client.generation().state == "stable"
+        consumer.client.apply_metadata()
+        assert consumer.client.snapshot().state == "stable"
         consumer.cluster.topics.clear()
-        consumer.client.metadata_changed()
-        assert consumer.client.generation().state == "stable", "nothing said is nothing changed"
+        consumer.client.apply_metadata()
+        assert consumer.client.snapshot().state == "stable", "nothing said is nothing changed"
         consumer.cluster.topics["t"] = topic(6)
-        consumer.client.metadata_changed()
+        consumer.client.apply_metadata()
         await consumer.until_stable(2)
-        assert len(consumer.client.generation().owned) == 6
+        assert len(consumer.client.snapshot().owned) == 6
         assert consumer.client.rebalances[-1].reason == "partitions changed: t 4 -> 6"
 
 
@@ -283,7 +283,7 @@ async def test_a_rebalance_can_be_asked_for() -> None:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
         consumer.client.request_rejoin("because I say so" * 100)
-        await consumer.until(lambda: consumer.client.generation().generation_id == 2)
+        await consumer.until(lambda: consumer.client.snapshot().generation_id == 2)
         reason = consumer.cluster.requests(JoinGroupRequest)[-1].reason
         assert reason is not None
         assert reason.startswith("because I say so")
@@ -320,7 +320,7 @@ async def test_an_assignor_of_ones_own_runs_through_the_host() -> None:
     async with running(assignors=[custom]) as consumer:
         consumer.client.subscribe(["t"])
         await consumer.until_state("stable")
-        assert consumer.client.generation().owned == parts(2)
+        assert consumer.client.snapshot().owned == parts(2)
         assert custom.told == [(Assignment((TopicPartition("t", 2),), b"hello"), 1, "member-1")]
         # twice for the user data (two JoinGroups), once for on_assignment
         assert consumer.host.names() == ["assignor", "assignor", "assignor", "assigned"]
@@ -397,9 +397,9 @@ async def test_a_session_without_an_answer_makes_the_coordinator_be_looked_up() 
         answer = cluster.handlers[HeartbeatRequest]
         cluster.on(HeartbeatRequest, silent)
         cluster.coordinator = 2
-        await consumer.until(lambda: consumer.client.generation().coordinator == 2)
+        await consumer.until(lambda: consumer.client.snapshot().coordinator == 2)
         cluster.on(HeartbeatRequest, answer)
-        assert consumer.client.generation().owned == parts(0)
+        assert consumer.client.snapshot().owned == parts(0)
 
 
 async def test_a_caller_that_does_not_poll_loses_its_membership_and_gets_it_back() -> None:
@@ -423,10 +423,10 @@ async def test_racks_reach_the_leaders_assignor_and_a_moved_replica_deals_anew()
         await consumer.until_state("stable")
         said = read_subscription(cluster.requests(JoinGroupRequest)[-1].protocols[0].metadata)
         assert said.rack == "r1"
-        consumer.client.metadata_changed()
-        assert consumer.client.generation().state == "stable"
+        consumer.client.apply_metadata()
+        assert consumer.client.snapshot().state == "stable"
         cluster.topics["t"] = topic(1, replicas=(2,))
-        consumer.client.metadata_changed()
+        consumer.client.apply_metadata()
         await consumer.until_stable(2)
         assert consumer.client.rebalances[-1].reason == "partitions changed: racks"
 

@@ -65,7 +65,7 @@ class Member:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        return self.client.generation().owned
+        return self.client.snapshot().owned
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ class Group:
                 async with anyio.create_task_group() as tasks:
                     await tasks.start(transport.run)
                     transport.want_topics(["t"])
-                    transport.on_metadata_change(lambda _, new: client.metadata_changed(new))
+                    transport.on_metadata_change(lambda _, new: client.apply_metadata(new))
                     tasks.start_soon(client.run)
                     await anyio.sleep_forever()
 
@@ -129,9 +129,9 @@ class Group:
             owned = [member.owned for member in self.members]
             return (
                 sorted(map(len, owned)) == sorted(counts)
-                and all(m.client.generation().state == "stable" for m in self.members)
+                and all(m.client.snapshot().state == "stable" for m in self.members)
                 and len(frozenset().union(*owned)) == sum(counts)
-                and len({m.client.generation().generation_id for m in self.members}) == 1
+                and len({m.client.snapshot().generation_id for m in self.members}) == 1
             )
 
         await self.until(settled)
@@ -190,13 +190,13 @@ async def test_a_static_member_that_restarts_costs_no_rebalance(cluster: Cluster
         await g.join(group_instance_id="a")
         second = await g.join(group_instance_id="b")
         await g.settle(3, 3)
-        generation, owned = second.client.generation().generation_id, second.owned
+        generation, owned = second.client.snapshot().generation_id, second.owned
         await second.client.leave("a restart")
         second.cancel()
         g.members.remove(second)
         again = await g.join(group_instance_id="b")
         await g.settle(3, 3)
-        assert again.client.generation().generation_id == generation
+        assert again.client.snapshot().generation_id == generation
         assert again.owned == owned
 
 

@@ -14,7 +14,7 @@ from kohort.coordinator_client._commands import (
     LeaveGroup,
     SyncGroup,
 )
-from kohort.coordinator_client._leaving import SYNC_GRACE
+from kohort.coordinator_client._leaving import SYNC_WAIT_SECONDS
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.errors import KafkaConnectionError, MessageDecodeError
@@ -146,7 +146,7 @@ def test_leaving_between_join_and_sync_waits_for_sync_so_that_the_last_commit_co
 def test_leaving_does_not_wait_long_for_sync() -> None:
     script = _syncing_again()
     assert script.machine.next_deadline() is not None
-    script.wait(SYNC_GRACE)
+    script.wait(SYNC_WAIT_SECONDS)
     assert script.called_back(CallRevoked) == parts(0, 1)
     script.leave_answer()
     assert script.at(MemberState.UNSUBSCRIBED)
@@ -203,11 +203,11 @@ def test_leaving_in_a_join_round_ends_it_with_the_callback() -> None:
 
 def test_leaving_takes_the_generation_of_its_join_round() -> None:
     script = _joining_again()
-    assert script.machine.commits_soon
+    assert script.machine.is_finishing_rebalance
     _join_round(script)
-    assert script.machine.commits_soon
+    assert script.machine.is_finishing_rebalance
     script.sync_answer(parts(0))
-    assert (script.machine.generation, script.machine.commits_soon) == (2, False)
+    assert (script.machine.generation, script.machine.is_finishing_rebalance) == (2, False)
     assert script.machine.owned == parts(0, 1), "the callback may commit"
     assert script.called_back(CallRevoked) == parts(0, 1)
     script.leave_answer()
@@ -220,7 +220,7 @@ def test_a_leader_that_leaves_ends_its_join_round() -> None:
     _join_round(script, leader="me", members={"me": Subscription(("t",))})
     script.deal({"me": parts(0, 1)})
     script.sync_answer(parts(0, 1))
-    assert (script.machine.generation, script.machine.commits_soon) == (2, False)
+    assert (script.machine.generation, script.machine.is_finishing_rebalance) == (2, False)
     script.called_back(CallRevoked)
     script.leave_answer()
     assert script.at(MemberState.UNSUBSCRIBED)
@@ -231,9 +231,9 @@ def test_leaving_does_not_wait_long_for_a_join_round(answered: bool) -> None:
     script = _joining_again()
     if answered:
         _join_round(script)
-    script.wait(SYNC_GRACE)
+    script.wait(SYNC_WAIT_SECONDS)
     assert script.at(MemberState.LEAVING)
-    assert not script.machine.commits_soon
+    assert not script.machine.is_finishing_rebalance
     assert not script.has(JoinGroup)
     assert not script.has(SyncGroup)
     script.called_back(CallRevoked)
@@ -244,7 +244,7 @@ def test_leaving_does_not_wait_long_for_a_join_round(answered: bool) -> None:
 def test_leaving_takes_no_generation_after_one_without_it() -> None:
     script = _joining_again()
     _join_round(script, generation=3)
-    assert (script.machine.generation, script.machine.commits_soon) == (1, False)
+    assert (script.machine.generation, script.machine.is_finishing_rebalance) == (1, False)
 
 
 @pytest.mark.parametrize("code", [16, 22, 25, 79, 82])
@@ -252,7 +252,7 @@ def test_leaving_waits_no_longer_when_join_group_fails(code: int) -> None:
     script = _joining_again()
     _join_round(script, error_code=code)
     assert script.at(MemberState.LEAVING)
-    assert (script.machine.generation, script.machine.commits_soon) == (1, False)
+    assert (script.machine.generation, script.machine.is_finishing_rebalance) == (1, False)
     assert not script.has(JoinGroup)
 
 
@@ -269,6 +269,6 @@ def test_a_member_lost_while_it_leaves_has_no_generation() -> None:
     _join_round(script)
     script.sync_answer(error_code=25)
     assert script.at(MemberState.LEAVING)
-    assert (script.machine.generation, script.machine.commits_soon) == (-1, False)
+    assert (script.machine.generation, script.machine.is_finishing_rebalance) == (-1, False)
     script.called_back(CallRevoked)
     assert script.at(MemberState.UNSUBSCRIBED)

@@ -94,7 +94,7 @@ def test_a_static_leader_that_came_back_does_not_deal() -> None:
     script.join_answer(leader="me", members={"me": Subscription(("t",))}, skip_assignment=True)
     assert script.at(MemberState.SYNCING)
     assert script.take(SyncGroup).assignments == {}
-    assert script.machine.leading
+    assert script.machine.is_leader
 
 
 def test_a_static_leader_that_came_back_learns_the_topics() -> None:
@@ -127,10 +127,10 @@ def test_assigned_is_called_even_when_nothing_is() -> None:
 def test_a_rebalance_is_flagged_and_waits_for_the_caller() -> None:
     script = Script()
     script.to_stable()
-    assert not script.machine.rebalance_flagged
+    assert not script.machine.needs_poll
     script.beat(27)
     assert script.at(MemberState.JOIN_PENDING)
-    assert script.machine.rebalance_flagged
+    assert script.machine.needs_poll
     assert script.machine.owned == parts(0, 1)
     script.beat(27)
     script.beat(27)
@@ -414,4 +414,4 @@ def test_a_leader_that_becomes_a_follower_stops_watching() -> None:
     script.take(WatchTopics)
     script.join_answer(generation=2, leader="other")
     assert script.take(WatchTopics).topics == frozenset()
-    assert not script.machine.leading
+    assert not script.machine.is_leader

@@ -16,7 +16,7 @@ from kohort.coordinator_client._commands import (
     ReportFailure,
     SyncGroup,
 )
-from kohort.coordinator_client._error_actions import TABLE, Action, action_for
+from kohort.coordinator_client._error_actions import ACTIONS, CoordinatorAction, action_for
 from kohort.coordinator_client._events import CommitRefused, Tick
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
@@ -50,10 +50,12 @@ def _reported(script: Script) -> Exception:
     return script.take(ReportFailure).error
 
 
-@pytest.mark.parametrize("api", TABLE, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", ACTIONS, ids=lambda api: api.name)
 def test_a_code_that_is_not_listed_is_retried_only_if_it_may_pass(api: ApiKey) -> None:
-    for code in {*CODES, 9999} - TABLE[api].keys():
-        expected = Action.RETRY if error_class(code).retriable else Action.FAIL
+    for code in {*CODES, 9999} - ACTIONS[api].keys():
+        expected = (
+            CoordinatorAction.RETRY if error_class(code).retriable else CoordinatorAction.FAIL
+        )
         assert action_for(api, code) is expected
 
 
@@ -63,14 +65,14 @@ def test_join_group(code: int) -> None:
     script.to_joining()
     script.join_answer(code, member_id="given" if code == 79 else "")
     action = action_for(ApiKey.JOIN_GROUP, code)
-    if action in (Action.FAIL, Action.FENCED):
+    if action in (CoordinatorAction.FAIL, CoordinatorAction.FENCED):
         error = _reported(script)
         assert isinstance(error, error_class(code))
         assert error.code == code
         assert script.at(MemberState.FAILED)
         return
     assert script.at(MemberState.JOINING)
-    assert script.has(DropCoordinator) == (action is Action.REDISCOVER)
+    assert script.has(DropCoordinator) == (action is CoordinatorAction.REDISCOVER)
     script.wait(1)
     assert script.take(JoinGroup).member_id == ("given" if code == 79 else "")
 
@@ -81,15 +83,15 @@ def test_sync_group(code: int) -> None:
     script.to_syncing()
     script.sync_answer(error_code=code)
     action = action_for(ApiKey.SYNC_GROUP, code)
-    if action in (Action.FAIL, Action.FENCED):
+    if action in (CoordinatorAction.FAIL, CoordinatorAction.FENCED):
         error = _reported(script)
         assert isinstance(error, error_class(code))
         assert script.at(MemberState.FAILED)
         return
     assert script.at(MemberState.JOINING)
-    assert script.has(DropCoordinator) == (action is Action.REDISCOVER)
+    assert script.has(DropCoordinator) == (action is CoordinatorAction.REDISCOVER)
     script.wait(1)
-    expected = "" if action is Action.LOSE_MEMBER else "me"
+    expected = "" if action is CoordinatorAction.LOSE_MEMBER else "me"
     assert script.take(JoinGroup).member_id == expected
 
 
@@ -99,20 +101,20 @@ def test_heartbeat(code: int) -> None:
     script.to_stable()
     script.beat(code)
     match action_for(ApiKey.HEARTBEAT, code):
-        case Action.RETRY | Action.REDISCOVER as action:
+        case CoordinatorAction.RETRY | CoordinatorAction.REDISCOVER as action:
             assert script.at(MemberState.STABLE)
-            assert script.has(DropCoordinator) == (action is Action.REDISCOVER)
+            assert script.has(DropCoordinator) == (action is CoordinatorAction.REDISCOVER)
             script.wait(1)
             script.heartbeat_answer()
             assert script.at(MemberState.STABLE)
-        case Action.REJOIN:
+        case CoordinatorAction.REJOIN:
             assert script.at(MemberState.JOIN_PENDING)
             assert script.machine.generation == 1
-        case Action.LOSE_GENERATION | Action.LOSE_MEMBER as action:
+        case CoordinatorAction.LOSE_GENERATION | CoordinatorAction.LOSE_MEMBER as action:
             assert script.at(MemberState.JOIN_PENDING)
             script.poll()
             assert script.called_back(CallLost) == parts(0, 1)
-            expected = "" if action is Action.LOSE_MEMBER else "me"
+            expected = "" if action is CoordinatorAction.LOSE_MEMBER else "me"
             assert script.take(JoinGroup).member_id == expected
         case _:
             assert script.at(MemberState.JOIN_PENDING)
@@ -131,7 +133,10 @@ def test_leave_group(code: int) -> None:
     script.machine.owned = frozenset()
     script.leave()
     script.leave_answer(code)
-    if action_for(ApiKey.LEAVE_GROUP, code) in (Action.RETRY, Action.REDISCOVER):
+    if action_for(ApiKey.LEAVE_GROUP, code) in (
+        CoordinatorAction.RETRY,
+        CoordinatorAction.REDISCOVER,
+    ):
         assert script.at(MemberState.LEAVING)
         script.wait(1)
         script.leave_answer()
@@ -145,13 +150,13 @@ def test_what_a_refused_commit_tells_the_machine(code: int) -> None:
     script.to_stable()
     script.feed(CommitRefused(code, 1, "me"))
     match action_for(ApiKey.OFFSET_COMMIT, code):
-        case Action.REJOIN:
+        case CoordinatorAction.REJOIN:
             assert script.at(MemberState.JOIN_PENDING)
             assert script.machine.generation == 1
-        case Action.LOSE_GENERATION | Action.LOSE_MEMBER:
+        case CoordinatorAction.LOSE_GENERATION | CoordinatorAction.LOSE_MEMBER:
             assert script.at(MemberState.JOIN_PENDING)
             assert script.machine.generation == -1
-        case Action.FENCED:
+        case CoordinatorAction.FENCED:
             script.poll()
             assert _reported(script)
             assert script.at(MemberState.FAILED)

@@ -25,10 +25,10 @@ from kohort.coordinator_client._consumer_protocol import write_assignment, write
 from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
+    CommandFailed,
     CommitRefused,
     CoordinatorFound,
     Event,
-    Failed,
     LeaveRequested,
     PollEntered,
     RejoinRequested,
@@ -135,7 +135,7 @@ class Fuzz:
         if machine.state is MemberState.UNSUBSCRIBED:
             assert not machine.owned
             assert not machine.outstanding
-        elif not (machine.state is MemberState.FAILED and machine.fenced):
+        elif not (machine.state is MemberState.FAILED and machine.is_fenced):
             assert machine.outstanding or machine.next_deadline() is not None, "stands still"
         assert set(machine.outstanding.values()) <= set(self.waiting), "waits for nobody"
         joins = [c for c in self.waiting.values() if isinstance(c, JoinGroup | SyncGroup)]
@@ -184,7 +184,7 @@ class Fuzz:
         if self.rng.random() < 0.1 and not isinstance(
             command, AwaitPoll | CallRevoked | CallLost | CallAssigned
         ):
-            self.feed(Failed(token, self.rng.choice(ERRORS)))
+            self.feed(CommandFailed(token, self.rng.choice(ERRORS)))
             return
         match command:
             case AwaitPoll():

@@ -14,7 +14,7 @@ from kohort.coordinator_client._commands import (
     JoinGroup,
     LeaveGroup,
 )
-from kohort.coordinator_client._leaving import MEMBER_ID_GRACE
+from kohort.coordinator_client._leaving import MEMBER_ID_WAIT_SECONDS
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.errors import KafkaConnectionError, MessageDecodeError
@@ -208,7 +208,7 @@ def test_a_coordinator_that_gives_no_member_id_does_not_hold_up_the_leaving() ->
     script.to_joining()
     asked = script.take(JoinGroup)
     script.leave()
-    script.wait(MEMBER_ID_GRACE)
+    script.wait(MEMBER_ID_WAIT_SECONDS)
     assert script.at(MemberState.UNSUBSCRIBED)
     assert asked.token in script.cancelled
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from kohort.coordinator_client._error_actions import Action, action_for
+from kohort.coordinator_client._error_actions import CoordinatorAction, action_for
 from kohort.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -173,7 +173,7 @@ async def test_between_join_and_sync_a_commit_is_told_to_come_back() -> None:
     sync = cluster.handlers[SyncGroupRequest]
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
-        machine = consumer.client._machine
+        machine = consumer.client._membership
         machine.settings = replace(machine.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
@@ -200,7 +200,7 @@ async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_gener
         async def overtaken(message: OffsetCommitRequest) -> OffsetCommitResponse:
             if message.generation_id_or_member_epoch == 1:
                 consumer.client.request_rejoin("now")
-                await consumer.until(lambda: consumer.client.generation().generation_id == 2)
+                await consumer.until(lambda: consumer.client.snapshot().generation_id == 2)
                 await consumer.until_state("stable")
                 return commit_all(message, ErrorCode.ILLEGAL_GENERATION)
             return commit_all(message)
@@ -212,7 +212,7 @@ async def test_a_commit_that_a_rebalance_overtook_is_sent_again_in_the_new_gener
             for request in cluster.requests(OffsetCommitRequest)
         ]
         assert generations == [1, 2]
-        assert consumer.client.generation().generation_id == 2, "and nobody was thrown out"
+        assert consumer.client.snapshot().generation_id == 2, "and nobody was thrown out"
 
 
 async def test_a_commit_from_before_the_membership_was_lost_is_not_sent_in_the_next_one() -> None:
@@ -222,7 +222,7 @@ async def test_a_commit_from_before_the_membership_was_lost_is_not_sent_in_the_n
 
         async def overtaken(message: OffsetCommitRequest) -> OffsetCommitResponse:
             cluster.once(HeartbeatRequest, HeartbeatResponse(error_code=25))
-            await consumer.until(lambda: consumer.client.generation().generation_id == 2)
+            await consumer.until(lambda: consumer.client.snapshot().generation_id == 2)
             await consumer.until_state("stable")
             return commit_all(message, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -244,27 +244,31 @@ async def _commit_answered(code: int) -> None:
         _refuse_once(consumer.cluster, code)
         host.gate = anyio.Event()
         match action_for(ApiKey.OFFSET_COMMIT, code):
-            case Action.RETRY | Action.REDISCOVER as action:
+            case CoordinatorAction.RETRY | CoordinatorAction.REDISCOVER as action:
                 await consumer.client.commit({T0: AT}, 5)
                 finds = len(consumer.cluster.requests(FindCoordinatorRequest))
-                assert finds == (2 if action is Action.REDISCOVER else 1)
-                assert consumer.client.generation().state == "stable"
-            case Action.REJOIN:
+                assert finds == (2 if action is CoordinatorAction.REDISCOVER else 1)
+                assert consumer.client.snapshot().state == "stable"
+            case CoordinatorAction.REJOIN:
                 with pytest.raises(RebalanceInProgressError):
                     await consumer.client.commit({T0: AT}, 5)
-                assert consumer.client.rebalance_flagged
-            case Action.LOSE_GENERATION | Action.LOSE_MEMBER | Action.FENCED:
+                assert consumer.client.needs_poll
+            case (
+                CoordinatorAction.LOSE_GENERATION
+                | CoordinatorAction.LOSE_MEMBER
+                | CoordinatorAction.FENCED
+            ):
                 with pytest.raises(CommitFailedError) as caught:
                     await consumer.client.commit({T0: AT}, 5)
                 assert caught.value.offsets == {T0: AT}
                 assert isinstance(caught.value.__cause__, error_class(code))
-                assert consumer.client.generation().generation_id == -1
+                assert consumer.client.snapshot().generation_id == -1
             case _:
                 with pytest.raises(error_class(code)) as refused:
                     await consumer.client.commit({T0: AT}, 5)
                 assert isinstance(refused.value, BrokerResponseError)
                 assert refused.value.code == code
-                assert consumer.client.generation().state == "stable"
+                assert consumer.client.snapshot().state == "stable"
 
 
 @pytest.mark.parametrize("code", [22, 25, 27, 69, 82, 113])
@@ -356,7 +360,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
     join = cluster.handlers[JoinGroupRequest]
     async with running(cluster, assignors=["range"]) as consumer:
         await _stable(consumer)
-        machine = consumer.client._machine
+        machine = consumer.client._membership
         machine.settings = replace(machine.settings, cooperative=True)
 
         async def slow(message: Any) -> Any:
@@ -370,7 +374,7 @@ async def test_the_state_of_a_join_is_not_upset_by_a_commit_that_it_overtakes() 
         _refuse_once(cluster, ErrorCode.ILLEGAL_GENERATION)
         with pytest.raises(RebalanceInProgressError):
             await consumer.client.commit({T0: AT}, 5)
-        assert consumer.client.generation().state == "joining"
+        assert consumer.client.snapshot().state == "joining"
         parked.set()
         await consumer.until_state("stable")
         assert consumer.host.names() == ["assigned", "assigned"]
@@ -488,9 +492,9 @@ async def test_every_code_of_a_fetch_is_recovered_from_or_raised(level: str, ver
         for code in CODES:
             answers.append(code)
             match action_for(ApiKey.OFFSET_FETCH, code):
-                case Action.PROCEED:
+                case CoordinatorAction.PROCEED:
                     assert await consumer.client.committed([T0], 5) == {T0: None}
-                case Action.RETRY | Action.REDISCOVER:
+                case CoordinatorAction.RETRY | CoordinatorAction.REDISCOVER:
                     result = await consumer.client.committed([T0], 5)
                     assert result[T0] is not None
                 case _:

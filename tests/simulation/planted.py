@@ -12,7 +12,7 @@ from kohort import AsyncKafkaConsumer
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._autocommit import AutoCommit
 from kohort.coordinator_client._heartbeating import Heartbeats
-from kohort.coordinator_client._member import Member as GroupMember
+from kohort.coordinator_client._member import MemberData
 from kohort.errors import KafkaConnectionError, KafkaError
 from kohort.security._tokens import Token
 from kohort.subscription import NO_ID, Recreation, SubscriptionState, TopicHistory
@@ -66,7 +66,7 @@ def heartbeat_with_an_old_generation() -> Iterator[None]:
         start(heartbeats, now)
 
     def ticked(heartbeats: Heartbeats, now: float) -> bool:
-        member: GroupMember = heartbeats._member
+        member: MemberData = heartbeats._member
         right = member.generation
         member.generation = seen.get(heartbeats, [right])[-2:][0]
         try:

@@ -16,7 +16,7 @@ from kohort.coordinator_client.assignors._base import (
 from kohort.coordinator_client.assignors._range import RangeAssignor
 from kohort.coordinator_client.assignors._resolve import BUILT_IN, is_built_in, resolve_assignors
 from kohort.coordinator_client.assignors._roundrobin import RoundRobinAssignor
-from kohort.coordinator_client.assignors._slices import Steps, finish, in_slices
+from kohort.coordinator_client.assignors._slices import Steps, finish, finish_in_slices
 from kohort.coordinator_client.assignors._sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "Subscription",
     "common_protocol",
     "finish",
-    "in_slices",
+    "finish_in_slices",
     "is_built_in",
     "members_in_order",
     "resolve_assignors",

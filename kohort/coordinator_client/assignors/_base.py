@@ -22,7 +22,7 @@ class Assignment:
     """What the leader's assignor tells the member's."""
 
 
-Deal = Mapping[str, Sequence[TopicPartition]]
+PartitionsByMember = Mapping[str, Sequence[TopicPartition]]
 """Member id -> its partitions."""
 
 Assignments = Mapping[str, Sequence[TopicPartition] | Assignment]
@@ -120,10 +120,12 @@ class BuiltInAssignor(PartitionAssignor):
     @abstractmethod
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Steps[Deal]:
+    ) -> Steps[PartitionsByMember]:
         """Compute the assignment in steps."""
 
-    def assign(self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]) -> Deal:
+    def assign(
+        self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
+    ) -> PartitionsByMember:
         return finish(self.steps(cluster, subscriptions))
 
 
@@ -144,7 +146,7 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
 def subscribers(subscriptions: Mapping[str, Subscription]) -> Steps[dict[str, list[str]]]:
     """Topic -> its members, in the order of :func:`members_in_order`. Topics may share a list."""
     in_order = members_in_order(subscriptions)
-    if len(frozenset(said.topics for said in subscriptions.values())) == 1:
+    if len(frozenset(subscription.topics for subscription in subscriptions.values())) == 1:
         return dict.fromkeys(subscriptions[in_order[0]].topics, in_order)
     result: dict[str, list[str]] = {}
     for member_id in in_order:

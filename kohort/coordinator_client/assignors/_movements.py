@@ -13,7 +13,7 @@ class _Move(NamedTuple):
     target: str
 
 
-class _Moved:
+class _MovedPartitions:
     """Partitions that took the same way; :meth:`first` is what a Java HashSet would iterate to."""
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Movements:
     """The moves of one deal, each partition's as one from its first to its present member."""
 
     def __init__(self) -> None:
-        self._of: dict[TopicPartition, _Move] = {}
-        self._by_topic: dict[str, dict[_Move, _Moved]] = {}
+        self._move_of: dict[TopicPartition, _Move] = {}
+        self._by_topic: dict[str, dict[_Move, _MovedPartitions]] = {}
 
     def record(self, tp: TopicPartition, source: str, target: str) -> None:
         """The partition goes from ``source`` to ``target``."""
-        before = self._of.pop(tp, None)
+        before = self._move_of.pop(tp, None)
         if before is not None:
             ways = self._by_topic[tp.topic]
             ways[before].remove(tp)
@@ -52,12 +52,12 @@ class Movements:
             if before.source == target:
                 return  # it is back
             source = before.source
-        move = self._of[tp] = _Move(source, target)
-        self._by_topic.setdefault(tp.topic, {}).setdefault(move, _Moved()).add(tp)
+        move = self._move_of[tp] = _Move(source, target)
+        self._by_topic.setdefault(tp.topic, {}).setdefault(move, _MovedPartitions()).add(tp)
 
-    def better(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
+    def swap_candidate(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
         """The partition to move in place of ``tp``: one of its topic that went the other way."""
-        before = self._of.get(tp)
+        before = self._move_of.get(tp)
         if before is not None:
             source = before.source
         back = self._by_topic.get(tp.topic, {}).get(_Move(target, source))

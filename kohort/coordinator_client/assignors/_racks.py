@@ -14,10 +14,10 @@ class Racks:
     """Which members are near which partitions. Without an effect where that makes no difference."""
 
     def __init__(self) -> None:
-        self.matter = False
+        self.have_effect = False
         self._members: dict[str, str] = {}
         self._replicas: dict[TopicPartition, frozenset[str]] = {}
-        self._near: dict[TopicPartition, int] = {}
+        self._local_members: dict[TopicPartition, int] = {}
 
     @classmethod
     def of(
@@ -28,7 +28,11 @@ class Racks:
     ) -> Steps[Racks]:
         """The racks of a group."""
         racks = cls()
-        members = {member: said.rack for member, said in subscriptions.items() if said.rack}
+        members = {
+            member: subscription.rack
+            for member, subscription in subscriptions.items()
+            if subscription.rack
+        }
         if not members or not cluster.racks:
             return racks
         replicas: dict[TopicPartition, frozenset[str]] = {}
@@ -37,13 +41,13 @@ class Racks:
             yield
         kinds = frozenset(replicas.values())
         everywhere: frozenset[str] = frozenset().union(*kinds)
-        racks.matter = not everywhere.isdisjoint(members.values()) and kinds != {everywhere}
-        if racks.matter:
+        racks.have_effect = not everywhere.isdisjoint(members.values()) and kinds != {everywhere}
+        if racks.have_effect:
             in_rack = Counter(members.values())
             near = {found: sum(in_rack[rack] for rack in found) for found in kinds}
             racks._members, racks._replicas = members, replicas
             for some in in_steps(partitions):
-                racks._near.update((tp, near[replicas[tp]]) for tp in some)
+                racks._local_members.update((tp, near[replicas[tp]]) for tp in some)
                 yield
         return racks
 
@@ -55,20 +59,18 @@ class Racks:
         """The racks of the partition's replicas, if they matter."""
         return self._replicas.get(tp, frozenset())
 
-    def far(self, member: str, tp: TopicPartition) -> bool:
+    def is_remote(self, member: str, tp: TopicPartition) -> bool:
         """The member has a rack, and no replica is in it."""
         rack = self._members.get(member)
         return rack is not None and rack not in self._replicas[tp]
 
-    def hardest_first(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Steps[Sequence[TopicPartition]]:
+    def rarest_first(self, partitions: Sequence[TopicPartition]) -> Steps[Sequence[TopicPartition]]:
         """Those with the fewest members in their racks first."""
-        if not self.matter:
+        if not self.have_effect:
             return partitions
         by_count: dict[int, list[TopicPartition]] = {}
         for some in in_steps(partitions):
             for tp in some:
-                by_count.setdefault(self._near[tp], []).append(tp)
+                by_count.setdefault(self._local_members[tp], []).append(tp)
             yield
         return [tp for _, found in sorted(by_count.items()) for tp in found]

@@ -10,7 +10,7 @@ from typing import ClassVar
 from kohort.coordinator_client.assignors._base import (
     BuiltInAssignor,
     ClusterTopics,
-    Deal,
+    PartitionsByMember,
     Subscription,
     subscribers,
 )
@@ -33,37 +33,39 @@ class RangeAssignor(BuiltInAssignor):
 
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Steps[Deal]:
+    ) -> Steps[PartitionsByMember]:
         found = yield from subscribers(subscriptions)
-        wanted = {topic: who for topic, who in found.items() if cluster.partitions.get(topic, 0)}
+        members_of = {
+            topic: who for topic, who in found.items() if cluster.partitions.get(topic, 0)
+        }
         result: _Result = {member: [] for member in subscriptions}
         racks = {member: s.rack for member, s in subscriptions.items() if s.rack}
-        topics: list[_Topic] = []
+        topics: list[_TopicState] = []
         if racks and cluster.racks:
-            for topic, members in wanted.items():
-                topics.append(_Topic(topic, members, cluster, racks))
+            for topic, members in members_of.items():
+                topics.append(_TopicState(topic, members, cluster, racks))
                 yield
         if not any(topic.racks_matter for topic in topics):
-            for topic, members in wanted.items():
-                _deal_runs(topic, members, cluster.partitions[topic], result)
+            for topic, members in members_of.items():
+                _assign_ranges(topic, members, cluster.partitions[topic], result)
                 yield
             return result
-        yield from _deal_by_rack(topics, result)
+        yield from _assign_by_rack(topics, result)
         for each in topics:
-            yield from each.deal_runs(result)
-        order = {topic: rank for rank, topic in enumerate(sorted(wanted, key=java_order))}
+            yield from each.assign_ranges(result)
+        order = {topic: rank for rank, topic in enumerate(sorted(members_of, key=java_order))}
         for partitions in result.values():
             partitions.sort(key=lambda tp: (order[tp.topic], tp.partition))
             yield
         return result
 
 
-def _deal_runs(topic: str, members: Sequence[str], count: int, result: _Result) -> None:
+def _assign_ranges(topic: str, members: Sequence[str], count: int, result: _Result) -> None:
     """Assign a topic without regard to racks."""
-    share, extras = divmod(count, len(members))
+    quota, extras = divmod(count, len(members))
     start = 0
     for member in members:
-        end = start + share + (extras > 0)
+        end = start + quota + (extras > 0)
         extras -= 1
         if start == end:
             break  # more members than partitions
@@ -71,7 +73,7 @@ def _deal_runs(topic: str, members: Sequence[str], count: int, result: _Result) 
         start = end
 
 
-class _Topic:
+class _TopicState:
     """The state of the assignment of one topic where racks matter."""
 
     def __init__(
@@ -80,79 +82,83 @@ class _Topic:
         self.name = name
         self.members = members
         self.count = cluster.partitions[name]
-        self._left = dict.fromkeys(range(self.count))
-        self._dealt = dict.fromkeys(members, 0)
-        self._share, self._extras = divmod(self.count, len(members))
+        self._unassigned = dict.fromkeys(range(self.count))
+        self._assigned_counts = dict.fromkeys(members, 0)
+        self._quota, self._extras = divmod(self.count, len(members))
         self.member_racks = {member: racks[member] for member in members if member in racks}
         self.replica_racks = [
-            cluster.replica_racks(TopicPartition(name, number)) for number in self._left
+            cluster.replica_racks(TopicPartition(name, number)) for number in self._unassigned
         ]
         everywhere = frozenset().union(*self.replica_racks)
         self.racks_matter = not everywhere.isdisjoint(self.member_racks.values()) and any(
             found != everywhere for found in self.replica_racks
         )
 
-    def room(self, member: str) -> int:
+    def capacity(self, member: str) -> int:
         """Number of partitions that the member may still get. It never grows."""
-        return max(0, self._share + (self._extras > 0) - self._dealt[member])
+        return max(0, self._quota + (self._extras > 0) - self._assigned_counts[member])
 
-    def near(self, member: str) -> Callable[[int], bool]:
+    def rack_filter(self, member: str) -> Callable[[int], bool]:
         """True for partitions with a replica in the member's rack, or if it did not name one."""
         rack = self.member_racks.get(member)
         return lambda number: rack is None or rack in self.replica_racks[number]
 
-    def deal(self, member: str, numbers: Sequence[int], result: _Result) -> None:
+    def assign(self, member: str, numbers: Sequence[int], result: _Result) -> None:
         result[member].extend(TopicPartition(self.name, number) for number in numbers)
-        self._dealt[member] += len(numbers)
-        if self._dealt[member] > self._share:
+        self._assigned_counts[member] += len(numbers)
+        if self._assigned_counts[member] > self._quota:
             self._extras -= 1
         for number in numbers:
-            del self._left[number]
+            del self._unassigned[number]
 
-    def deal_runs(self, result: _Result, *, near: bool = False) -> Steps[None]:
-        """Assign the partitions that are left in runs; with ``near``, those in the same rack."""
+    def assign_ranges(self, result: _Result, *, within_racks: bool = False) -> Steps[None]:
+        """Assign the remaining partitions in runs; ``within_racks``: those in the member's rack."""
         for member in self.members:
-            room = self.room(member)
-            if room:
-                left = filter(self.near(member), self._left) if near else iter(self._left)
-                if run := list(islice(left, room)):
-                    self.deal(member, run, result)
+            capacity = self.capacity(member)
+            if capacity:
+                left = (
+                    filter(self.rack_filter(member), self._unassigned)
+                    if within_racks
+                    else iter(self._unassigned)
+                )
+                if run := list(islice(left, capacity)):
+                    self.assign(member, run, result)
             yield
 
 
-def _deal_by_rack(topics: Sequence[_Topic], result: _Result) -> Steps[None]:
+def _assign_by_rack(topics: Sequence[_TopicState], result: _Result) -> Steps[None]:
     """Deal what can be dealt within racks; topics that look alike are dealt in step."""
-    alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
+    alike: dict[tuple[tuple[str, ...], int], list[_TopicState]] = {}
     for topic in topics:
         alike.setdefault((tuple(topic.members), topic.count), []).append(topic)
         yield
     for group in alike.values():
         if len(group) > 1:
-            yield from _deal_in_step(group, result)
+            yield from _assign_copartitioned(group, result)
         elif group[0].racks_matter:
-            yield from group[0].deal_runs(result, near=True)
+            yield from group[0].assign_ranges(result, within_racks=True)
 
 
-def _deal_in_step(topics: Sequence[_Topic], result: _Result) -> Steps[None]:
+def _assign_copartitioned(topics: Sequence[_TopicState], result: _Result) -> Steps[None]:
     """Give partition n of all the topics to the first member that is near every one of them."""
     first = topics[0]
     queues: dict[str | None, deque[tuple[int, str]]] = {}
     """Rack -> the members in it that have room, with their places in the order of members."""
-    nobody: deque[tuple[int, str]] = deque()
+    no_members: deque[tuple[int, str]] = deque()
     for place, member in enumerate(first.members):
         queues.setdefault(first.member_racks.get(member), deque()).append((place, member))
     yield
     for number in range(first.count):
-        near = frozenset.intersection(*(topic.replica_racks[number] for topic in topics))
+        racks = frozenset.intersection(*(topic.replica_racks[number] for topic in topics))
         heads = []
-        for rack in (None, *near):
-            queue = queues.get(rack, nobody)
-            while queue and not all(topic.room(queue[0][1]) > 0 for topic in topics):
+        for rack in (None, *racks):
+            queue = queues.get(rack, no_members)
+            while queue and not all(topic.capacity(queue[0][1]) > 0 for topic in topics):
                 queue.popleft()
             if queue:
                 heads.append(queue[0])
         if heads:
             member = min(heads)[1]
             for topic in topics:
-                topic.deal(member, [number], result)
+                topic.assign(member, [number], result)
         yield

@@ -9,7 +9,7 @@ from typing import ClassVar
 from kohort.coordinator_client.assignors._base import (
     BuiltInAssignor,
     ClusterTopics,
-    Deal,
+    PartitionsByMember,
     Subscription,
     members_in_order,
 )
@@ -28,7 +28,7 @@ class RoundRobinAssignor(BuiltInAssignor):
 
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Steps[Deal]:
+    ) -> Steps[PartitionsByMember]:
         members = members_in_order(subscriptions)
         result: dict[str, list[TopicPartition]] = {member: [] for member in members}
         turns: dict[str, list[int]] = {}

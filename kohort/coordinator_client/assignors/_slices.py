@@ -41,7 +41,7 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-async def in_slices(steps: Steps[T]) -> T:
+async def finish_in_slices(steps: Steps[T]) -> T:
     """Run a computation, giving the event loop a turn every :data:`SLICE_SECONDS`.
 
     The time is the event loop's. On a virtual clock no time passes while a computation runs, so

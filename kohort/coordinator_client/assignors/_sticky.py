@@ -11,16 +11,16 @@ from kohort.coordinator_client.assignors._base import (
     Assignment,
     BuiltInAssignor,
     ClusterTopics,
-    Deal,
+    PartitionsByMember,
     RebalanceProtocol,
     Subscription,
 )
-from kohort.coordinator_client.assignors._claims import settle
-from kohort.coordinator_client.assignors._even import EvenDeal
+from kohort.coordinator_client.assignors._heterogeneous import HeterogeneousAssignment
+from kohort.coordinator_client.assignors._homogeneous import HomogeneousAssignment
 from kohort.coordinator_client.assignors._java import hash_order, java_order
+from kohort.coordinator_client.assignors._ownership import resolve_ownership
 from kohort.coordinator_client.assignors._racks import Racks
 from kohort.coordinator_client.assignors._slices import Steps
-from kohort.coordinator_client.assignors._uneven import UnevenDeal
 from kohort.coordinator_client.assignors._user_data import (
     NO_GENERATION,
     Claim,
@@ -38,7 +38,7 @@ class _Sticky(BuiltInAssignor):
     """What the two have in common; they differ in where a member's claim stands."""
 
     @abstractmethod
-    def _claim(self, said: Subscription) -> Claim:
+    def _claim(self, subscription: Subscription) -> Claim:
         """What the member owned."""
 
     def _assign(
@@ -47,8 +47,8 @@ class _Sticky(BuiltInAssignor):
         """The deal, and what in it goes from one owner to another; None: to be found out."""
         members = {member: subscriptions[member] for member in hash_order(subscriptions)}
         wanted: set[frozenset[str]] = set()
-        for said in members.values():
-            wanted.add(frozenset(said.topics))
+        for subscription in members.values():
+            wanted.add(frozenset(subscription.topics))
             yield
         topics = sorted(frozenset().union(*wanted), key=java_order)
         counts = {topic: cluster.partitions.get(topic, 0) for topic in topics}
@@ -59,15 +59,15 @@ class _Sticky(BuiltInAssignor):
         if not partitions:
             return {member: [] for member in members}, {}
         claims: dict[str, Claim] = {}
-        for member, said in members.items():
-            claims[member] = self._claim(said)
+        for member, subscription in members.items():
+            claims[member] = self._claim(subscription)
             yield
-        ownership = yield from settle(counts, members, claims)
+        ownership = yield from resolve_ownership(counts, members, claims)
         racks = yield from Racks.of(cluster, members, partitions)
         if len(wanted) > 1:
-            result = yield from UnevenDeal(members, ownership, partitions, racks).run()
+            result = yield from HeterogeneousAssignment(members, ownership, partitions, racks).run()
             return result, None
-        even = EvenDeal(ownership, partitions, racks)
+        even = HomogeneousAssignment(ownership, partitions, racks)
         yield from even.run()
         return even.result, even.moving
 
@@ -88,9 +88,9 @@ class StickyAssignor(_Sticky):
 
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Steps[Deal]:
-        deal, _ = yield from self._assign(cluster, subscriptions)
-        return deal
+    ) -> Steps[PartitionsByMember]:
+        assignment, _ = yield from self._assign(cluster, subscriptions)
+        return assignment
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
         if self._assigned is None:
@@ -101,8 +101,8 @@ class StickyAssignor(_Sticky):
         self._assigned = assignment.partitions
         self._generation = metadata.generation_id
 
-    def _claim(self, said: Subscription) -> Claim:
-        return read_claim(said.user_data)
+    def _claim(self, subscription: Subscription) -> Claim:
+        return read_claim(subscription.user_data)
 
 
 class CooperativeStickyAssignor(_Sticky):
@@ -121,14 +121,14 @@ class CooperativeStickyAssignor(_Sticky):
 
     def steps(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
-    ) -> Steps[Deal]:
-        deal, moving = yield from self._assign(cluster, subscriptions)
+    ) -> Steps[PartitionsByMember]:
+        assignment, moving = yield from self._assign(cluster, subscriptions)
         if moving is None:
-            moving = yield from _find_moving(deal, subscriptions)
+            moving = yield from _find_moves(assignment, subscriptions)
         for tp, member in moving.items():
-            deal[member].remove(tp)
+            assignment[member].remove(tp)
             yield
-        return deal
+        return assignment
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
         return write_generation(self._generation)
@@ -136,21 +136,21 @@ class CooperativeStickyAssignor(_Sticky):
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         self._generation = metadata.generation_id
 
-    def _claim(self, said: Subscription) -> Claim:
-        if said.generation != NO_GENERATION:
-            return Claim(said.owned, said.generation)
-        return Claim(said.owned, read_generation(said.user_data))
+    def _claim(self, subscription: Subscription) -> Claim:
+        if subscription.generation != NO_GENERATION:
+            return Claim(subscription.owned, subscription.generation)
+        return Claim(subscription.owned, read_generation(subscription.user_data))
 
 
-def _find_moving(
-    deal: Deal, subscriptions: Mapping[str, Subscription]
+def _find_moves(
+    assignment: PartitionsByMember, subscriptions: Mapping[str, Subscription]
 ) -> Steps[dict[TopicPartition, str]]:
     """What one member gets new that another one loses."""
     added: dict[TopicPartition, str] = {}
     lost: set[TopicPartition] = set()
-    for member, dealt in deal.items():
+    for member, partitions in assignment.items():
         owned = frozenset(subscriptions[member].owned)
-        given = frozenset(dealt)
+        given = frozenset(partitions)
         added.update(dict.fromkeys(given - owned, member))
         lost |= owned - given
         yield

@@ -21,7 +21,7 @@ from kohort.coordinator_client.assignors import (
     members_in_order,
     resolve_assignors,
 )
-from kohort.coordinator_client.assignors._base import Deal
+from kohort.coordinator_client.assignors._base import PartitionsByMember
 from kohort.errors import InvalidOptionError
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
@@ -30,7 +30,7 @@ def _members(*names: str, topics: tuple[str, ...] = ("t",)) -> dict[str, Subscri
     return {name: Subscription(topics) for name in names}
 
 
-def _numbers(result: Deal, topic: str = "t") -> dict[str, list[int]]:
+def _numbers(result: PartitionsByMember, topic: str = "t") -> dict[str, list[int]]:
     return {
         member: [tp.partition for tp in partitions if tp.topic == topic]
         for member, partitions in result.items()

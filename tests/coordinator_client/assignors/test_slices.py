@@ -30,7 +30,7 @@ from kohort.coordinator_client.assignors import (
     Subscription,
     _slices,
     finish,
-    in_slices,
+    finish_in_slices,
     members_in_order,
 )
 from kohort.protocol.messages import JoinGroupResponse
@@ -177,7 +177,7 @@ async def turns_during(steps: int) -> int:
         tasks.start_soon(other)
         await anyio.lowlevel.checkpoint()
         turns = 0
-        assert await in_slices(work(steps)) == "done"
+        assert await finish_in_slices(work(steps)) == "done"
         over = True
     return turns
 

@@ -16,7 +16,7 @@ from kohort.coordinator_client.assignors import (
     StickyAssignor,
     Subscription,
 )
-from kohort.coordinator_client.assignors._base import Deal
+from kohort.coordinator_client.assignors._base import PartitionsByMember
 from kohort.coordinator_client.assignors._user_data import write_claim
 from kohort.types import ConsumerGroupMetadata, TopicPartition
 
@@ -25,7 +25,7 @@ def _parts(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for number in numbers)
 
 
-def _sizes(deal: Deal) -> list[int]:
+def _sizes(deal: PartitionsByMember) -> list[int]:
     return sorted(len(partitions) for partitions in deal.values())
 
 

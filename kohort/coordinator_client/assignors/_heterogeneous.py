@@ -10,9 +10,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.coordinator_client.assignors._base import Subscription
-from kohort.coordinator_client.assignors._claims import Ownership
 from kohort.coordinator_client.assignors._java import java_order
 from kohort.coordinator_client.assignors._movements import Movements
+from kohort.coordinator_client.assignors._ownership import Ownership
 from kohort.coordinator_client.assignors._racks import Racks
 from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
@@ -20,20 +20,21 @@ from kohort.types import TopicPartition
 _MOVES_PER_PARTITION = 20
 """Moving ends by itself, but nothing proves it."""
 
-_Deal = dict[str, dict[TopicPartition, None]]
+_Assignment = dict[str, dict[TopicPartition, None]]
 
 
 class _Loads:
     """The members, by the number of their partitions and then by Java's order."""
 
-    def __init__(self, deal: _Deal) -> None:
-        self._names = sorted(deal, key=java_order)
+    def __init__(self, assignment: _Assignment) -> None:
+        self._names = sorted(assignment, key=java_order)
         self._keys = {
-            name: len(deal[name]) * len(deal) + rank for rank, name in enumerate(self._names)
+            name: len(assignment[name]) * len(assignment) + rank
+            for rank, name in enumerate(self._names)
         }
         self._sorted = sorted(self._keys.values())
 
-    def of(self, member: str) -> int:
+    def load_of(self, member: str) -> int:
         return self._keys[member] // len(self._names)
 
     def change(self, member: str, by: int) -> None:
@@ -42,7 +43,7 @@ class _Loads:
         self._keys[member] = key = key + by * len(self._names)
         insort(self._sorted, key)
 
-    def least(self, among: frozenset[str]) -> str:
+    def least_loaded(self, among: frozenset[str]) -> str:
         """The first of these, which must be some."""
         if 4 * len(among) >= len(self._names):
             for key in self._sorted:
@@ -52,7 +53,7 @@ class _Loads:
         return min(among, key=self._keys.__getitem__)
 
 
-class UnevenDeal:
+class HeterogeneousAssignment:
     """One such assignment. ``partitions``: all of them, by topic in Java's order and number."""
 
     def __init__(
@@ -64,102 +65,106 @@ class UnevenDeal:
     ) -> None:
         self._subscriptions = subscriptions
         self._ownership = ownership
-        self._earlier = ownership.earlier
+        self._former_owners = ownership.former_owners
         self._racks = racks
         self._partitions = partitions
-        self._wants: dict[str, frozenset[str]] = {}
+        self._subscribers: dict[str, frozenset[str]] = {}
         """Topic -> the members that want it, at least one."""
-        self._holders: dict[TopicPartition, str] = {}
+        self._owners: dict[TopicPartition, str] = {}
         self._revoking = False
         """Somebody loses partitions in any case, so there is no sense in sparing the others."""
         self._moves_left = _MOVES_PER_PARTITION * len(partitions)
         self._movements = Movements()
-        self._assign: _Deal = {}
+        self._assignment: _Assignment = {}
 
     def _set_up(self) -> Steps[None]:
-        wants: dict[str, set[str]] = {}
-        for member, said in self._subscriptions.items():
-            for topic in said.topics:
-                wants.setdefault(topic, set()).add(member)
+        subscribers: dict[str, set[str]] = {}
+        for member, subscription in self._subscriptions.items():
+            for topic in subscription.topics:
+                subscribers.setdefault(topic, set()).add(member)
             yield
         by_topic: dict[str, list[TopicPartition]] = {}
         for some in in_steps(self._partitions):
             for tp in some:
                 by_topic.setdefault(tp.topic, []).append(tp)
             yield
-        self._wants = {topic: frozenset(wants[topic]) for topic in by_topic}
+        self._subscribers = {topic: frozenset(subscribers[topic]) for topic in by_topic}
         yield
-        fewest_first = sorted(by_topic, key=lambda topic: len(self._wants[topic]))
+        fewest_first = sorted(by_topic, key=lambda topic: len(self._subscribers[topic]))
         ordered: list[TopicPartition] = []
         for topic in fewest_first:
             ordered += by_topic[topic]
             yield
         self._partitions = ordered
         for member, owned in self._ownership.owned.items():
-            self._assign[member] = self._keep(member, owned)
+            self._assignment[member] = self._keep_owned(member, owned)
             yield
-        self._loads = _Loads(self._assign)
+        self._loads = _Loads(self._assignment)
 
-    def _keep(self, member: str, owned: Iterable[TopicPartition]) -> dict[TopicPartition, None]:
+    def _keep_owned(
+        self, member: str, owned: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, None]:
         kept: dict[TopicPartition, None] = {}
         for tp in owned:
-            if member in self._wants[tp.topic] and not self._racks.far(member, tp):
+            if member in self._subscribers[tp.topic] and not self._racks.is_remote(member, tp):
                 kept[tp] = None
-                self._holders[tp] = member
+                self._owners[tp] = member
             else:
                 self._revoking = True
         return kept
 
     def run(self) -> Steps[dict[str, list[TopicPartition]]]:
         yield from self._set_up()
-        fresh = not any(self._assign.values())
+        is_first = not any(self._assignment.values())
         free: list[TopicPartition] = []
         for some in in_steps(self._partitions):
-            free += [tp for tp in some if tp not in self._holders]
+            free += [tp for tp in some if tp not in self._owners]
             yield
-        yield from self._hand_out(free)
-        sharing = frozenset().union(*(who for who in self._wants.values() if len(who) > 1))
+        yield from self._assign_free(free)
+        sharing = frozenset().union(*(who for who in self._subscribers.values() if len(who) > 1))
         yield
-        before: _Deal = {}
-        for member, dealt in self._assign.items():
-            before[member] = dict(dealt)
+        before: _Assignment = {}
+        for member, partitions in self._assignment.items():
+            before[member] = dict(partitions)
             yield
         if not self._revoking:  # what moves anyway can balance it, perhaps
             yield from self._balance(free)
         moved = yield from self._balance(self._partitions)
-        if not fresh and moved:
-            after = _imbalance(len(self._assign[member]) for member in sharing)
+        if not is_first and moved:
+            after = _imbalance(len(self._assignment[member]) for member in sharing)
             if after >= _imbalance(len(before[member]) for member in sharing):
-                self._assign = before
+                self._assignment = before
         result: dict[str, list[TopicPartition]] = {}
-        for member, dealt in self._assign.items():
-            result[member] = list(dealt)
+        for member, partitions in self._assignment.items():
+            result[member] = list(partitions)
             yield
         return result
 
-    def _hand_out(self, free: Sequence[TopicPartition]) -> Steps[None]:
-        far: Sequence[TopicPartition] = free
-        if self._racks.matter:
-            far = []
-            near: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
+    def _assign_free(self, free: Sequence[TopicPartition]) -> Steps[None]:
+        remote: Sequence[TopicPartition] = free
+        if self._racks.have_effect:
+            remote = []
+            in_rack: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
             """Topic and racks of replicas -> those of its members that are not far."""
             for tp in free:
                 kind = tp.topic, self._racks.of_replicas(tp)
-                if kind not in near:
-                    wants = self._wants[tp.topic]
-                    near[kind] = frozenset(m for m in wants if not self._racks.far(m, tp))
-                if near[kind]:
-                    self._give(tp, self._loads.least(near[kind]))
+                if kind not in in_rack:
+                    subscribers = self._subscribers[tp.topic]
+                    in_rack[kind] = frozenset(
+                        m for m in subscribers if not self._racks.is_remote(m, tp)
+                    )
+                if in_rack[kind]:
+                    self._add(tp, self._loads.least_loaded(in_rack[kind]))
                 else:
-                    far.append(tp)
+                    remote.append(tp)
                 yield
-        for tp in far:
-            self._give(tp, self._loads.least(self._wants[tp.topic]))
+        for tp in remote:
+            self._add(tp, self._loads.least_loaded(self._subscribers[tp.topic]))
             yield
 
-    def _give(self, tp: TopicPartition, member: str) -> None:
-        self._assign[member][tp] = None
-        self._holders[tp] = member
+    def _add(self, tp: TopicPartition, member: str) -> None:
+        self._assignment[member][tp] = None
+        self._owners[tp] = member
         self._loads.change(member, 1)
 
     # --- moving ---------------------------------------------------------------------------------
@@ -168,37 +173,37 @@ class UnevenDeal:
         """Move until no move helps; True if there was any."""
         movable: list[TopicPartition] = []
         for some in in_steps(partitions):
-            movable += [tp for tp in some if len(self._wants[tp.topic]) > 1]
+            movable += [tp for tp in some if len(self._subscribers[tp.topic]) > 1]
             yield
         any_moved, moved = False, True
         while moved and self._moves_left > 0:
             moved = False
             for tp in movable:
-                target = self._better_holder(tp)
+                target = self._better_owner(tp)
                 if target is not None:
                     self._move(tp, target)
                     moved = any_moved = True
                 yield
         return any_moved
 
-    def _better_holder(self, tp: TopicPartition) -> str | None:
-        wanted_by = self._wants[tp.topic]
-        load = self._loads.of(self._holders[tp])
-        earlier = self._earlier.get(tp)
-        if earlier is not None and earlier in wanted_by and load > self._loads.of(earlier) + 1:
-            return earlier
-        least = self._loads.least(wanted_by)
-        return least if load > self._loads.of(least) + 1 else None
+    def _better_owner(self, tp: TopicPartition) -> str | None:
+        subscribers = self._subscribers[tp.topic]
+        load = self._loads.load_of(self._owners[tp])
+        former = self._former_owners.get(tp)
+        if former is not None and former in subscribers and load > self._loads.load_of(former) + 1:
+            return former
+        least = self._loads.least_loaded(subscribers)
+        return least if load > self._loads.load_of(least) + 1 else None
 
     def _move(self, tp: TopicPartition, target: str) -> None:
         """Move the partition, or another of its topic that had better be moved."""
         self._moves_left -= 1
-        tp = self._movements.better(tp, self._holders[tp], target)
-        source = self._holders[tp]
+        tp = self._movements.swap_candidate(tp, self._owners[tp], target)
+        source = self._owners[tp]
         self._movements.record(tp, source, target)
-        del self._assign[source][tp]
+        del self._assignment[source][tp]
         self._loads.change(source, -1)
-        self._give(tp, target)
+        self._add(tp, target)
 
 
 def _imbalance(loads: Iterable[int]) -> int:

@@ -13,18 +13,18 @@ from kohort.types import TopicPartition
 class Ownership:
     """What the members owned before this deal, as far as it is still there."""
 
-    __slots__ = ("contested", "earlier", "owned")
+    __slots__ = ("contested", "former_owners", "owned")
 
     def __init__(self) -> None:
         self.owned: dict[str, dict[TopicPartition, None]] = {}
         """Member -> its partitions, in the order in which it named them."""
         self.contested: set[TopicPartition] = set()
         """Partitions that two members claim for one generation: not safe to assign at once."""
-        self.earlier: dict[TopicPartition, str] = {}
+        self.former_owners: dict[TopicPartition, str] = {}
         """Partition -> the last owner that missed the newest generation."""
 
 
-def settle(
+def resolve_ownership(
     counts: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, Claim],
@@ -34,34 +34,34 @@ def settle(
     ``counts``: the partitions of the topics to deal; a claim of any other is left out.
     """
     result = Ownership()
-    holders: dict[TopicPartition, str] = {}
+    owners: dict[TopicPartition, str] = {}
     for member, claim in claims.items():
         mine = result.owned[member] = {}
         generation = NO_GENERATION if claim.generation is None else claim.generation
         for tp in claim.partitions:
             if not 0 <= tp.partition < counts.get(tp.topic, 0):
                 continue
-            other = holders.get(tp)
+            other = owners.get(tp)
             if other is None:
                 mine[tp] = None
-                holders[tp] = member
+                owners[tp] = member
                 continue
             # as Java: the other's generation is what its subscription says, not its user data
             theirs = subscriptions[other].generation
             if generation < theirs:
                 continue
             result.owned[other].pop(tp, None)
-            holders[tp] = member
+            owners[tp] = member
             if generation == theirs:
                 result.contested.add(tp)
             else:
                 mine[tp] = None
         yield
-    result.earlier = yield from _earlier_owners(claims)
+    result.former_owners = yield from _former_owners(claims)
     return result
 
 
-def _earlier_owners(claims: Mapping[str, Claim]) -> Steps[dict[TopicPartition, str]]:
+def _former_owners(claims: Mapping[str, Claim]) -> Steps[dict[TopicPartition, str]]:
     newest = max((c.generation for c in claims.values() if c.generation is not None), default=-1)
     newest = max(newest, NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}

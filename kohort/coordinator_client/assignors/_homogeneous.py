@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from kohort.coordinator_client.assignors._claims import Ownership
 from kohort.coordinator_client.assignors._java import java_order
+from kohort.coordinator_client.assignors._ownership import Ownership
 from kohort.coordinator_client.assignors._racks import Racks
 from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
 
 
-class EvenDeal:
+class HomogeneousAssignment:
     """One such deal. ``partitions``: all of them, by topic in Java's order and number."""
 
     def __init__(
@@ -26,14 +26,14 @@ class EvenDeal:
         self._ownership = ownership
         self._partitions = partitions
         self._racks = racks
-        self._share, self._extras = divmod(len(partitions), members)
+        self._quota, self._extras_left = divmod(len(partitions), members)
         """What everybody gets, and how many members may get one more: a number that goes down."""
-        self._most = self._share + (self._extras > 0)
-        self._short = _Waiting(racks)
+        self._max_quota = self._quota + (self._extras_left > 0)
+        self._below_quota = _MemberQueue(racks)
         """Members below their share."""
-        self._full = _Waiting(racks)
+        self._at_quota = _MemberQueue(racks)
         """Members with just their share, who may get one of the extras."""
-        self._given_up: dict[TopicPartition, str] = {}
+        self._former_owners: dict[TopicPartition, str] = {}
         self.result: dict[str, list[TopicPartition]] = {member: [] for member in ownership.owned}
         self.moving: dict[TopicPartition, str] = {}
         """What goes to another member than the one that may still hold it."""
@@ -42,101 +42,101 @@ class EvenDeal:
         order = {tp.topic: None for tp in self._partitions}
         rank = {topic: number for number, topic in enumerate(order)}
         for member in self._ownership.owned:
-            self._keep(member, rank)
+            self._keep_owned(member, rank)
             yield
-        dealt: set[TopicPartition] = set()
+        assigned: set[TopicPartition] = set()
         for kept in self.result.values():
-            dealt.update(kept)
+            assigned.update(kept)
             yield
         free: list[TopicPartition] = []
         for some in in_steps(self._partitions):
-            free += [tp for tp in some if tp not in dealt]
+            free += [tp for tp in some if tp not in assigned]
             yield
-        self._short.sort()
-        self._full.sort()
-        if self._racks.matter:
-            hardest_first = yield from self._racks.hardest_first(free)
-            free = yield from self._deal_near(hardest_first)
-        yield from self._assign(free)
+        self._below_quota.sort()
+        self._at_quota.sort()
+        if self._racks.have_effect:
+            rarest_first = yield from self._racks.rarest_first(free)
+            free = yield from self._assign_by_rack(rarest_first)
+        yield from self._assign_free(free)
 
-    def _keep(self, member: str, rank: Mapping[str, int]) -> None:
+    def _keep_owned(self, member: str, rank: Mapping[str, int]) -> None:
         owned = []
         for tp in self._ownership.owned[member]:
-            if self._racks.far(member, tp):
-                self._given_up[tp] = member
+            if self._racks.is_remote(member, tp):
+                self._former_owners[tp] = member
             elif tp not in self._ownership.contested:
                 owned.append(tp)
         owned.sort(key=lambda tp: (tp.partition, rank[tp.topic]))
-        if len(owned) < self._share:
+        if len(owned) < self._quota:
             kept = len(owned)
-            self._short.append(member)
-        elif len(owned) >= self._most and self._extras > 0:
-            kept = self._most
-            self._take_extra()
+            self._below_quota.append(member)
+        elif len(owned) >= self._max_quota and self._extras_left > 0:
+            kept = self._max_quota
+            self._use_extra()
         else:
-            kept = self._share
-            if self._extras > 0:
-                self._full.append(member)
+            kept = self._quota
+            if self._extras_left > 0:
+                self._at_quota.append(member)
         self.result[member] += owned[:kept]
-        self._given_up.update(dict.fromkeys(owned[kept:], member))
+        self._former_owners.update(dict.fromkeys(owned[kept:], member))
 
-    def _take_extra(self) -> None:
-        self._extras -= 1
-        if self._extras == 0:
-            self._full.clear()
+    def _use_extra(self) -> None:
+        self._extras_left -= 1
+        if self._extras_left == 0:
+            self._at_quota.clear()
 
-    def _deal_near(self, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
+    def _assign_by_rack(self, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
         """Deal within racks, as far as the shares allow; returns what is left."""
         left = []
-        turn = 0
+        start = 0
         for tp in partitions:
-            index = self._short.next_near(tp, turn)
+            index = self._below_quota.next_in_rack(tp, start)
             if index is not None:
-                turn = self._give_short(index, tp)
-            elif (index := self._full.next_near(tp, 0)) is not None:
-                self._give(self._full.pop(index), tp)
-                self._take_extra()
+                start = self._assign_below_quota(index, tp)
+            elif (index := self._at_quota.next_in_rack(tp, 0)) is not None:
+                self._add(self._at_quota.pop(index), tp)
+                self._use_extra()
             else:
                 left.append(tp)
             yield
         return left
 
-    def _give_short(self, index: int, tp: TopicPartition) -> int:
+    def _assign_below_quota(self, index: int, tp: TopicPartition) -> int:
         """Returns the index of the member whose turn is next."""
-        short = self._short
-        if self._give(short.members[index], tp) >= self._share:
-            member = short.pop(index)
-            if self._extras > 0:
-                self._full.append(member)
+        queue = self._below_quota
+        if self._add(queue.members[index], tp) >= self._quota:
+            member = queue.pop(index)
+            if self._extras_left > 0:
+                self._at_quota.append(member)
         else:
             index += 1
-        return index % len(short.members) if short.members else 0
+        return index % len(queue.members) if queue.members else 0
 
-    def _assign(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    def _assign_free(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
         """In turn: up to the share first, then the extras."""
-        short, full = deque(self._short.members), deque(self._full.members)
+        below, at = deque(self._below_quota.members), deque(self._at_quota.members)
         for some in in_steps(partitions):
             for tp in some:
-                if not short:
-                    self._give(full.popleft(), tp)
+                if not below:
+                    self._add(at.popleft(), tp)
                     continue
-                member = short.popleft()
-                if self._give(member, tp) == self._share:
-                    full.append(member)
+                member = below.popleft()
+                if self._add(member, tp) == self._quota:
+                    at.append(member)
                 else:
-                    short.append(member)
+                    below.append(member)
             yield
 
-    def _give(self, member: str, tp: TopicPartition) -> int:
+    def _add(self, member: str, tp: TopicPartition) -> int:
         """Returns how many the member has now."""
         given = self.result[member]
         given.append(tp)
-        if self._given_up.get(tp, member) != member or tp in self._ownership.contested:
+        if self._former_owners.get(tp, member) != member or tp in self._ownership.contested:
             self.moving[tp] = member
         return len(given)
 
 
-class _Waiting:
+class _MemberQueue:
     """Members that may get more, in order, with a count of them in each rack."""
 
     def __init__(self, racks: Racks) -> None:
@@ -160,7 +160,7 @@ class _Waiting:
     def sort(self) -> None:
         self.members.sort(key=java_order)
 
-    def next_near(self, tp: TopicPartition, start: int) -> int | None:
+    def next_in_rack(self, tp: TopicPartition, start: int) -> int | None:
         """Index of the first member from ``start`` on, around the end, with a rack of ``tp``'s."""
         racks = self._racks.of_replicas(tp)
         if not any(self._in_rack[rack] for rack in racks):
