@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from kohort import TopicPartition
 from kohort.errors import DataError
 
-US = 1000
+US_PER_MS = 1000
 """Of Spark's microseconds in one of Kafka's milliseconds."""
 
 
@@ -35,7 +35,7 @@ class BatchShaper:
             try:
                 arrays.append(column if shape is None else shape(column, kind))
             except pa.ArrowInvalid:
-                raise _beyond(batch) from None
+                raise _timestamp_error(batch) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -49,7 +49,7 @@ def _timestamp(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if milliseconds.null_count:
         # Spark's own source has -1 ms for a record without.
         milliseconds = milliseconds.fill_null(_number(pa.int64(), -1))
-    return pc.multiply_checked(milliseconds, _number(pa.int64(), US)).view(kind)
+    return pc.multiply_checked(milliseconds, _number(pa.int64(), US_PER_MS)).view(kind)
 
 
 def _number(kind: pa.DataType, number: int) -> pa.Scalar:
@@ -58,10 +58,12 @@ def _number(kind: pa.DataType, number: int) -> pa.Scalar:
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
-def _beyond(batch: pa.RecordBatch) -> DataError:
+def _timestamp_error(batch: pa.RecordBatch) -> DataError:
     """The error for a timestamp that Spark's microseconds have no room for."""
     stamps = batch.column("timestamp").view(pa.int64())
-    row = next(at for at, each in enumerate(stamps) if abs(each.as_py() or 0) > (1 << 63) // US)
+    row = next(
+        at for at, each in enumerate(stamps) if abs(each.as_py() or 0) > (1 << 63) // US_PER_MS
+    )
     place = _place(batch, row)
     offset = batch.column("offset")[row].as_py()
     return DataError(
@@ -99,7 +101,7 @@ _SHAPERS: dict[str, tuple[str, Callable[[pa.Array, Any], pa.Array] | None]] = {
 }
 
 
-class Run(NamedTuple):
+class PartitionRows(NamedTuple):
     """Rows ``start`` to ``stop`` of a batch, all those of one partition."""
 
     topic_partition: TopicPartition
@@ -107,7 +109,7 @@ class Run(NamedTuple):
     stop: int
 
 
-def runs(batch: pa.RecordBatch) -> Iterator[Run]:
+def partition_rows(batch: pa.RecordBatch) -> Iterator[PartitionRows]:
     """The partitions of a batch of ``poll_arrow()``, where the rows of each are together."""
     start, rows = 0, batch.num_rows
     while start < rows:
@@ -117,21 +119,21 @@ def runs(batch: pa.RecordBatch) -> Iterator[Run]:
             return _place(batch, row) != place
 
         stop = bisect_left(range(rows), True, start + 1, key=is_other)
-        yield Run(place, start, stop)
+        yield PartitionRows(place, start, stop)
         start = stop
 
 
-def before(batch: pa.RecordBatch, run: Run, end: int) -> int:
+def first_row_at(batch: pa.RecordBatch, rows: PartitionRows, end: int) -> int:
     """The first row of the run that has ``end`` or a later offset."""
     offsets = batch.column("offset")
-    return bisect_left(range(run.stop), end, run.start, key=lambda row: int(offsets[row].as_py()))
+    return bisect_left(range(rows.stop), end, rows.start, key=lambda row: int(offsets[row].as_py()))
 
 
-def split(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+def split_batch(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Parts of at most about so many bytes, or of one row."""
-    while batch.num_rows > 1 and batch.nbytes > most:
+    while batch.num_rows > 1 and batch.nbytes > max_bytes:
         half = bisect_right(
-            range(1, batch.num_rows), most, key=lambda rows: int(batch.slice(0, rows).nbytes)
+            range(1, batch.num_rows), max_bytes, key=lambda rows: int(batch.slice(0, rows).nbytes)
         )
         half = max(1, half)
         yield batch.slice(0, half)

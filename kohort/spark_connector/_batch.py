@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import Planner
-from kohort.spark_connector._ranges import OffsetRange, share_out
+from kohort.spark_connector._planning import OffsetPlanner
+from kohort.spark_connector._ranges import OffsetRange, split_into_tasks
 from kohort.spark_connector._workers import freeze_modules
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ class KohortBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         consumer = make_consumer(self._options.properties, group=True)
         try:
-            ranges = Planner(consumer, self._options).ranges()
+            ranges = OffsetPlanner(consumer, self._options).ranges()
         finally:
             consumer.close()
-        return tasks(ranges, self._options)
+        return input_partitions(ranges, self._options)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)
 
 
-def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
+def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
     """Ranges as Spark's partitions."""
-    shared = share_out(
+    shared = split_into_tasks(
         ranges,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 
 from kohort import KafkaTimeoutError, TopicPartition
-from kohort.spark_connector._batch_limits import Patience, limited
+from kohort.spark_connector._batch_limits import BatchDelay, limited_ends
 from kohort.spark_connector._loss import LossCheck, next_ids, was_recreated
-from kohort.spark_connector._member import END_S, GroupMember
-from kohort.spark_connector._member_partitions import Held
-from kohort.spark_connector._offsets import StreamOffset, new_query
+from kohort.spark_connector._member import LEAVE_GROUP_S, GroupMember
+from kohort.spark_connector._member_partitions import ReadablePartition
+from kohort.spark_connector._offsets import StreamOffset, new_query_id
 from kohort.spark_connector._options import MAX_POLL_INTERVAL_MS, SourceOptions
 from kohort.spark_connector._shutdown import leave_on_sigterm
 
@@ -24,10 +24,10 @@ logger = logging.getLogger("kohort.spark_connector")
 
 FIRST_ASSIGNMENT_S = 10.0
 """The first batch is made in any case: it waits so long to be of use."""
-SETTLE_S = 10.0
+REBALANCE_MARGIN_S = 10.0
 """How much longer AvailableNow waits than others may take to give up partitions, or to rejoin."""
 FINAL_COMMIT_S = 5.0
-NEWS_S = 1.0
+NEW_ENDS_S = 1.0
 """How long nothing new is made sure of, if the brokers do not answer."""
 
 Offsets = dict[TopicPartition, int]
@@ -39,164 +39,185 @@ class GroupDriver:
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._member = GroupMember(options, clock)
-        self._holdings = self._member.holdings
-        self._restore = leave_on_sigterm(self._member)
-        self._settle_s = options.rebalance_wait_s + SETTLE_S
+        self._partitions = self._member.partitions
+        self._undo_sigterm = leave_on_sigterm(self._member)
+        self._rebalance_timeout_s = options.rebalance_wait_s + REBALANCE_MARGIN_S
         # The member's thread is made with these properties, so this is a number by now.
         limit_ms = options.properties.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
-        self._join_s = int(limit_ms) / 1000 + SETTLE_S
-        self._patience = Patience(options, clock)
+        self._join_timeout_s = int(limit_ms) / 1000 + REBALANCE_MARGIN_S
+        self._delay = BatchDelay(options, clock)
         self._loss = LossCheck(options)
         self._target: Offsets | None = None
-        self._waited = False
-        self._query = new_query()
+        self._has_waited = False
+        self._query_id = new_query_id()
         self._planned: StreamOffset | None = None
-        self._had: set[TopicPartition] = set()
+        self._planned_partitions: set[TopicPartition] = set()
         """The partitions that the planned batch could read."""
-        self._read: set[TopicPartition] = set()
+        self._read_partitions: set[TopicPartition] = set()
         """What this run has read of, so that a reset of the group's offsets is an old one."""
 
     def prepare_available_now(self) -> None:
         """Let the stream end where the partitions end now that are this member's then."""
-        holdings = self._holdings
-        if not holdings.wait(lambda: holdings.settled, self._join_s):
-            holdings.check()
+        partitions = self._partitions
+        if not partitions.wait(lambda: partitions.is_stable, self._join_timeout_s):
+            partitions.check()
             raise KafkaTimeoutError(
-                f"group {self._options.group_id} was not joined within {self._join_s:g} s: is "
-                "there a member that does not take part in the rebalance?"
+                f"group {self._options.group_id} was not joined within {self._join_timeout_s:g} s: "
+                "is there a member that does not take part in the rebalance?"
             )
-        if not holdings.wait(lambda: holdings.settled and holdings.has_partitions, self._settle_s):
-            holdings.check()
-            logger.warning("group %s gives this query no partitions", self._options.group_id)
-        asked = holdings.ask_for_ends(urgent=True)
-        if not holdings.wait(
-            lambda: holdings.ends_answered >= asked or not holdings.there, self._settle_s
+        if not partitions.wait(
+            lambda: partitions.is_stable and partitions.has_partitions, self._rebalance_timeout_s
         ):
-            self._give_up("the ends of its partitions did not come")
-        with holdings.changed:
-            self._target = dict(holdings.ends)
+            partitions.check()
+            logger.warning("group %s gives this query no partitions", self._options.group_id)
+        asked = partitions.request_ends(urgent=True)
+        if not partitions.wait(
+            lambda: partitions.ends_received >= asked or not partitions.existing,
+            self._rebalance_timeout_s,
+        ):
+            self._raise_timeout("the ends of its partitions did not come")
+        with partitions.changed:
+            self._target = dict(partitions.ends)
 
     def next_offset(
-        self, start: StreamOffset, max_rows: int | None, *, at_once: bool = False
+        self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
     ) -> StreamOffset:
         """The batch after ``start``, or ``start`` itself when there is nothing new.
 
         Being asked proves that the batch up to ``start`` is finished, so it is committed.
-        ``at_once``: however little there is.
+        ``ignore_minimum``: however little there is.
         """
-        holdings = self._holdings
-        asked = holdings.ask_for_ends()
-        holdings.check()
-        self._accept(start)  # revocations may go on
+        partitions = self._partitions
+        asked = partitions.request_ends()
+        partitions.check()
+        self._finish_up_to(start)  # revocations may go on
         if self._target is not None:
-            if not holdings.wait(lambda: holdings.complete, self._join_s):
-                self._give_up("its partitions were not handed out, or their starts not found")
-        elif not self._waited:
-            self._waited = True
-            holdings.wait(lambda: holdings.complete and holdings.has_partitions, FIRST_ASSIGNMENT_S)
-        found = self._next(start, max_rows, at_once)
-        if found is not start or holdings.ending:
+            if not partitions.wait(lambda: partitions.has_all_starts, self._join_timeout_s):
+                self._raise_timeout("its partitions were not handed out, or their starts not found")
+        elif not self._has_waited:
+            self._has_waited = True
+            partitions.wait(
+                lambda: partitions.has_all_starts and partitions.has_partitions, FIRST_ASSIGNMENT_S
+            )
+        found = self._next(start, max_rows, ignore_minimum)
+        if found is not start or partitions.is_ending:
             return found
         if self._target is not None:
-            holdings.wait(lambda: not holdings.done, FINAL_COMMIT_S)
+            partitions.wait(lambda: not partitions.to_commit, FINAL_COMMIT_S)
             return start
         # What was written before the call is part of the answer: processAllAvailable() waits for
         # a query that says there is nothing new.
-        version = holdings.version
-        holdings.wait(lambda: holdings.ends_answered >= asked or holdings.version > version, NEWS_S)
-        return self._next(start, max_rows, at_once)
+        version = partitions.version
+        partitions.wait(
+            lambda: partitions.ends_received >= asked or partitions.version > version, NEW_ENDS_S
+        )
+        return self._next(start, max_rows, ignore_minimum)
 
-    def _next(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
-        holdings = self._holdings
-        holdings.check()
-        with holdings.changed:
-            self._accept(start)  # what came meanwhile may have to be committed, too
-            found = self._plan(start, max_rows, at_once or self._target is not None)
+    def _next(
+        self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
+    ) -> StreamOffset:
+        partitions = self._partitions
+        partitions.check()
+        with partitions.changed:
+            self._finish_up_to(start)  # what came meanwhile may have to be committed, too
+            found = self._plan(start, max_rows, ignore_minimum or self._target is not None)
             if found is not start:
-                holdings.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
+                partitions.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
                 self._planned = found
             return found
 
-    def _give_up(self, what: str) -> None:
+    def _raise_timeout(self, what: str) -> None:
         """A run that is to read all there is must not end as if it had."""
-        self._holdings.check()
-        if not self._holdings.ending:
-            last_error = self._holdings.last_error
+        self._partitions.check()
+        if not self._partitions.is_ending:
+            last_error = self._partitions.last_error
             said = f": {last_error}" if last_error is not None else ""
             raise KafkaTimeoutError(f"group {self._options.group_id}: {what} in time{said}")
 
-    def rest(self, start: StreamOffset) -> bool:
+    def commit_up_to(self, start: StreamOffset) -> bool:
         """Whether all up to ``start`` is committed, if it can be; there is no batch after it."""
-        self._holdings.check()
-        self._accept(start)
-        return self._holdings.wait(lambda: not self._holdings.done, FINAL_COMMIT_S)
+        self._partitions.check()
+        self._finish_up_to(start)
+        return self._partitions.wait(lambda: not self._partitions.to_commit, FINAL_COMMIT_S)
 
-    def latest(self) -> Offsets:
+    def latest_offsets(self) -> Offsets:
         """The ends of the partitions that this member has, as last seen."""
-        with self._holdings.changed:
-            return {tp: at for tp, at in self._holdings.ends.items() if tp in self._holdings.ready}
+        with self._partitions.changed:
+            return {
+                tp: at for tp, at in self._partitions.ends.items() if tp in self._partitions.ready
+            }
 
     def close(self) -> None:
         """Commit what is done, leave the group."""
         self._member.request_end()
-        if not self._member.wait_ended(END_S):
+        if not self._member.wait_ended(LEAVE_GROUP_S):
             logger.warning("group %s was not left in time", self._options.group_id)
-        self._restore()
+        self._undo_sigterm()
 
-    def _accept(self, start: StreamOffset) -> None:
+    def _finish_up_to(self, start: StreamOffset) -> None:
         """All up to ``start`` is done: Spark has written so into its commit log."""
-        holdings = self._holdings
-        with holdings.changed:
-            if holdings.fresh is None:
-                holdings.query = start.query or self._query
-                holdings.fresh = start.is_first
-                holdings.changed.notify_all()
+        partitions = self._partitions
+        with partitions.changed:
+            if partitions.has_no_checkpoint is None:
+                partitions.query_id = start.query or self._query_id
+                partitions.has_no_checkpoint = start.is_first
+                partitions.changed.notify_all()
             if self._planned is not None and self._planned.end == start.end:
-                self._read |= self._had
-            void = was_recreated(start, holdings.ids)
-            holdings.finish(
+                self._read_partitions |= self._planned_partitions
+            void = was_recreated(start, partitions.topic_ids)
+            partitions.finish_batch(
                 {
                     tp: start.end[tp]
-                    for tp, held in holdings.ready.items()
+                    for tp, held in partitions.ready.items()
                     if tp in start.end
                     and tp.topic not in void
-                    and self._position(tp, held, start) == start.end[tp] <= holdings.ends.get(tp, 0)
+                    and self._position(tp, held, start)
+                    == start.end[tp]
+                    <= partitions.ends.get(tp, 0)
                 }
             )
 
-    def _position(self, tp: TopicPartition, held: Held, start: StreamOffset) -> int:
+    def _position(self, tp: TopicPartition, held: ReadablePartition, start: StreamOffset) -> int:
         """Where reading goes on: another member was further than this query, or the reverse."""
         done = start.end.get(tp, 0)
-        if held.reset and self._options.group_offset_reset == "honor" and tp not in self._read:
+        if (
+            held.may_be_reset
+            and self._options.group_offset_reset == "honor"
+            and tp not in self._read_partitions
+        ):
             return held.start
         return max(done, held.start)
 
-    def _plan(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
-        holdings = self._holdings
-        positions = {tp: self._position(tp, h, start) for tp, h in holdings.usable().items()}
-        void = self._loss.check(start, positions, holdings.ends, holdings.known, holdings.ids)
-        for tp in void & holdings.ready.keys():
+    def _plan(
+        self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
+    ) -> StreamOffset:
+        partitions = self._partitions
+        positions = {tp: self._position(tp, h, start) for tp, h in partitions.readable().items()}
+        void = self._loss.check(
+            start, positions, partitions.ends, partitions.all_partitions, partitions.topic_ids
+        )
+        for tp in void & partitions.ready.keys():
             # The group's offset is void as well.
-            holdings.ready[tp] = holdings.ready[tp]._replace(start=0, reset=False)
+            partitions.ready[tp] = partitions.ready[tp]._replace(start=0, may_be_reset=False)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
-        if holdings.ending:
+        if partitions.is_ending:
             return start
-        if not at_once and self._patience.waits(positions, ends):
+        if not ignore_minimum and self._delay.should_wait(positions, ends):
             ends = positions
         elif max_rows is not None:
-            ends = limited(positions, ends, max_rows)
+            ends = limited_ends(positions, ends, max_rows)
         # Without partitions it has not begun, unless there are none: startingOffsets is for later.
-        begins = start.is_first and (bool(ends) or holdings.has_no_partitions)
+        begins = start.is_first and (bool(ends) or partitions.has_no_partitions)
         if ends == positions and not begins:
             return start
-        self._had = set(positions)
+        self._planned_partitions = set(positions)
         # What others have is kept as an empty range, for the day it comes back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
-        ids = next_ids(start, holdings.ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query)
+        ids = next_ids(start, partitions.topic_ids, {**ends, **kept})
+        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
-        end = self._holdings.ends.get(tp, position)
+        end = self._partitions.ends.get(tp, position)
         if self._target is not None:
             end = min(end, self._target.get(tp, position))
         return max(end, position)

@@ -8,15 +8,15 @@ from collections.abc import Collection, Mapping
 from kohort import KafkaError, TopicPartition
 from kohort.spark_connector._consumers import make_consumer
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._log_bounds import positions_within_log
 from kohort.spark_connector._offsets import Offsets, StreamOffset
 from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import Planner
-from kohort.spark_connector._query_bounds import still_there
+from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
 
-IDS_MS = 5_000
+TOPIC_IDS_TIMEOUT_MS = 5_000
 
 
 class LossCheck:
@@ -46,14 +46,14 @@ class LossCheck:
         """
         dropped = self._unsubscribed(start)
         done = {tp: at for tp, at in start.end.items() if tp not in dropped}
-        anew = was_recreated(start, ids)
-        void = {tp for tp in done if tp.topic in anew}
+        recreated = was_recreated(start, ids)
+        void = {tp for tp in done if tp.topic in recreated}
         gone = {tp for tp in done if known is not None and tp not in known} - void
-        shorter = self._shorter(positions, ends)
+        shorter = self._truncated(positions, ends)
         if not (void or gone or shorter):
             return dropped
         said = [
-            *(f"topic {topic} was deleted and made anew" for topic in sorted(anew)),
+            *(f"topic {topic} was deleted and made anew" for topic in sorted(recreated)),
             *(f"{_name(tp)} is gone" for tp in sorted(gone)),
             *(
                 f"{_name(tp)} ends at {ends[tp]}, "
@@ -69,7 +69,7 @@ class LossCheck:
                 "failOnDataLoss=false goes on with what is there, from its beginning",
                 sorted(lost),
             )
-        news: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in anew)}
+        news: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in recreated)}
         if not self._warned >= news:
             self._warned |= news
             logger.warning("%s; going on, as failOnDataLoss=false", "; ".join(said))
@@ -89,13 +89,15 @@ class LossCheck:
             )
         return found
 
-    def _shorter(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
+    def _truncated(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
         """The partitions that end before the position."""
         behind = {tp: at for tp, at in positions.items() if tp in ends and ends[tp] < at}
         asked = {tp: at for tp, at in behind.items() if self._unstable.get(tp) != at}
         try:
             # Members that read what is uncommitted may be ahead of what is stable.
-            self._unstable |= {tp: asked[tp] for tp in still_there(self._properties, asked)}
+            self._unstable |= {
+                tp: asked[tp] for tp in positions_within_log(self._properties, asked)
+            }
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -104,32 +106,32 @@ class LossCheck:
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
 
-def replayed(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
+def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
     """The ranges of a batch that is read again, without those of topics made anew since.
 
     DataLossError for these if the query is to fail.
     """
     ranges = batch.ranges()
-    anew = was_recreated(batch, _ids_now(batch, options))
-    lost = [each for each in ranges if each.topic in anew and each.size]
+    recreated = was_recreated(batch, _current_ids(batch, options))
+    lost = [each for each in ranges if each.topic in recreated and each.size]
     if not lost:
         return ranges
     said = (
         f"not in the log any more: {', '.join(map(str, lost))}; "
-        f"{', '.join(sorted(anew))} deleted and made anew since this batch was planned"
+        f"{', '.join(sorted(recreated))} deleted and made anew since this batch was planned"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{said}. Option failOnDataLoss=false goes on without it", lost)
     logger.warning("%s; going on without it, as failOnDataLoss=false", said)
-    return [each for each in ranges if each.topic not in anew]
+    return [each for each in ranges if each.topic not in recreated]
 
 
-def _ids_now(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:
+def _current_ids(batch: StreamOffset, options: SourceOptions) -> Mapping[str, str]:
     if not batch.ids:
         return {}
     consumer = make_consumer(options.properties, group=False)
     try:
-        return Planner(consumer, options).ids(batch.end, IDS_MS)
+        return OffsetPlanner(consumer, options).ids(batch.end, TOPIC_IDS_TIMEOUT_MS)
     except KafkaError as error:
         logger.warning("whether topics were made anew could not be looked up: %s", str(error))
         return {}

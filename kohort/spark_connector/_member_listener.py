@@ -12,35 +12,37 @@ from kohort.errors import InvalidOptionError
 Partitions = frozenset[TopicPartition]
 
 
-class Told(Protocol):
+class MemberCallbacks(Protocol):
     """The member, as far as it is told of rebalances."""
 
-    def assigned(self, partitions: Partitions) -> None: ...
-    def revoked(self, partitions: Partitions) -> None: ...
-    def lost(self, partitions: Partitions) -> None: ...
+    def on_assigned(self, partitions: Partitions) -> None: ...
+    def on_revoked(self, partitions: Partitions) -> None: ...
+    def on_lost(self, partitions: Partitions) -> None: ...
 
 
 class MemberListener(ConsumerRebalanceListener):
     """The member's, and after it the user's, whose errors the query raises."""
 
-    def __init__(self, member: Told, fail: Callable[[Exception], None], user: Any) -> None:
+    def __init__(
+        self, member: MemberCallbacks, fail: Callable[[Exception], None], user: Any
+    ) -> None:
         self._member = member
         self._fail = fail
         self._user = user
 
     def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
-        self._member.revoked(revoked)
-        self._tell("on_partitions_revoked", revoked)
+        self._member.on_revoked(revoked)
+        self._call_user("on_partitions_revoked", revoked)
 
     def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        self._member.assigned(assigned)
-        self._tell("on_partitions_assigned", assigned)
+        self._member.on_assigned(assigned)
+        self._call_user("on_partitions_assigned", assigned)
 
     def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
-        self._member.lost(lost)
-        self._tell("on_partitions_lost", lost)
+        self._member.on_lost(lost)
+        self._call_user("on_partitions_lost", lost)
 
-    def _tell(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
+    def _call_user(self, callback: str, partitions: frozenset[TopicPartition]) -> None:
         if self._user is None:
             return
         try:
@@ -62,19 +64,19 @@ def user_listener(path: str | None) -> Any:
         return None
     module, _, name = path.partition(":")
     try:
-        made = getattr(importlib.import_module(module), name)()
+        found = getattr(importlib.import_module(module), name)()
     except Exception as error:
         raise InvalidOptionError(
             f"option rebalanceListener: {path} cannot be made on the driver: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not isinstance(made, ConsumerRebalanceListener):
+    if not isinstance(found, ConsumerRebalanceListener):
         raise InvalidOptionError(
             f"option rebalanceListener: {path} is not a kohort.ConsumerRebalanceListener"
         )
-    return made
+    return found
 
 
-def named(partitions: frozenset[TopicPartition]) -> str:
+def partitions_text(partitions: frozenset[TopicPartition]) -> str:
     """``orders-0, orders-1``, or ``nothing``."""
     return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"

@@ -78,7 +78,7 @@ class StreamOffset:
             )
         if value.keys() - {"ids", "query"} != {"v", "from", "to"}:
             raise OffsetFormatError(f"an offset has v, from and to, not {short(sorted(value))}")
-        start, end = flat(value["from"], least=0), flat(value["to"], least=0)
+        start, end = flat(value["from"], minimum=0), flat(value["to"], minimum=0)
         if start.keys() != end.keys():
             wrong = min(start.keys() ^ end.keys())
             raise OffsetFormatError(f"{wrong.topic}-{wrong.partition} has one end only")
@@ -93,7 +93,7 @@ class StreamOffset:
         return cls(start, end, _ids(value.get("ids", {}), {tp.topic for tp in end}), query)
 
 
-def new_query() -> str:
+def new_query_id() -> str:
     """An id for a checkpoint that has none."""
     return uuid.uuid4().hex
 
@@ -106,15 +106,15 @@ def nested(offsets: Offsets) -> dict[str, dict[str, int]]:
     return result
 
 
-def flat(value: object, *, least: int) -> dict[TopicPartition, int]:
-    """The opposite of :func:`nested`; offsets under ``least`` are an OffsetFormatError."""
+def flat(value: object, *, minimum: int) -> dict[TopicPartition, int]:
+    """The opposite of :func:`nested`; offsets under ``minimum`` are an OffsetFormatError."""
     result: dict[TopicPartition, int] = {}
     for topic, partitions in _object(value, "topics").items():
         for number, offset in _object(partitions, f"the partitions of {short(topic)}").items():
             tp = TopicPartition(_topic(topic), _partition(number))
             if not isinstance(offset, int) or isinstance(offset, bool):
                 raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is not an offset")
-            if not least <= offset <= MAX_OFFSET:
+            if not minimum <= offset <= MAX_OFFSET:
                 raise OffsetFormatError(f"{topic}-{number}: {short(offset)} is out of range")
             result[tp] = offset
     return result
@@ -122,7 +122,7 @@ def flat(value: object, *, least: int) -> dict[TopicPartition, int]:
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """``{"topic": {"0": 23, "1": -1}}`` with -2 for the earliest and -1 for the latest."""
-    found = flat(_parse(text), least=EARLIEST)
+    found = flat(_parse(text), minimum=EARLIEST)
     if not found:
         raise OffsetFormatError("there is not one partition in it")
     return found
@@ -130,7 +130,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
     """``{"topic": {"0": 1700000000000}}``, in milliseconds since 1970 UTC."""
-    found = flat(_parse(text), least=0)
+    found = flat(_parse(text), minimum=0)
     if not found:
         raise OffsetFormatError("there is not one partition in it")
     return found

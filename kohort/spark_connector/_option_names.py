@@ -36,9 +36,9 @@ NAMES = (
     "kafkaConsumer.pollTimeoutMs",
 )
 
-OF_BATCHES = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-OF_MEMBERS = ("rebalanceWait", "rebalanceListener", "groupOffsetReset")
+BATCH_ONLY = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+MEMBER_ONLY = ("rebalanceWait", "rebalanceListener", "groupOffsetReset")
 """Options with a meaning for one kind of query only: batches, streams, streams in a group."""
 
 _STARTS = "where to start is the option startingOffsets, which a checkpoint overrules"
@@ -78,17 +78,17 @@ def _hint(name: str, known: Mapping[str, str]) -> str:
 
 def check_kind(given: Mapping[str, str], streaming: bool | None, member: bool) -> None:
     """InvalidOptionError for options of another kind of query than this one."""
-    for name in OF_BATCHES:
+    for name in BATCH_ONLY:
         if streaming is True and name.lower() in given:
             raise InvalidOptionError(
                 f"option {name} is for batches: a stream ends with .trigger(availableNow=True)"
             )
-    for name in (*OF_STREAMS, *OF_MEMBERS):
+    for name in (*STREAM_ONLY, *MEMBER_ONLY):
         if streaming is False and name.lower() in given:
             raise InvalidOptionError(
                 f"option {name} is for streams: endingOffsets ends a batch, which joins no group"
             )
-    for name in OF_MEMBERS:
+    for name in MEMBER_ONLY:
         if not member and name.lower() in given:
             raise InvalidOptionError(
                 f"option {name} is for members of a group: give kafka.group.id, and subscribe or "

@@ -38,13 +38,13 @@ def pattern(text: str) -> str:
     if not text:
         raise ValueError("a regular expression is needed")
     try:
-        whole(text)
+        anchored(text)
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
     return text
 
 
-def whole(text: str) -> re.Pattern[str]:
+def anchored(text: str) -> re.Pattern[str]:
     """The expression for ``match()`` that matches what ``text`` matches by ``fullmatch()``.
 
     re.error when it is none.

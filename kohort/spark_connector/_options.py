@@ -36,7 +36,7 @@ class SourceOptions:
     """What the user asked for, checked. ``properties`` are the consumer's, without ``kafka.``.
 
     Of several starts a time for all partitions goes before times for each, and these before
-    ``starting``; the same is true of the ends. Planner.starts() and ends() know that.
+    ``starting``; the same is true of the ends. OffsetPlanner.starts() and ends() know that.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -105,8 +105,8 @@ class SourceOptions:
         check_names(given)
         check_properties(properties)
         check_kind(given, streaming, "group.id" in properties and "assign" not in given)
-        read = _Reader(given)
-        topics, pattern, assigned = _what(read)
+        read = _OptionReader(given)
+        topics, pattern, assigned = _topics_to_read(read)
         found = cls(
             properties=properties,
             topics=topics,
@@ -141,7 +141,7 @@ class SourceOptions:
         return found
 
 
-class _Reader:
+class _OptionReader:
     """Reads single options, with their names in the errors."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -157,7 +157,9 @@ class _Reader:
             raise InvalidOptionError(f"option {name}: {error}") from None
 
 
-def _what(read: _Reader) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:
+def _topics_to_read(
+    read: _OptionReader,
+) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:
     topics = read("subscribe", _option_values.topics, ())
     pattern = read("subscribePattern", _option_values.pattern, None)
     assigned = read("assign", _option_values.partitions, ())
@@ -178,7 +180,7 @@ def _offset_reset(text: str) -> OffsetReset:
     )
 
 
-def _rebalance_wait(read: _Reader, properties: Mapping[str, str]) -> float:
+def _rebalance_wait(read: _OptionReader, properties: Mapping[str, str]) -> float:
     text = properties.get("max.poll.interval.ms", "").strip()
     # What is no number is for the consumer to refuse.
     limit = int(text) / 1000 if text.isdecimal() else MAX_POLL_INTERVAL_MS / 1000

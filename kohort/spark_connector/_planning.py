@@ -11,9 +11,9 @@ from typing import TypeVar
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import InvalidOptionError, KafkaError, UnknownTopicOrPartitionError
 from kohort.spark_connector._errors import DataLossError
+from kohort.spark_connector._log_bounds import positions_within_log
 from kohort.spark_connector._offsets import COMMITTED, EARLIEST, LATEST, Offsets, nested, short
 from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._query_bounds import still_there
 from kohort.spark_connector._ranges import OffsetRange
 
 logger = logging.getLogger("kohort.spark_connector")
@@ -21,7 +21,7 @@ logger = logging.getLogger("kohort.spark_connector")
 T = TypeVar("T")
 
 
-class Planner:
+class OffsetPlanner:
     """Looks offsets up with a consumer that is lent to it; all of its methods do I/O."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Planner:
         names = self._consumer.topics()
         if self._options.pattern is not None:
             pattern = re.compile(self._options.pattern)
-            return self._of({name for name in names if pattern.fullmatch(name)})
+            return self._partitions_of({name for name in names if pattern.fullmatch(name)})
         if self._options.topics:
             wanted = set(self._options.topics)
         else:
@@ -55,7 +55,7 @@ class Planner:
                 f"no topic is called {', '.join(sorted(missing))}: create it before it is read, or "
                 "give option subscribePattern, which may match topics that are made later"
             )
-        found = self._of(wanted & names)
+        found = self._partitions_of(wanted & names)
         if self._options.assigned:
             chosen = set(self._options.assigned)
             if must_exist and not chosen <= found:
@@ -66,7 +66,7 @@ class Planner:
             return chosen & found
         return found
 
-    def _of(self, topics: Collection[str]) -> set[TopicPartition]:
+    def _partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
         return {
             TopicPartition(topic, partition)
             for topic in topics
@@ -77,15 +77,15 @@ class Planner:
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the logs start."""
-        return self._limits(self._consumer.beginning_offsets, partitions, timeout_ms)
+        return self._look_up(self._consumer.beginning_offsets, partitions, timeout_ms)
 
     def latest(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """Where the logs end; with ``kafka.isolation.level=read_committed``, as far as stable."""
-        return self._limits(self._consumer.end_offsets, partitions, timeout_ms)
+        return self._look_up(self._consumer.end_offsets, partitions, timeout_ms)
 
-    def _limits(
+    def _look_up(
         self,
         look_up: Callable[[list[TopicPartition], float | None], dict[TopicPartition, int]],
         partitions: Collection[TopicPartition],
@@ -93,7 +93,7 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         chosen = sorted(partitions)
         timeout = self._timeout_ms if timeout_ms is None else timeout_ms
-        return self._asked(lambda: look_up(chosen, timeout)) if chosen else {}
+        return self._with_retries(lambda: look_up(chosen, timeout)) if chosen else {}
 
     def ids(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
@@ -102,7 +102,7 @@ class Planner:
         topics = {tp.topic for tp in partitions}
         if not topics:
             return {}
-        found = self._asked(lambda: self._consumer.topic_ids(topics, timeout_ms))
+        found = self._with_retries(lambda: self._consumer.topic_ids(topics, timeout_ms))
         return {topic: str(each) for topic, each in found.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -110,7 +110,7 @@ class Planner:
         chosen = sorted(partitions)
         if not chosen:
             return {}
-        found = self._asked(lambda: self._consumer.committed(chosen))
+        found = self._with_retries(lambda: self._consumer.committed(chosen))
         return {tp: at for tp, at in found.items() if isinstance(at, int)}
 
     def starts(
@@ -126,11 +126,11 @@ class Planner:
         options, named = self._options, set(partitions if among is None else among)
         if options.starting_timestamp is not None:
             times = dict.fromkeys(partitions, options.starting_timestamp)
-            return self._at(times, "startingTimestamp", options.strategy)
+            return self._offsets_at(times, "startingTimestamp", options.strategy)
         if options.starting_by_timestamp is not None:
             name = "startingOffsetsByTimestamp"
             times = _chosen(options.starting_by_timestamp, partitions, named, name)
-            return self._at(times, name, options.strategy)
+            return self._offsets_at(times, name, options.strategy)
         if isinstance(options.starting, int):
             return self.resolve(dict.fromkeys(partitions, options.starting))
         return self.resolve(_chosen(options.starting, partitions, named, "startingOffsets"))
@@ -140,35 +140,37 @@ class Planner:
         options, named = self._options, set(partitions)
         if options.ending_timestamp is not None:
             times = dict.fromkeys(partitions, options.ending_timestamp)
-            return self._at(times, "endingTimestamp", "latest")
+            return self._offsets_at(times, "endingTimestamp", "latest")
         if options.ending_by_timestamp is not None:
             name = "endingOffsetsByTimestamp"
-            return self._at(
+            return self._offsets_at(
                 _chosen(options.ending_by_timestamp, partitions, named, name), name, "latest"
             )
         if isinstance(options.ending, int):
             return self.resolve(dict.fromkeys(partitions, options.ending))
         return self.resolve(_chosen(options.ending, partitions, named, "endingOffsets"))
 
-    def resolve(self, asked: Offsets) -> dict[TopicPartition, int]:
+    def resolve(self, wanted: Offsets) -> dict[TopicPartition, int]:
         """The offsets that EARLIEST, LATEST and COMMITTED stand for; others are kept."""
-        offsets = {tp: offset for tp, offset in asked.items() if offset >= 0}
-        group = {tp for tp, offset in asked.items() if offset == COMMITTED}
+        offsets = {tp: offset for tp, offset in wanted.items() if offset >= 0}
+        group = {tp for tp, offset in wanted.items() if offset == COMMITTED}
         offsets |= self.committed(group)
-        first = {tp for tp, offset in asked.items() if offset == EARLIEST} | (
+        first = {tp for tp, offset in wanted.items() if offset == EARLIEST} | (
             group - offsets.keys()
         )
         offsets |= self.earliest(first)
-        offsets |= self.latest({tp for tp, offset in asked.items() if offset == LATEST})
+        offsets |= self.latest({tp for tp, offset in wanted.items() if offset == LATEST})
         return offsets
 
-    def _at(
+    def _offsets_at(
         self, times: Mapping[TopicPartition, int], option: str, strategy: str
     ) -> dict[TopicPartition, int]:
         """The first offsets at or after the times; where there is none, as the strategy says."""
         if not times:
             return {}
-        found = self._asked(lambda: self._consumer.offsets_for_times(times, self._timeout_ms))
+        found = self._with_retries(
+            lambda: self._consumer.offsets_for_times(times, self._timeout_ms)
+        )
         late = [tp for tp in sorted(times) if found.get(tp) is None]
         if late and strategy == "error":
             raise InvalidOptionError(
@@ -178,7 +180,7 @@ class Planner:
             )
         return {tp: at.offset for tp, at in found.items() if at is not None} | self.latest(late)
 
-    def _asked(self, look_up: Callable[[], T]) -> T:
+    def _with_retries(self, look_up: Callable[[], T]) -> T:
         """What the cluster says, asked again as often as the options want it."""
         for _ in range(self._options.lookup_retries):
             try:
@@ -200,7 +202,9 @@ class Planner:
         lost: list[OffsetRange] = []
         ranges: list[OffsetRange] = []
         behind = {tp for tp in partitions if start[tp] > latest[tp]}
-        unstable = behind & still_there(self._options.properties, {tp: start[tp] for tp in behind})
+        unstable = behind & positions_within_log(
+            self._options.properties, {tp: start[tp] for tp in behind}
+        )
         for tp in sorted(partitions):
             wanted = OffsetRange(*tp, start[tp], end[tp])
             if tp in unstable:

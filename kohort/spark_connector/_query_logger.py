@@ -38,7 +38,7 @@ def _sources(progress: Any) -> list[tuple[StreamOffset, dict[TopicPartition, int
     for source in as_dict(progress).get("sources", ()):
         try:
             end = StreamOffset.from_json(as_dict(source.get("endOffset")))
-            found.append((end, flat(as_dict(source.get("latestOffset")), least=0)))
+            found.append((end, flat(as_dict(source.get("latestOffset")), minimum=0)))
         except OffsetFormatError:
             continue  # of another kind
     return found
@@ -54,7 +54,7 @@ class RebalanceLogger(StreamingQueryListener):
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
         self._logger = logger or logging.getLogger("kohort.spark_connector.rebalance")
         self._level = level
-        self._held: dict[str, Partitions] = {}
+        self._partitions_by_run: dict[str, Partitions] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing is held yet."""
@@ -65,12 +65,12 @@ class RebalanceLogger(StreamingQueryListener):
         if not sources:
             return
         run, name = str(event.progress.runId), event.progress.name or str(event.progress.id)
-        held = frozenset(tp for _, latest in sources for tp in latest)
-        before = self._held.get(run, frozenset())
-        self._held[run] = held
-        for what, partitions in (("gained", held - before), ("gave up", before - held)):
-            if partitions:
-                named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions))
+        partitions = frozenset(tp for _, latest in sources for tp in latest)
+        before = self._partitions_by_run.get(run, frozenset())
+        self._partitions_by_run[run] = partitions
+        for what, changed in (("gained", partitions - before), ("gave up", before - partitions)):
+            if changed:
+                named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(changed))
                 self._logger.log(self._level, "query %s %s %s", name, what, named)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
@@ -78,4 +78,4 @@ class RebalanceLogger(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """It holds nothing any more."""
-        self._held.pop(str(event.runId), None)
+        self._partitions_by_run.pop(str(event.runId), None)

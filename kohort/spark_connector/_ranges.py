@@ -12,7 +12,7 @@ from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
 """The fixed cost of a Python task of Spark, as the number of records read in the same time."""
-MOST_PIECES = 100_000
+MAX_PIECES = 100_000
 """More would take the driver's memory and time; whoever asks for them has made a mistake."""
 
 
@@ -37,7 +37,7 @@ class OffsetRange(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-def share_out(
+def split_into_tasks(
     ranges: Iterable[OffsetRange],
     *,
     min_partitions: int | None = None,
@@ -48,7 +48,7 @@ def share_out(
 
     Small ranges share a task; a range is cut only for ``max_records`` in one piece or to have
     ``min_partitions`` tasks. ``max_tasks`` wins over both. The same input gives the same tasks.
-    InvalidOptionError for more than MOST_PIECES.
+    InvalidOptionError for more than MAX_PIECES.
     """
     pieces = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in pieces)
@@ -56,7 +56,9 @@ def share_out(
         return []
     if max_records is not None:
         _check_count(sum(-(-each.size // max_records) for each in pieces), "maxRecordsPerPartition")
-        pieces = [part for each in pieces for part in cut(each, -(-each.size // max_records))]
+        pieces = [
+            part for each in pieces for part in split_range(each, -(-each.size // max_records))
+        ]
     wanted = min(len(pieces), -(-total // OFFSETS_PER_TASK))
     if max_records is not None:
         wanted = len(pieces)
@@ -66,8 +68,8 @@ def share_out(
         if wanted > len(pieces):
             pieces = [
                 part
-                for each, count in zip(pieces, _cuts(pieces, wanted), strict=True)
-                for part in cut(each, count)
+                for each, count in zip(pieces, _piece_counts(pieces, wanted), strict=True)
+                for part in split_range(each, count)
             ]
     if max_tasks is not None:
         wanted = min(wanted, max_tasks)
@@ -75,14 +77,14 @@ def share_out(
 
 
 def _check_count(pieces: int, option: str) -> None:
-    if pieces > MOST_PIECES:
+    if pieces > MAX_PIECES:
         raise InvalidOptionError(
-            f"option {option} would cut what is to be read into {pieces} pieces, and {MOST_PIECES} "
+            f"option {option} would cut what is to be read into {pieces} pieces, and {MAX_PIECES} "
             "are the most: is a range far larger than meant?"
         )
 
 
-def _cuts(pieces: list[OffsetRange], count: int) -> list[int]:
+def _piece_counts(pieces: list[OffsetRange], count: int) -> list[int]:
     """Into how many each is cut to have so many in all, or one for each offset."""
     counts = [1] * len(pieces)
     largest: list[tuple[float, int]]
@@ -100,7 +102,7 @@ def _cuts(pieces: list[OffsetRange], count: int) -> list[int]:
     return counts
 
 
-def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
     """Up to ``count`` ranges of nearly the same size, at least one."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * number // count for number in range(count + 1)]

@@ -17,7 +17,7 @@ from contextlib import suppress
 from kohort.spark_connector._errors import SessionStoppedError
 
 VARIABLE = "SPARK_LOCAL_DIRS"
-LOOK_S = 1.0
+CHECK_S = 1.0
 """Seconds between two looks at the folders."""
 KEEP_S = 3600.0
 """Seconds between two updates of the folders' times."""
@@ -30,7 +30,7 @@ class SparkFolders:
         named = os.environ.get(VARIABLE, "").split(",")
         self._folders = [folder for folder in named if folder and os.path.isdir(folder)]
         self._clock = clock
-        self._look_due = clock() + LOOK_S
+        self._look_due = clock() + CHECK_S
         self._keep_due = clock() + KEEP_S
 
     def check(self) -> None:
@@ -38,7 +38,7 @@ class SparkFolders:
         now = self._clock()
         if not self._folders or now < self._look_due:
             return
-        self._look_due = now + LOOK_S
+        self._look_due = now + CHECK_S
         if not any(map(os.path.isdir, self._folders)):
             raise SessionStoppedError(
                 "the Spark session of this query was stopped while the query was running: call "

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 logger = logging.getLogger("kohort.spark_connector")
 
-LIMIT_S = 3.0
+LEAVE_TIMEOUT_S = 3.0
 """Seconds that the members have to leave; the process ends then in any case."""
-STATUS = 128 + signal.SIGTERM
+EXIT_STATUS = 128 + signal.SIGTERM
 
 
 class GroupLeaver(Protocol):
@@ -40,10 +40,10 @@ def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
     """
     if not _undo:
         if threading.current_thread() is not threading.main_thread():
-            return _nothing
+            return _do_nothing
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             logger.info("SIGTERM has a handler already: it has to stop the query")
-            return _nothing
+            return _do_nothing
         try:
             _undo.append(_install())
         except (RuntimeError, MemoryError) as error:
@@ -51,7 +51,7 @@ def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
                 "SIGTERM will end the query before it leaves its group: no thread for it: %s",
                 str(error),
             )
-            return _nothing
+            return _do_nothing
     _leavers.add(leaver)
 
     def undo() -> None:
@@ -62,7 +62,7 @@ def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
     return undo
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """There is nothing to undo."""
 
 
@@ -99,20 +99,20 @@ def _install() -> Callable[[], None]:
 
 
 def _leave() -> None:
-    """Have all leave and end the process, after LIMIT_S at the latest."""
+    """Have all leave and end the process, after LEAVE_TIMEOUT_S at the latest."""
     try:
         # Another thread does it, as it may wait for a lock that a blocked thread holds.
         leaving = threading.Thread(target=_leave_groups, name="kohort-spark-leave", daemon=True)
         leaving.start()
-        leaving.join(LIMIT_S)
+        leaving.join(LEAVE_TIMEOUT_S)
     except RuntimeError:  # the process has as many threads as it may have
         _leave_groups()
     finally:
-        os._exit(STATUS)
+        os._exit(EXIT_STATUS)
 
 
 def _leave_groups() -> None:
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
     leaving = list(_leavers)
     for leaver in leaving:
         leaver.request_end()

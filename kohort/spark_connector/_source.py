@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kohort.spark_connector._options import SourceOptions
 
-OLDEST = (4, 2)
+MIN_PYSPARK = (4, 2)
 
 
 class KohortDataSource(DataSource):
@@ -35,13 +35,13 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> str:
-        options = self._checked(streaming=None)
+        options = self._checked_options(streaming=None)
         from kohort.spark_connector._schema import default_schema
 
         return default_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = self._checked(streaming=False)
+        options = self._checked_options(streaming=False)
         from kohort.spark_connector._batch import KohortBatchReader
         from kohort.spark_connector._schema import check_schema
 
@@ -49,14 +49,14 @@ class KohortDataSource(DataSource):
         return KohortBatchReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = self._checked(streaming=True)
+        options = self._checked_options(streaming=True)
         from kohort.spark_connector._schema import check_schema
         from kohort.spark_connector._stream import KohortStreamReader
 
         check_schema(schema)
         return KohortStreamReader(schema, options)
 
-    def _checked(self, *, streaming: bool | None) -> SourceOptions:
+    def _checked_options(self, *, streaming: bool | None) -> SourceOptions:
         """The options, those of the consumer included. No I/O; raises a ConfigurationError."""
         check_environment()
         from kohort.spark_connector._consumers import make_consumer
@@ -78,7 +78,7 @@ class KohortDataSource(DataSource):
 def check_environment() -> None:
     """ImportError unless pyspark is new enough and pyarrow is there."""
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if found < OLDEST:
+    if found < MIN_PYSPARK:
         raise ImportError(
             f"the Spark connector needs pyspark 4.2 or newer, and this is {pyspark.__version__}: "
             "older ones cannot bound a micro-batch or tell when it is finished"

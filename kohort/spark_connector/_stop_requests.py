@@ -25,16 +25,16 @@ from kohort.spark_connector._offsets import StreamOffset
 
 logger = logging.getLogger("kohort.spark_connector")
 
-LOOK_S = 0.1
+CHECK_S = 0.1
 """An idle query asks for offsets every 10 ms; it looks for requests no more often than this."""
 MAX_SIZE = 16 << 20
-REMEMBERED = 100
+OFFSETS_KEPT = 100
 """Offsets of a query by which it knows that it is meant: it may be ahead of its progress."""
-LEFT_S = 86_400.0
+STALE_S = 86_400.0
 """What is so old in the directory was left behind by processes that were killed."""
 
 
-class Query(Protocol):
+class StreamingQuery(Protocol):
     """What is needed of Spark's StreamingQuery, of which there is more than one kind."""
 
     @property
@@ -46,7 +46,7 @@ class Query(Protocol):
     def stop(self) -> None: ...
 
 
-def stop(query: Query, timeout_s: float = 60.0) -> bool:
+def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     """Stop a streaming query between two micro-batches, with all that it has read committed.
 
     Waits until the running micro-batch is finished and its offsets are committed, but not longer
@@ -66,7 +66,7 @@ def stop(query: Query, timeout_s: float = 60.0) -> bool:
         return False
     rested = False
     try:
-        rested = _brought_to_rest(query, time.monotonic() + timeout_s)
+        rested = _wait_for_commit(query, time.monotonic() + timeout_s)
     except OSError as error:
         logger.warning("the query could not be asked to come to rest: %s", str(error))
     finally:
@@ -76,12 +76,12 @@ def stop(query: Query, timeout_s: float = 60.0) -> bool:
     return rested
 
 
-def _brought_to_rest(query: Query, deadline: float) -> bool:
+def _wait_for_commit(query: StreamingQuery, deadline: float) -> bool:
     while query.isActive and not query.recentProgress and time.monotonic() < deadline:
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)
     progress = query.lastProgress
     wanted = list(_offsets_of(progress)) if progress is not None else []
-    return bool(wanted) and _ask(wanted, lambda: query.isActive, deadline)
+    return bool(wanted) and _request_stop(wanted, lambda: query.isActive, deadline)
 
 
 def _offsets_of(progress: Any) -> Iterable[str]:
@@ -92,37 +92,37 @@ def _offsets_of(progress: Any) -> Iterable[str]:
             StreamOffset.from_json(offset)
         except OffsetFormatError:
             continue
-        yield _text(offset)
+        yield _offset_text(offset)
 
 
-def _ask(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool:
+def _request_stop(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool:
     """Lay a request down and wait for the answer of each source. OSError."""
-    place = directory()
-    place.mkdir(mode=0o700, exist_ok=True)
-    _check_own(place)
-    _clear(place)
+    folder = directory()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(folder)
+    _clear(folder)
     name = uuid.uuid4().hex
-    request = place / f"{name}.stop"
+    request = folder / f"{name}.stop"
     until = time.time() + deadline - time.monotonic()
-    unfinished = place / f"{name}.new"
+    unfinished = folder / f"{name}.new"
     try:
         unfinished.write_text(json.dumps({"offsets": wanted, "until": until}), "utf-8")
         unfinished.rename(request)
         while True:
             waits = active() and time.monotonic() < deadline
-            if len(list(place.glob(f"{name}.*.done"))) >= len(wanted):
+            if len(list(folder.glob(f"{name}.*.done"))) >= len(wanted):
                 return True
             if not waits:
                 return False
-            time.sleep(LOOK_S / 4)
+            time.sleep(CHECK_S / 4)
     finally:
         # The request first: who answers it too late sees that, and takes the answer back.
-        for left in (request, *place.glob(f"{name}.*")):
+        for left in (request, *folder.glob(f"{name}.*")):
             left.unlink(missing_ok=True)
 
 
 def directory() -> Path:
-    """Where requests are laid: one's own place, that no other user can write to."""
+    """Where requests are laid: one's own folder, that no other user can write to."""
     return Path(tempfile.gettempdir()) / f"kohort-spark-{_user()}"
 
 
@@ -130,24 +130,24 @@ def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
-def _check_own(place: Path) -> None:
+def _check_owner(folder: Path) -> None:
     """PermissionError where others may have written, or may remove what is written. OSError."""
-    found = place.lstat()
+    found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(f"{place} is no directory: remove it")
+        raise NotADirectoryError(f"{folder} is no directory: remove it")
     if hasattr(os, "getuid") and (found.st_uid != _user() or found.st_mode & 0o022):
         raise PermissionError(
-            f"{place} has to belong to the user {_user()}, and nobody else may write to it: "
+            f"{folder} has to belong to the user {_user()}, and nobody else may write to it: "
             "remove it"
         )
 
 
-def _clear(place: Path) -> None:
+def _clear(folder: Path) -> None:
     """Remove what processes left there that were killed."""
-    for entry in os.scandir(place):
+    for entry in os.scandir(folder):
         if entry.name.endswith((".stop", ".new", ".done")):
             with suppress(FileNotFoundError):
-                if entry.stat(follow_symlinks=False).st_mtime < time.time() - LEFT_S:
+                if entry.stat(follow_symlinks=False).st_mtime < time.time() - STALE_S:
                     Path(entry.path).unlink()
 
 
@@ -156,27 +156,27 @@ class StopRequests:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: deque[str] = deque(maxlen=REMEMBERED)
+        self._seen: deque[str] = deque(maxlen=OFFSETS_KEPT)
         self._last: object = None
         self._due = float("-inf")
         self._requests: list[Path] = []
-        self._answered: set[Path] = set()
+        self._acknowledged: set[Path] = set()
         self._name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
-    def concern(self, start: dict[str, Any]) -> bool:
+    def applies_to(self, start: dict[str, Any]) -> bool:
         """Whether this query is to come to rest."""
         if start != self._last:
             self._last = start
-            self._seen.append(_text(start))
+            self._seen.append(_offset_text(start))
         now = self._clock()
         if now >= self._due:
-            self._due = now + LOOK_S
-            self._requests = [path for path in _requests() if self._is_meant(path)]
+            self._due = now + CHECK_S
+            self._requests = [path for path in _requests() if self._is_addressed_here(path)]
         return bool(self._requests)
 
-    def answer(self) -> None:
+    def acknowledge(self) -> None:
         """There is no micro-batch, and all is committed."""
-        for request in set(self._requests) - self._answered:
+        for request in set(self._requests) - self._acknowledged:
             done = request.with_suffix(f".{self._name}.done")
             try:
                 done.touch()
@@ -184,9 +184,9 @@ class StopRequests:
                     done.unlink(missing_ok=True)
             except OSError as error:
                 logger.warning("the request to stop could not be answered: %s", str(error))
-        self._answered = set(self._requests)
+        self._acknowledged = set(self._requests)
 
-    def _is_meant(self, path: Path) -> bool:
+    def _is_addressed_here(self, path: Path) -> bool:
         try:
             with path.open("rb") as file:
                 request = json.loads(file.read(MAX_SIZE))
@@ -199,10 +199,10 @@ class StopRequests:
 
 
 def _requests() -> list[Path]:
-    place = directory()
+    folder = directory()
     try:
-        _check_own(place)
-        return [Path(entry.path) for entry in os.scandir(place) if entry.name.endswith(".stop")]
+        _check_owner(folder)
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(".stop")]
     except OSError:
         return []
 
@@ -218,5 +218,5 @@ def as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(offset: dict[str, Any]) -> str:
+def _offset_text(offset: dict[str, Any]) -> str:
     return json.dumps(offset, sort_keys=True)

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kohort.spark_connector._batch import read_partition, tasks
+from kohort.spark_connector._batch import input_partitions, read_partition
 from kohort.spark_connector._consumers import make_consumer
-from kohort.spark_connector._loss import replayed
+from kohort.spark_connector._loss import replayed_ranges
 from kohort.spark_connector._offsets import StreamOffset, nested
 from kohort.spark_connector._options import SourceOptions
 from kohort.spark_connector._stop_requests import StopRequests
@@ -35,14 +35,14 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
-        self._stops: StopRequests | None = None
+        self._stop_requests: StopRequests | None = None
         self._driver: StreamDriver | GroupDriver | None = None  # made when it is needed
-        self._plans = False
+        self._has_planned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_driver": None, "_stops": None}
+        return self.__dict__ | {"_driver": None, "_stop_requests": None}
 
-    def _running(self) -> StreamDriver | GroupDriver:
+    def _ensure_driver(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
             if self._options.is_member:
                 # Only here, as it is slow to import, and so is what of kohort is for groups.
@@ -65,29 +65,29 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._running().prepare_available_now()
+        self._ensure_driver().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._plans = True
-        self._stops = self._stops or StopRequests()
-        if self._stops.concern(start):
-            if self._running().rest(StreamOffset.from_json(start)):
-                self._stops.answer()
+        self._has_planned = True
+        self._stop_requests = self._stop_requests or StopRequests()
+        if self._stop_requests.applies_to(start):
+            if self._ensure_driver().commit_up_to(StreamOffset.from_json(start)):
+                self._stop_requests.acknowledge()
             return start
-        at, driver = StreamOffset.from_json(start), self._running()
+        at, driver = StreamOffset.from_json(start), self._ensure_driver()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = driver.next_offset(at, most, at_once=isinstance(limit, ReadAllAvailable))
+        found = driver.next_offset(at, most, ignore_minimum=isinstance(limit, ReadAllAvailable))
         # Spark takes any other text for new data.
         return start if found is at else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return nested(self._driver.latest()) if self._driver is not None else None
+        return nested(self._driver.latest_offsets()) if self._driver is not None else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         offset = StreamOffset.from_json(end)
         # The first of a run that this reader has not planned is a batch that is read again.
-        ranges = offset.ranges() if self._plans else replayed(offset, self._options)
-        return tasks(ranges, self._options)
+        ranges = offset.ranges() if self._has_planned else replayed_ranges(offset, self._options)
+        return input_partitions(ranges, self._options)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema, self._options)

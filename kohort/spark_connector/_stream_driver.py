@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaError, OffsetsTimeoutError
-from kohort.spark_connector._batch_limits import Patience, limited
-from kohort.spark_connector._end_offsets import PARTITIONS_REFRESH_S, EndLookup, offsets_of
+from kohort.spark_connector._batch_limits import BatchDelay, limited_ends
+from kohort.spark_connector._end_offsets import PARTITIONS_REFRESH_S, EndLookup, offsets_found
 from kohort.spark_connector._loss import LossCheck, next_ids
-from kohort.spark_connector._offsets import StreamOffset, new_query
+from kohort.spark_connector._offsets import StreamOffset, new_query_id
 from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._session import SparkFolders
 
 logger = logging.getLogger("kohort.spark_connector")
@@ -39,20 +39,20 @@ class StreamDriver:
     ) -> None:
         self._consumer = consumer
         self._options = options
-        self._planner = Planner(consumer, options)
-        self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_silence)
+        self._planner = OffsetPlanner(consumer, options)
+        self._lookup = EndLookup(self._planner, LOOK_UP_MS, clock, self._note_timeout)
         self._clock = clock
         self._sleep = sleep
-        self._patience = Patience(options, clock)
+        self._delay = BatchDelay(options, clock)
         self._loss = LossCheck(options)
         self._session = SparkFolders(clock)
         self._partitions: set[TopicPartition] = set()
-        self._partitions_due = self._ends_due = self._looked_at = float("-inf")
+        self._partitions_due = self._ends_due = self._refreshed_at = float("-inf")
         self._ends: dict[TopicPartition, int] = {}
         self._ids: dict[str, str] = {}
         self._target: dict[TopicPartition, int] | None = None
-        self._begun = False
-        self._query = new_query()
+        self._has_planned = False
+        self._query_id = new_query_id()
         self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
 
     def prepare_available_now(self) -> None:
@@ -61,46 +61,50 @@ class StreamDriver:
         self._target = dict(self._ends)
 
     def next_offset(
-        self, start: StreamOffset, max_rows: int | None, *, at_once: bool = False
+        self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
     ) -> StreamOffset:
         """The batch after ``start``, or ``start`` itself when there is nothing new.
 
-        ``at_once``: however little there is.
+        ``ignore_minimum``: however little there is.
         """
         self._session.check()
         asked_at = self._clock()
         self._refresh()
-        found = self._plan(start, max_rows, at_once)
-        if found is start and self._target is None and self._looked_at < asked_at:
+        found = self._plan(start, max_rows, ignore_minimum)
+        if found is start and self._target is None and self._refreshed_at < asked_at:
             # What was written before the call is part of the answer: processAllAvailable() waits
             # for a query that says there is nothing new.
             self._sleep(max(0.0, self._ends_due - asked_at))
             self._refresh()
-            found = self._plan(start, max_rows, at_once)
+            found = self._plan(start, max_rows, ignore_minimum)
         return found
 
-    def _plan(self, start: StreamOffset, max_rows: int | None, at_once: bool) -> StreamOffset:
-        first = not self._begun and start.is_first
+    def _plan(
+        self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool
+    ) -> StreamOffset:
+        first = not self._has_planned and start.is_first
         if first and not self._options.fail_on_data_loss:
             self._planner.partitions(must_exist=True)  # a name that was mistyped
-        self._begun = True
+        self._has_planned = True
         positions, void = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
-        if not (at_once or self._target is not None) and self._patience.waits(positions, ends):
+        if not (ignore_minimum or self._target is not None) and self._delay.should_wait(
+            positions, ends
+        ):
             ends = positions
         elif max_rows is not None:
-            ends = limited(positions, ends, max_rows)
+            ends = limited_ends(positions, ends, max_rows)
         if ends == positions and not first:
             return start
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, self._ids, {**ends, **kept})
-        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query)
+        return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
 
-    def rest(self, start: StreamOffset) -> bool:
+    def commit_up_to(self, start: StreamOffset) -> bool:
         """Whether all up to ``start`` is committed: there is nothing to commit."""
         return True
 
-    def latest(self) -> dict[TopicPartition, int]:
+    def latest_offsets(self) -> dict[TopicPartition, int]:
         """The ends of the partitions, as last seen."""
         return dict(self._ends)
 
@@ -130,8 +134,8 @@ class StreamDriver:
         try:
             return self._planner.earliest(partitions, LOOK_UP_MS)
         except OffsetsTimeoutError as error:  # the others are for the next time
-            self._note_silence(error)
-            return offsets_of(error)
+            self._note_timeout(error)
+            return offsets_found(error)
 
     def _end(self, tp: TopicPartition, position: int) -> int:
         end = self._ends.get(tp, position)
@@ -148,10 +152,10 @@ class StreamDriver:
             partitions_due = force or now >= self._partitions_due
             if partitions_due:
                 # Without that option a query goes on when a topic was deleted since its last run.
-                must_exist = not self._begun and self._options.fail_on_data_loss
+                must_exist = not self._has_planned and self._options.fail_on_data_loss
                 self._partitions = self._planner.partitions(must_exist=must_exist)
                 self._partitions_due = now + PARTITIONS_REFRESH_S
-            if force or not self._begun:
+            if force or not self._has_planned:
                 ends = self._planner.latest(self._partitions)
             else:
                 ends = self._ends | self._lookup.look_up(self._partitions)
@@ -159,13 +163,13 @@ class StreamDriver:
                 # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
                 self._ids = self._planner.ids(self._partitions)
             self._ends = ends
-            self._looked_at = now
+            self._refreshed_at = now
         except KafkaError as error:
-            if not error.retriable or not self._begun:
+            if not error.retriable or not self._has_planned:
                 raise
             logger.warning("the ends of the partitions could not be looked up: %s", str(error))
         self._ends_due = self._clock() + ENDS_REFRESH_S
 
-    def _note_silence(self, error: KafkaError) -> None:
+    def _note_timeout(self, error: KafkaError) -> None:
         logger.warning("%s", str(error))
         self._partitions_due = self._clock()  # has a topic been deleted?

@@ -19,7 +19,7 @@ PROPERTIES = frozenset(
     }
 )
 """Properties that Spark and its catalogs give every table, in lower case."""
-COPIES = "option."
+COPY_PREFIX = "option."
 """Prefix of the second copy that Spark makes of each option of a table."""
 
 _INSTEAD = (
@@ -31,7 +31,7 @@ _INSTEAD = (
 
 def check_not_table(names: Iterable[str]) -> None:
     """UnsupportedOptionError if names of options, in lower case, are those of a table."""
-    if any(name in PROPERTIES or name.startswith(COPIES) for name in names):
+    if any(name in PROPERTIES or name.startswith(COPY_PREFIX) for name in names):
         raise UnsupportedOptionError(
             "CREATE TABLE ... USING kohort OPTIONS (...) makes a table that cannot be read: Spark "
             f"keeps no options of a table of a Python source. Instead {_INSTEAD}"

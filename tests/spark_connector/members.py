@@ -46,14 +46,14 @@ def committed(cluster: Cluster, group: str = GROUP) -> dict[int, int]:
 
 def owned(query: Query) -> set[int]:
     """The partitions that the query may read now."""
-    holdings = query.reader._driver._holdings
+    holdings = query.reader._driver._partitions
     with holdings.changed:
-        return {tp.partition for tp in holdings.usable()}
+        return {tp.partition for tp in holdings.readable()}
 
 
 def held_back(query: Query) -> set[int]:
     """The partitions of a revocation that waits for the end of a micro-batch."""
-    holdings = query.reader._driver._holdings
+    holdings = query.reader._driver._partitions
     with holdings.changed:
         return {tp.partition for tp in holdings.revoking}
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from kohort import TopicPartition
-from kohort.spark_connector._batch_limits import Patience
+from kohort.spark_connector._batch_limits import BatchDelay
 from kohort.spark_connector._options import SourceOptions
 from kohort.testing import Cluster
 from tests.spark_connector.members import member
@@ -16,39 +16,39 @@ from tests.spark_connector.test_batch import produce
 A, B = (TopicPartition("t", number) for number in range(2))
 
 
-def patience(least: int | None, now: list[float]) -> Patience:
+def patience(least: int | None, now: list[float]) -> BatchDelay:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxTriggerDelay": "60s"}
     if least is not None:
         given["minOffsetsPerTrigger"] = str(least)
-    return Patience(SourceOptions.parse(given, streaming=True), lambda: now[0])
+    return BatchDelay(SourceOptions.parse(given, streaming=True), lambda: now[0])
 
 
 def test_it_waits_for_enough_but_not_for_ever() -> None:
     now = [100.0]
     patient = patience(10, now)
-    assert not patient.waits({A: 0, B: 0}, {A: 1, B: 0})  # the first batch is made at once
-    assert patient.waits({A: 1, B: 0}, {A: 5, B: 5})
-    assert not patient.waits({A: 1, B: 0}, {A: 6, B: 5})
+    assert not patient.should_wait({A: 0, B: 0}, {A: 1, B: 0})  # the first batch is made at once
+    assert patient.should_wait({A: 1, B: 0}, {A: 5, B: 5})
+    assert not patient.should_wait({A: 1, B: 0}, {A: 6, B: 5})
     now[0] += 59
-    assert patient.waits({A: 6, B: 5}, {A: 7, B: 5})
+    assert patient.should_wait({A: 6, B: 5}, {A: 7, B: 5})
     now[0] += 1
-    assert not patient.waits({A: 6, B: 5}, {A: 7, B: 5})
-    assert patient.waits({A: 7, B: 5}, {A: 8, B: 5})
+    assert not patient.should_wait({A: 6, B: 5}, {A: 7, B: 5})
+    assert patient.should_wait({A: 7, B: 5}, {A: 8, B: 5})
 
 
 def test_the_time_is_counted_from_the_last_batch_and_not_from_the_last_look() -> None:
     now = [100.0]
     patient = patience(10, now)
-    assert not patient.waits({A: 0}, {A: 10})
+    assert not patient.should_wait({A: 0}, {A: 10})
     now[0] += 60
-    assert not patient.waits({A: 10}, {A: 10})  # nothing is no batch
-    assert not patient.waits({A: 10}, {A: 11})
+    assert not patient.should_wait({A: 10}, {A: 10})  # nothing is no batch
+    assert not patient.should_wait({A: 10}, {A: 11})
 
 
 def test_without_the_option_it_waits_for_nothing() -> None:
     patient = patience(None, [0.0])
     for _ in range(3):
-        assert not patient.waits({A: 0}, {A: 1})
+        assert not patient.should_wait({A: 0}, {A: 1})
 
 
 @pytest.mark.parametrize("grouped", [True, False])

@@ -21,7 +21,7 @@ from kohort.spark_connector import _consumers, _reading
 from kohort.spark_connector._batch import KohortPartition
 from kohort.spark_connector._errors import DataLossError
 from kohort.spark_connector._options import SourceOptions
-from kohort.spark_connector._planning import Planner
+from kohort.spark_connector._planning import OffsetPlanner
 from kohort.spark_connector._ranges import OffsetRange
 from kohort.testing import Cluster, ProducerRecord
 from tests.spark_connector.reading import batch_reader, options, read_batch, rows, source
@@ -218,7 +218,9 @@ def test_offsets_are_looked_up_again_as_often_as_wanted(cluster: Cluster) -> Non
     tp, slept = TopicPartition("orders", 0), list[float]()
 
     def ends(*errors: KafkaError) -> dict[TopicPartition, int]:
-        return Planner(cast("KafkaConsumer", Flaky(*errors)), given, slept.append).latest([tp])
+        return OffsetPlanner(cast("KafkaConsumer", Flaky(*errors)), given, slept.append).latest(
+            [tp]
+        )
 
     late = KafkaTimeoutError("late")
     assert ends(late, late) == {tp: 7}
@@ -376,7 +378,7 @@ def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
     next(batches)
     batches.close()
     assert kept == [first]
-    with pytest.raises(RuntimeError), _consumers.borrowed({"bootstrap.servers": "h:1"}):
+    with pytest.raises(RuntimeError), _consumers.borrowed_consumer({"bootstrap.servers": "h:1"}):
         raise RuntimeError
     assert not _consumers._idle[next(reversed(_consumers._idle))]
 
@@ -384,7 +386,7 @@ def test_connections_are_kept_for_the_next_task(cluster: Cluster) -> None:
 def test_a_worker_holds_about_as_many_bytes_as_it_is_meant_to(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reading, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(_reading, "MAX_BATCH_BYTES", 100_000)
     expected = [b"%d" % number + bytes(10_000) for number in range(100)]
     cluster.produce("orders", [ProducerRecord(value, partition=0) for value in expected])
     reader = batch_reader(options(cluster), "value binary")

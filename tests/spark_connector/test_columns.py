@@ -22,7 +22,13 @@ from pyspark.sql.types import (
 from kohort import TopicPartition
 from kohort.errors import DataError, InvalidOptionError
 from kohort.records import arrow_schema
-from kohort.spark_connector._arrow import BatchShaper, Run, before, runs, split
+from kohort.spark_connector._arrow import (
+    BatchShaper,
+    PartitionRows,
+    first_row_at,
+    partition_rows,
+    split_batch,
+)
 from kohort.spark_connector._schema import check_schema, default_schema
 
 HEADERS = ArrayType(
@@ -188,24 +194,24 @@ def test_batches_are_split_by_their_bytes() -> None:
     batch = BatchShaper(columns("offset", "value")).shape(polled(*rows))
 
     def parts(most: int) -> list[list[int]]:
-        return [part.column("offset").to_pylist() for part in split(batch, most)]
+        return [part.column("offset").to_pylist() for part in split_batch(batch, most)]
 
     assert parts(1000) == [[0, 1], [2], [3], [4]]
     assert parts(1) == [[0], [1], [2], [3], [4]]
     assert parts(100_000) == [[0, 1, 2, 3, 4]]
-    assert [part.num_rows for part in split(batch.slice(0, 0), 10)] == [0]
+    assert [part.num_rows for part in split_batch(batch.slice(0, 0), 10)] == [0]
 
 
 def test_the_rows_of_each_partition_and_those_before_an_offset() -> None:
     places = [("b", 0, 5), ("b", 0, 9), ("a", 0, 1), ("a", 1, 1), ("a", 1, 2), ("a", 1, 3)]
     rows = [record(topic=t, partition=p, offset=offset) for t, p, offset in places]
     batch = polled(*rows)
-    found = list(runs(batch))
+    found = list(partition_rows(batch))
     assert found == [
-        Run(TopicPartition("b", 0), 0, 2),
-        Run(TopicPartition("a", 0), 2, 3),
-        Run(TopicPartition("a", 1), 3, 6),
+        PartitionRows(TopicPartition("b", 0), 0, 2),
+        PartitionRows(TopicPartition("a", 0), 2, 3),
+        PartitionRows(TopicPartition("a", 1), 3, 6),
     ]
-    assert [before(batch, found[0], end) for end in (5, 6, 9, 10)] == [0, 1, 1, 2]
-    assert [before(batch, found[2], end) for end in (0, 3, 4)] == [3, 5, 6]
-    assert list(runs(batch.slice(0, 0))) == []
+    assert [first_row_at(batch, found[0], end) for end in (5, 6, 9, 10)] == [0, 1, 1, 2]
+    assert [first_row_at(batch, found[2], end) for end in (0, 3, 4)] == [3, 5, 6]
+    assert list(partition_rows(batch.slice(0, 0))) == []

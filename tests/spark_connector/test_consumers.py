@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.spark_connector._consumers import FETCH_BYTES, WAIT_MS, reader_properties
+from kohort.spark_connector._consumers import FETCH_BYTES, FETCH_WAIT_MS, reader_properties
 
 WAIT, FETCH = "fetch.max.wait.ms", "max.partition.fetch.bytes"
 
@@ -15,7 +15,7 @@ WAIT, FETCH = "fetch.max.wait.ms", "max.partition.fetch.bytes"
 def test_a_fetch_is_no_larger_than_what_is_to_be_read_is_worth(offsets: int, size: int) -> None:
     given = {"bootstrap.servers": "h:1", "group.id": "g", "group.instance.id": "i"}
     found = reader_properties(given, offsets)
-    assert found == {"bootstrap.servers": "h:1", WAIT: WAIT_MS, FETCH: size}
+    assert found == {"bootstrap.servers": "h:1", WAIT: FETCH_WAIT_MS, FETCH: size}
     assert size in [each for _, each in FETCH_BYTES]
 
 

@@ -138,7 +138,7 @@ def test_of_a_query_that_has_ended_nothing_is_known(caplog: pytest.LogCaptureFix
 def test_an_idle_query_with_the_same_offsets_does_not_answer_for_another(
     cluster: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_stop_requests, "LOOK_S", 0.001)
+    monkeypatch.setattr(_stop_requests, "CHECK_S", 0.001)
     mine, other = member(cluster), member(cluster, kafka_group_id="other")
     produce(cluster, 5)
     for query in (mine, other):
@@ -223,9 +223,9 @@ def test_requests_in_a_directory_that_others_can_write_to_are_not_heeded(place: 
     _writable_by_others(place)
     request = json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000})
     (place / "some.stop").write_text(request)
-    assert not _stop_requests.StopRequests().concern({"v": 1})
+    assert not _stop_requests.StopRequests().applies_to({"v": 1})
     place.chmod(0o700)
-    assert _stop_requests.StopRequests().concern({"v": 1})
+    assert _stop_requests.StopRequests().applies_to({"v": 1})
 
 
 def test_what_was_left_behind_is_removed(place: Path) -> None:
@@ -246,27 +246,27 @@ def test_what_was_left_behind_is_removed(place: Path) -> None:
 def test_what_is_no_request_is_passed_over(place: Path, text: str) -> None:
     place.mkdir(mode=0o700)
     (place / "some.stop").write_text(text)
-    assert not _stop_requests.StopRequests().concern({"v": 1})
+    assert not _stop_requests.StopRequests().applies_to({"v": 1})
 
 
 def test_a_request_is_over_when_it_is_taken_back(place: Path) -> None:
     place.mkdir(mode=0o700)
     now = [0.0]
     requests = _stop_requests.StopRequests(lambda: now[0])
-    assert not requests.concern({"v": 1})
+    assert not requests.applies_to({"v": 1})
     request = place / "some.stop"
     request.write_text(json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000}))
-    assert not requests.concern({"v": 2})  # it does not look so often
+    assert not requests.applies_to({"v": 2})  # it does not look so often
     now[0] += 1
-    assert requests.concern({"v": 2})
-    requests.answer()
+    assert requests.applies_to({"v": 2})
+    requests.acknowledge()
     (answer,) = place.glob("some.*.done")
     answer.unlink()
-    requests.answer()  # once is enough
+    requests.acknowledge()  # once is enough
     assert list(place.iterdir()) == [request]
     request.unlink()
     now[0] += 1
-    assert not requests.concern({"v": 2})
+    assert not requests.applies_to({"v": 2})
 
 
 def test_an_answer_that_comes_too_late_is_taken_back(place: Path) -> None:
@@ -274,7 +274,7 @@ def test_an_answer_that_comes_too_late_is_taken_back(place: Path) -> None:
     requests = _stop_requests.StopRequests()
     request = place / "some.stop"
     request.write_text(json.dumps({"offsets": ['{"v": 1}'], "until": time.time() + 1000}))
-    assert requests.concern({"v": 1})
+    assert requests.applies_to({"v": 1})
     request.unlink()
-    requests.answer()
+    requests.acknowledge()
     assert list(place.iterdir()) == []

@@ -98,7 +98,7 @@ class Stuck:
     def request_end(self):
         threading.Event().wait()  # a lock that a blocked thread holds
 
-_shutdown.LIMIT_S = 0.2
+_shutdown.LEAVE_TIMEOUT_S = 0.2
 _shutdown.leave_on_sigterm(Stuck())
 print("ready", flush=True)
 sys.stdin.buffer.read()
@@ -151,12 +151,12 @@ def test_a_query_leaves_while_a_revocation_cannot_commit(
 ) -> None:
     """The brokers ask for the commit to be made again, and a callback is not woken."""
     monkeypatch.setattr(_member, "COMMIT_MS", 600_000)
-    monkeypatch.setattr(_group_driver, "END_S", DEADLINE)
+    monkeypatch.setattr(_group_driver, "LEAVE_GROUP_S", DEADLINE)
     produce(cluster, 5)
     query = member(cluster)
     query.start()
     query.trigger()
-    holdings = query.reader._driver._holdings
+    holdings = query.reader._driver._partitions
     with plain(cluster) as other:
         cluster.wait_until(lambda: other.poll(50) or holdings.revoking)
         with cluster.fail("OffsetCommit", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None):

@@ -145,7 +145,7 @@ def test_the_replay_of_a_batch_whose_topic_is_gone_or_shorter(
     left: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_reading, "LOOK_S", 0.2)
+    monkeypatch.setattr(_reading, "CHECK_S", 0.2)
     topic.produce("old", 20)
     query = make(fails)
     query.start()

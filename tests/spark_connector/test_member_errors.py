@@ -76,7 +76,7 @@ def test_a_group_that_is_not_ours(cluster: Cluster, available_now: bool) -> None
 def test_a_group_that_does_not_come_about(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_group_driver, "SETTLE_S", 0.1)
+    monkeypatch.setattr(_group_driver, "REBALANCE_MARGIN_S", 0.1)
     query = member(
         cluster,
         kafka_max_poll_interval_ms=300,

@@ -148,7 +148,7 @@ def test_what_is_lost_is_given_up_at_once(caplog: pytest.LogCaptureFixture) -> N
         with caplog.at_level(logging.WARNING, LOGGER):
             with cluster.fail("Heartbeat", ErrorCode.UNKNOWN_MEMBER_ID):
                 cluster.wait_until(lambda: "lost orders-0" in caplog.text, DEADLINE)
-            run = query.reader._driver._holdings
+            run = query.reader._driver._partitions
             cluster.wait_until(lambda: run.complete and len(run.ready) == 3, DEADLINE)
         assert committed(cluster) == {0: 0, 1: 0, 2: 0}
         query.finish()
@@ -217,7 +217,7 @@ def test_available_now_leaves_to_later_runs_what_it_gains_on_the_way(cluster: Cl
 
 def owned_by_group(query: Query) -> set[int]:
     """What the query has been assigned, known or not."""
-    holdings = query.reader._driver._holdings
+    holdings = query.reader._driver._partitions
     with holdings.changed:
         return {tp.partition for tp in holdings.owned}
 

@@ -87,7 +87,7 @@ def test_a_pattern_means_the_same_with_and_without_a_group(text: str) -> None:
             _option_values.pattern(text)
         return
     for name in names:
-        assert bool(_option_values.whole(text).match(name)) == bool(alone.fullmatch(name)), name
+        assert bool(_option_values.anchored(text).match(name)) == bool(alone.fullmatch(name)), name
 
 
 def test_positions() -> None:

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import InvalidOptionError
-from kohort.spark_connector._ranges import OFFSETS_PER_TASK, OffsetRange, cut, joined, share_out
+from kohort.spark_connector._ranges import (
+    OFFSETS_PER_TASK,
+    OffsetRange,
+    joined,
+    split_into_tasks,
+    split_range,
+)
 
 RANGES = st.dictionaries(
     st.tuples(st.sampled_from("ab"), st.integers(0, 3)),
@@ -22,40 +28,42 @@ MAYBE = st.none() | st.integers(1, 20)
 def test_every_offset_is_in_one_task_and_once(
     ranges: list[OffsetRange], least: int | None, most: int | None, records: int | None
 ) -> None:
-    tasks = share_out(ranges, min_partitions=least, max_tasks=most, max_records=records)
+    tasks = split_into_tasks(ranges, min_partitions=least, max_tasks=most, max_records=records)
     assert all(tasks)
     assert joined(each for task in tasks for each in task) == sorted(
         each for each in ranges if each.size
     )
     if most is not None:
         assert len(tasks) <= most
-    again = share_out(reversed(ranges), min_partitions=least, max_tasks=most, max_records=records)
+    again = split_into_tasks(
+        reversed(ranges), min_partitions=least, max_tasks=most, max_records=records
+    )
     assert again == tasks
 
 
 def test_small_ranges_share_a_task() -> None:
     ranges = [OffsetRange("t", partition, 0, 100) for partition in range(4)]
-    assert share_out(ranges) == [ranges]
+    assert split_into_tasks(ranges) == [ranges]
 
 
 def test_large_ranges_have_a_task_each() -> None:
     ranges = [OffsetRange("t", partition, 0, 5 * OFFSETS_PER_TASK) for partition in range(4)]
-    assert sorted(share_out(ranges)) == [[each] for each in ranges]
+    assert sorted(split_into_tasks(ranges)) == [[each] for each in ranges]
 
 
 def test_a_large_range_is_not_cut_unless_asked_to() -> None:
     whole = OffsetRange("t", 0, 0, 100 * OFFSETS_PER_TASK)
-    assert share_out([whole]) == [[whole]]
-    assert len(share_out([whole], min_partitions=7)) == 7
-    sizes = [task[0].size for task in share_out([whole], max_records=OFFSETS_PER_TASK)]
+    assert split_into_tasks([whole]) == [[whole]]
+    assert len(split_into_tasks([whole], min_partitions=7)) == 7
+    sizes = [task[0].size for task in split_into_tasks([whole], max_records=OFFSETS_PER_TASK)]
     assert sizes == [OFFSETS_PER_TASK] * 100
 
 
 def test_min_partitions_parts_small_ranges_too() -> None:
     ranges = [OffsetRange("t", partition, 0, 100) for partition in range(4)]
-    assert len(share_out(ranges, min_partitions=4)) == 4
-    assert len(share_out(ranges, min_partitions=8)) == 8
-    assert len(share_out(ranges, min_partitions=8, max_tasks=3)) == 3
+    assert len(split_into_tasks(ranges, min_partitions=4)) == 4
+    assert len(split_into_tasks(ranges, min_partitions=8)) == 8
+    assert len(split_into_tasks(ranges, min_partitions=8, max_tasks=3)) == 3
 
 
 @settings(deadline=None)
@@ -63,8 +71,8 @@ def test_min_partitions_parts_small_ranges_too() -> None:
 def test_there_are_as_many_tasks_as_min_partitions_or_as_offsets(
     ranges: list[OffsetRange], least: int, records: int | None
 ) -> None:
-    tasks = share_out(ranges, min_partitions=least, max_records=records)
-    plain = share_out(ranges, max_records=records)
+    tasks = split_into_tasks(ranges, min_partitions=least, max_records=records)
+    plain = split_into_tasks(ranges, max_records=records)
     offsets = sum(each.size for each in ranges)
     assert len(tasks) == max(min(least, offsets), len(plain))
 
@@ -72,26 +80,26 @@ def test_there_are_as_many_tasks_as_min_partitions_or_as_offsets(
 @pytest.mark.parametrize(("count", "wanted"), [(3, 4), (3, 5), (4, 5), (7, 30)])
 def test_even_ranges_are_cut_into_as_many_as_asked_for(count: int, wanted: int) -> None:
     ranges = [OffsetRange("t", partition, 0, 300) for partition in range(count)]
-    assert len(share_out(ranges, min_partitions=wanted)) == wanted
+    assert len(split_into_tasks(ranges, min_partitions=wanted)) == wanted
 
 
 def test_the_largest_are_cut_first() -> None:
     ranges = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 1000)]
-    tasks = share_out(ranges, min_partitions=5)
+    tasks = split_into_tasks(ranges, min_partitions=5)
     assert sorted(sum(each.size for each in task) for task in tasks) == [10, 250, 250, 250, 250]
 
 
 def test_no_offsets_no_tasks() -> None:
-    assert share_out([]) == []
-    assert share_out([OffsetRange("t", 0, 5, 5)], min_partitions=3) == []
+    assert split_into_tasks([]) == []
+    assert split_into_tasks([OffsetRange("t", 0, 5, 5)], min_partitions=3) == []
 
 
 def test_a_range_is_cut_into_even_parts() -> None:
     whole = OffsetRange("t", 0, 10, 20)
-    assert [each.size for each in cut(whole, 3)] == [3, 3, 4]
-    assert joined(cut(whole, 3)) == [whole]
-    assert len(cut(whole, 50)) == 10
-    assert cut(whole, 0) == [whole]
+    assert [each.size for each in split_range(whole, 3)] == [3, 3, 4]
+    assert joined(split_range(whole, 3)) == [whole]
+    assert len(split_range(whole, 50)) == 10
+    assert split_range(whole, 0) == [whole]
     assert str(whole) == "t-0 [10, 20)"
 
 
@@ -103,4 +111,4 @@ def test_ranges_are_not_cut_into_more_pieces_than_the_driver_can_hold(
     wanted: dict[str, int], name: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=f"option {name}.* would cut"):
-        share_out([OffsetRange("t", 0, 0, 10**18)], **wanted)
+        split_into_tasks([OffsetRange("t", 0, 0, 10**18)], **wanted)

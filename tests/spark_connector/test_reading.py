@@ -28,8 +28,8 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 @pytest.fixture(autouse=True)
 def _looks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "LOOK_S", 0.02)
-    monkeypatch.setattr(_reading, "LOOK_MOST_S", 0.1)
+    monkeypatch.setattr(_reading, "CHECK_S", 0.02)
+    monkeypatch.setattr(_reading, "CHECK_MAX_S", 0.1)
 
 
 def read(given: dict[str, str], *ranges: tuple[str, int, int, int]) -> Iterator[dict[str, Any]]:
@@ -185,7 +185,7 @@ def test_what_is_waited_for_too_long_is_an_error(cluster: Cluster) -> None:
 
 
 def test_a_leader_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.spark_connector._query_bounds.LOOK_UP_MS", 200)
+    monkeypatch.setattr("kohort.spark_connector._log_bounds.LOOK_UP_MS", 200)
     with Cluster(brokers=2, topics={"orders": 2}, replication_factor=1) as cluster:
         expected = produce(cluster, 5)
         leader = cluster.leader("orders", 0)

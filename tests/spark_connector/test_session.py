@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.spark_connector._errors import SessionStoppedError
-from kohort.spark_connector._session import KEEP_S, LOOK_S, SparkFolders
+from kohort.spark_connector._session import CHECK_S, KEEP_S, SparkFolders
 from kohort.testing import Cluster
 from tests.spark_connector.members import DEADLINE, GROUP, member
 from tests.spark_connector.reading import Query, options
@@ -75,11 +75,11 @@ def test_session_lasts_while_any_folder_is_there(folders: list[Path]) -> None:
     clock = Clock()
     session = SparkFolders(clock)
     folders[0].rmdir()
-    clock.now += LOOK_S
+    clock.now += CHECK_S
     session.check()
     folders[1].rmdir()
     session.check()  # looked at a moment ago
-    clock.now += LOOK_S
+    clock.now += CHECK_S
     with pytest.raises(SessionStoppedError):
         session.check()
 
@@ -104,5 +104,5 @@ def test_session_is_not_watched_when_no_folder_is_known(
         monkeypatch.setenv("SPARK_LOCAL_DIRS", given)
     clock = Clock()
     session = SparkFolders(clock)
-    clock.now += LOOK_S
+    clock.now += CHECK_S
     session.check()

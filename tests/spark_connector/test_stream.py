@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from kohort import KafkaConsumer, TopicPartition
 from kohort.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from kohort.spark_connector import _stream_driver
-from kohort.spark_connector._batch_limits import limited
+from kohort.spark_connector._batch_limits import limited_ends
 from kohort.spark_connector._errors import DataLossError, OffsetFormatError
 from kohort.spark_connector._offsets import StreamOffset
 from kohort.spark_connector._options import SourceOptions
@@ -202,11 +202,11 @@ def test_limits() -> None:
     a, b, c = (TopicPartition("t", number) for number in range(3))
     at = {a: 10, b: 0, c: 5}
     ends = {a: 110, b: 10, c: 5}
-    assert limited(at, ends, 110) == ends
-    assert limited(at, ends, 11) == {a: 20, b: 1, c: 5}
-    assert limited(at, ends, 1) == {a: 11, b: 0, c: 5}
+    assert limited_ends(at, ends, 110) == ends
+    assert limited_ends(at, ends, 11) == {a: 20, b: 1, c: 5}
+    assert limited_ends(at, ends, 1) == {a: 11, b: 0, c: 5}
     for most in range(1, 120):
-        got = limited(at, ends, most)
+        got = limited_ends(at, ends, most)
         assert sum(got.values()) - sum(at.values()) == min(most, 110)
         assert all(at[tp] <= got[tp] <= ends[tp] for tp in at)
 

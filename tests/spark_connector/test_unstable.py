@@ -24,7 +24,7 @@ AHEAD = '{"orders": {"0": 10, "1": 0, "2": 0}}'
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (_stream_driver, _member):
         monkeypatch.setattr(module, "LOOK_UP_MS", 500)
-    monkeypatch.setattr(_group_driver, "SETTLE_S", 1.0)
+    monkeypatch.setattr(_group_driver, "REBALANCE_MARGIN_S", 1.0)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kohort import KafkaConsumer, TopicPartition
-from kohort.spark_connector._consumers import borrowed
+from kohort.spark_connector._consumers import borrowed_consumer
 
 LOOK_UP_MS = 2_000
 """While it is waited for, nothing is read of other partitions."""
@@ -14,24 +14,24 @@ LOOK_UP_MS = 2_000
 _LEVEL = "isolation.level"
 
 
-class Limits(NamedTuple):
+class LogBounds(NamedTuple):
     """The first offset of a log, and the one behind its last record (the high watermark)."""
 
     start: int
     end: int
 
 
-def limits(
+def log_bounds(
     consumer: KafkaConsumer, properties: Mapping[str, str], partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, Limits | None]:
-    """The limits of each partition; None: there is no such partition. KafkaTimeoutError."""
+) -> dict[TopicPartition, LogBounds | None]:
+    """The bounds of each partition; None: there is no such partition. KafkaTimeoutError."""
     gone = _gone(consumer, partitions)
     there = sorted(set(partitions) - gone)
-    found: dict[TopicPartition, Limits | None] = dict.fromkeys(gone)
+    found: dict[TopicPartition, LogBounds | None] = dict.fromkeys(gone)
     if there:
         first = consumer.beginning_offsets(there, LOOK_UP_MS)
-        behind = _high_watermarks(consumer, properties, there)
-        found |= {tp: Limits(first[tp], behind[tp]) for tp in there}
+        ends = _high_watermarks(consumer, properties, there)
+        found |= {tp: LogBounds(first[tp], ends[tp]) for tp in there}
     return found
 
 
@@ -45,7 +45,7 @@ def _gone(consumer: KafkaConsumer, partitions: Collection[TopicPartition]) -> se
     return {tp for tp in partitions if tp.partition not in counts.get(tp.topic, ())}
 
 
-def still_there(
+def positions_within_log(
     properties: Mapping[str, str], positions: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
     """Partitions that are only behind the last stable offset: a transaction is open there.
@@ -54,8 +54,8 @@ def still_there(
     """
     if not positions or _LEVEL not in properties:
         return set()
-    behind = _stable_or_not(properties, sorted(positions))
-    return {tp for tp, at in positions.items() if at <= behind[tp]}
+    ends = _end_offsets_uncommitted(properties, sorted(positions))
+    return {tp for tp, at in positions.items() if at <= ends[tp]}
 
 
 def _high_watermarks(
@@ -63,12 +63,12 @@ def _high_watermarks(
 ) -> dict[TopicPartition, int]:
     if _LEVEL not in properties:
         return consumer.end_offsets(partitions, LOOK_UP_MS)
-    return _stable_or_not(properties, partitions)
+    return _end_offsets_uncommitted(properties, partitions)
 
 
-def _stable_or_not(
+def _end_offsets_uncommitted(
     properties: Mapping[str, str], partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     # An open transaction holds the last stable offset back, so another one has to ask.
-    with borrowed({**properties, _LEVEL: "read_uncommitted"}) as other:
+    with borrowed_consumer({**properties, _LEVEL: "read_uncommitted"}) as other:
         return other.end_offsets(partitions, LOOK_UP_MS)
