@@ -74,15 +74,15 @@ def test_a_streaming_query_is_a_member_beside_the_others() -> None:
 
 def test_partitions_that_move_are_told_when_each_has_one_owner() -> None:
     moves = Moves(range(3))
-    moves.take("assigned", "a", [0, 1, 2], 1.0)
-    moves.take("assigned", "b", [], 2.0)
-    moves.take("revoked", "a", [2], 3.0)
-    moves.take("assigned", "b", [2], 4.0)
-    moves.ends("a", "left")
-    moves.take("revoked", "a", [0, 1], 5.0)
-    moves.take("assigned", "b", [0, 1], 6.0)
-    moves.ends("b", "killed")
-    moves.take("assigned", "a", [0, 1, 2], 7.0)
+    moves.record_callback("assigned", "a", [0, 1, 2], 1.0)
+    moves.record_callback("assigned", "b", [], 2.0)
+    moves.record_callback("revoked", "a", [2], 3.0)
+    moves.record_callback("assigned", "b", [2], 4.0)
+    moves.record_end("a", "left")
+    moves.record_callback("revoked", "a", [0, 1], 5.0)
+    moves.record_callback("assigned", "b", [0, 1], 6.0)
+    moves.record_end("b", "killed")
+    moves.record_callback("assigned", "a", [0, 1, 2], 7.0)
     first, both, second = frozenset({0, 1}), frozenset({0, 1, 2}), frozenset({2})
     assert moves.moments == [
         (1.0, "a joined", {"a": both}),
@@ -150,7 +150,7 @@ def test_ledger_needs_no_offset_when_a_partition_is_empty() -> None:
 def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", "/nowhere")
-    line = _spark.what_is_missing()
+    line = _spark.missing_requirement()
     assert line is not None
     assert "Install Java 17" in line
     assert "\n" not in line
@@ -158,6 +158,6 @@ def test_without_java_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
 
 def test_old_javas_are_told_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_spark, "java_version", lambda: 11)
-    line = _spark.what_is_missing()
+    line = _spark.missing_requirement()
     assert line is not None
     assert "Java 11 is too old" in line

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kohort.cli.demo import _spark
 from kohort.cli.demo._flights import CarrierFigures, Flights
 from kohort.cli.demo._ledger import Ledger, Reading
-from kohort.cli.demo._members import Member, SparkMember, Told
+from kohort.cli.demo._members import DemoMember, Report, SparkMember
 from kohort.cli.demo._moves import Moves
 from kohort.cli.demo._tables import (
     carriers_table,
@@ -27,12 +27,12 @@ from kohort.testing import Cluster
 
 TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
-MEMBER_SECONDS = 24.0
+ONE_MEMBER_S = 24.0
 """So long a member alone would work on all flights: time for the others to come and go."""
-PATIENCE = 120.0
+NO_PROGRESS_S = 120.0
 """Seconds without a new record after which the demo gives up."""
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=DemoMember)
 
 
 class Demo:
@@ -42,8 +42,8 @@ class Demo:
         self._console = Console(highlight=False)
         self._limit = flights
         self._spark = spark
-        self._told: queue.Queue[Told] = queue.Queue(maxsize=1_000)
-        self._members: list[Member] = []
+        self._reports: queue.Queue[Report] = queue.Queue(maxsize=1_000)
+        self._members: list[DemoMember] = []
         self._started = time.monotonic()
         self._pace = 1.0
         self._moves = Moves(range(PARTITIONS))
@@ -52,7 +52,7 @@ class Demo:
         """The exit status: 0 if everything came out as it must, else 1."""
         flights = Flights(self._limit)
         expected = flights.by_carrier()
-        self._pace = max(1.0, len(flights) / MEMBER_SECONDS)
+        self._pace = max(1.0, len(flights) / ONE_MEMBER_S)
         with Cluster(brokers=3, topics={TOPIC: PARTITIONS}) as cluster:
             self._say(f"A cluster of three brokers in this process: {cluster.bootstrap_servers}")
             try:
@@ -104,23 +104,23 @@ class Demo:
 
     def _start(self, kind: type[M], cluster: Cluster, name: str) -> M:
         arguments = [cluster.bootstrap_servers, TOPIC, GROUP, str(self._pace)]
-        member = kind(name, arguments, self._told)
+        member = kind(name, arguments, self._reports)
         self._members.append(member)
         self._say(f"[{colour_of(name)}]{name}[/] starts, process {member.pid}")
         return member
 
     def _start_spark(self, cluster: Cluster) -> SparkMember | None:
-        missing = _spark.what_is_missing() if self._spark else "Spark is left out, as asked for"
+        missing = _spark.missing_requirement() if self._spark else "Spark is left out, as asked for"
         if missing is not None:
             self._say(missing)
             return None
         return self._start(SparkMember, cluster, "spark")
 
-    def _wait_for(self, what: Callable[[], object], ledger: Ledger, member: Member) -> bool:
+    def _wait_for(self, what: Callable[[], object], ledger: Ledger, member: DemoMember) -> bool:
         """Take what the members tell until something is so; False if this one has not done it."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + NO_PROGRESS_S
         while not what():
-            self._take(ledger)
+            self._take_report(ledger)
             if not member.alive or time.monotonic() > deadline:
                 return False
         return True
@@ -131,36 +131,36 @@ class Demo:
         Members that have read everything stay until the others have come and gone.
         """
         if query is not None:
-            if not self._wait_for(lambda: "ready" in query.answers, ledger, query):
+            if not self._wait_for(lambda: "ready" in query.reports_by_event, ledger, query):
                 return ["Spark does not start"]
-            query.say("start")
+            query.send_order("start")
             if not self._wait_for(lambda: query.rebalances, ledger, query):
                 return ["the streaming query did not join the group"]
-        first = self._start(Member, cluster, "member-a")
-        second = self._start(Member, cluster, "member-b")
-        third: Member | None = None
+        first = self._start(DemoMember, cluster, "member-a")
+        second = self._start(DemoMember, cluster, "member-b")
+        third: DemoMember | None = None
         latest = time.monotonic()
         with self._progress() as progress:
             task = progress.add_task("reading flights", total=ledger.total)
             while second.running or not ledger.complete:
-                if self._take(ledger):
+                if self._take_report(ledger):
                     latest = time.monotonic()
                     progress.update(task, completed=len(ledger.readers))
-                elif time.monotonic() - latest > PATIENCE:
-                    return [f"no new record for {PATIENCE:.0f} s"]
+                elif time.monotonic() - latest > NO_PROGRESS_S:
+                    return [f"no new record for {NO_PROGRESS_S:.0f} s"]
                 if third is None and ledger.fraction > 0.15:
-                    third = self._start(Member, cluster, "member-c")
+                    third = self._start(DemoMember, cluster, "member-c")
                 if first.running and third is not None and self._can_leave(first, third, ledger):
                     self._say(f"[{colour_of(first.name)}]{first.name}[/] is asked to leave")
                     self._leave(first)
                 may_kill = second.rebalances and not first.running and ledger.fraction > 0.6
                 if second.running and may_kill:
                     self._say(f"[{colour_of(second.name)}]{second.name}[/] is killed (SIGKILL)")
-                    self._moves.ends(second.name, "killed")
+                    self._moves.record_end(second.name, "killed")
                     second.kill()
         if query is not None:  # Its last batch is committed when it leaves.
             self._leave(query)
-            self._wait_for(lambda: "left" in query.answers, ledger, query)
+            self._wait_for(lambda: "left" in query.reports_by_event, ledger, query)
         if third is not None:
             # The offsets of the killed member's last records are not committed.
             self._wait_for(lambda: ledger.covered_by(self._committed(cluster)), ledger, third)
@@ -170,56 +170,56 @@ class Demo:
         for member in self._members:
             if member is not query:
                 member.wait(30)
-        while not self._told.empty():
-            self._take(ledger)
+        while not self._reports.empty():
+            self._take_report(ledger)
         return []
 
     @staticmethod
-    def _can_leave(first: Member, third: Member, ledger: Ledger) -> bool:
+    def _can_leave(first: DemoMember, third: DemoMember, ledger: Ledger) -> bool:
         """True if both are in the group and the third reads, or nothing is left to read."""
         works = ledger.by_member[third.name] or ledger.complete
         return bool(first.rebalances and third.rebalances and works and ledger.fraction > 0.4)
 
-    def _leave(self, member: Member) -> None:
-        self._moves.ends(member.name, "left")
+    def _leave(self, member: DemoMember) -> None:
+        self._moves.record_end(member.name, "left")
         member.leave()
 
     @staticmethod
     def _committed(cluster: Cluster) -> dict[int, int]:
         return {tp.partition: at.offset for tp, at in cluster.committed(GROUP).items()}
 
-    def _take(self, ledger: Ledger) -> bool:
+    def _take_report(self, ledger: Ledger) -> bool:
         """Take one message of a member; True if it held a record that nobody had read before."""
         try:
-            member, told = self._told.get(timeout=0.5)
+            member, report = self._reports.get(timeout=0.5)
         except queue.Empty:
             return False
-        if told is None:
+        if report is None:
             return False
-        match told["event"]:
+        match report["event"]:
             case "read":
                 before = len(ledger.readers)
-                for row in told["records"]:
+                for row in report["records"]:
                     ledger.add(member.name, Reading(*row))
                 return len(ledger.readers) > before
             case "left":
-                member.answers["left"] = told
+                member.reports_by_event["left"] = report
                 self._say(f"[{colour_of(member.name)}]{member.name}[/] has left the group")
-            case "ready" | "counted" as answer:
-                member.answers[answer] = told
+            case "ready" | "counted" as event:
+                member.reports_by_event[event] = report
             case callback:
-                self._show_callback(member, callback, told)
+                self._show_callback(member, callback, report)
         return False
 
-    def _show_callback(self, member: Member, callback: str, told: dict[str, Any]) -> None:
+    def _show_callback(self, member: DemoMember, callback: str, report: dict[str, Any]) -> None:
         member.rebalances += callback == "assigned"
-        if told["partitions"]:  # a cooperative rebalance says so too when there is nothing new
-            partitions = ", ".join(map(str, told["partitions"]))
+        if report["partitions"]:  # a cooperative rebalance says so too when there is nothing new
+            partitions = ", ".join(map(str, report["partitions"]))
             self._say(
                 f"[{colour_of(member.name)}]{member.name}[/] on_partitions_{callback}  {partitions}"
             )
         seconds = time.monotonic() - self._started
-        self._moves.take(callback, member.name, told["partitions"], seconds)
+        self._moves.record_callback(callback, member.name, report["partitions"], seconds)
 
     # -- proving ------------------------------------------------------------------------------
 
@@ -252,11 +252,11 @@ class Demo:
         self, ledger: Ledger, query: SparkMember, expected: dict[str, CarrierFigures]
     ) -> list[str]:
         self._say("Spark counts what is in the topic, all at once")
-        query.say("count")
-        if not self._wait_for(lambda: "counted" in query.answers, ledger, query):
+        query.send_order("count")
+        if not self._wait_for(lambda: "counted" in query.reports_by_event, ledger, query):
             return ["Spark does not count"]
-        told = query.answers["counted"]["carriers"]
-        found = {carrier: CarrierFigures(*figures) for carrier, figures in told.items()}
-        query.end()
+        carriers = query.reports_by_event["counted"]["carriers"]
+        found = {carrier: CarrierFigures(*figures) for carrier, figures in carriers.items()}
+        query.stop()
         self._console.print(carriers_table({"data set": expected, "Spark": found}))
         return [] if found == expected else ["Spark's flights and delays are not the data set's"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Message = tuple[bytes | None, bytes]
+FlightMessage = tuple[bytes | None, bytes]
 """Key (the tail number, None where there is none) and value (the flight as JSON)."""
 
 
@@ -39,7 +39,7 @@ class Flights:
     def __len__(self) -> int:
         return len(self._frame)
 
-    def messages(self, size: int) -> Iterator[list[Message]]:
+    def messages(self, size: int) -> Iterator[list[FlightMessage]]:
         """The flights as messages, ``size`` at a time."""
         for start in range(0, len(self._frame), size):
             part = self._frame.iloc[start : start + size]

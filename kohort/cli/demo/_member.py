@@ -1,7 +1,8 @@
 """One member of the demo's group: an operating-system process of its own.
 
-Says what it does on standard output, a JSON object a line, each record before the commit that
-covers it: what is committed has been told. Leaves the group on SIGTERM, or when the demo is gone.
+It reports each event on standard output as one line of JSON. A record is reported before the
+commit that covers it, so every committed record has been reported. The process leaves the group on
+SIGTERM or when the demo closes its standard input.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from kohort import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kohort.errors import RebalanceInProgressError
 
 
-def tell(**message: Any) -> None:
+def report(**message: Any) -> None:
     """Tell the demo something."""
     sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
-class TellingListener(ConsumerRebalanceListener):
+class ReportingListener(ConsumerRebalanceListener):
     """Tells of every call. Commits before partitions go to other members."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self.uncommitted = False
-        """True if records were told that no commit covers."""
+        """True if records were reported that no commit covers."""
         self._consumer = consumer
 
     def commit(self) -> None:
@@ -40,22 +41,22 @@ class TellingListener(ConsumerRebalanceListener):
                 return
             self.uncommitted = False
 
-    def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
-        tell(event=callback, partitions=sorted(tp.partition for tp in partitions))
+    def _report_call(self, callback: str, partitions: Collection[TopicPartition]) -> None:
+        report(event=callback, partitions=sorted(tp.partition for tp in partitions))
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._tell("assigned", assigned)
+        self._report_call("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         self.commit()
-        self._tell("revoked", revoked)
+        self._report_call("revoked", revoked)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self._tell("lost", lost)
+        self._report_call("lost", lost)
 
 
 def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
-    """Read and commit until told to leave; work on ``pace`` records a second at most."""
+    """Read and commit until asked to leave; work on ``pace`` records a second at most."""
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
@@ -76,23 +77,23 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
         heartbeat_interval_ms=300,
         max_poll_records=max(1, min(2_000, int(float(pace) / 10))),
     ) as consumer:
-        listener = TellingListener(consumer)
+        listener = ReportingListener(consumer)
         consumer.subscribe([topic], listener=listener)
         while listener.uncommitted or not leaving.is_set():
             records = consumer.poll(timeout_ms=200)
-            told = []
+            rows = []
             for tp, batch in records.items():
                 for record in batch:
                     flight = json.loads(record.value or b"")
-                    told.append(
+                    rows.append(
                         (tp.partition, record.offset, flight["carrier"], flight["dep_delay"])
                     )
-            if told:
-                tell(event="read", records=told)
+            if rows:
+                report(event="read", records=rows)
                 listener.uncommitted = True
-                leaving.wait(len(told) / float(pace))  # the work that a real member would do
+                leaving.wait(len(rows) / float(pace))  # the work that a real member would do
             listener.commit()
-    tell(event="left")
+    report(event="left")
 
 
 if __name__ == "__main__":

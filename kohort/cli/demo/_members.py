@@ -11,29 +11,29 @@ import sys
 import threading
 from typing import IO, Any
 
-Told = tuple["Member", dict[str, Any] | None]
+Report = tuple["DemoMember", dict[str, Any] | None]
 """A member and what it told; None when its output has ended."""
 
 
-class Member:
+class DemoMember:
     """One process; what it tells goes into a queue that all members share."""
 
     module = "kohort.cli.demo._member"
-    tells_by_error = False
+    reports_on_stderr = False
     """Whether its standard error holds messages, too, among other lines."""
 
-    def __init__(self, name: str, arguments: list[str], told: queue.Queue[Told]) -> None:
+    def __init__(self, name: str, arguments: list[str], reports: queue.Queue[Report]) -> None:
         self.name = name
         self.ended_by = ""
         self.rebalances = 0
-        self.answers: dict[str, dict[str, Any]] = {}
+        self.reports_by_event: dict[str, dict[str, Any]] = {}
         """What it told once: that it has ``left``, is ``ready``, has ``counted``."""
-        self._told = told
+        self._reports = reports
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module, *arguments, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if self.tells_by_error else None,
+            stderr=subprocess.PIPE if self.reports_on_stderr else None,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
@@ -65,8 +65,8 @@ class Member:
     def _read(self, stream: IO[str]) -> None:
         for line in stream:
             if line.startswith("{") and line.endswith("}\n"):  # what a killed one did not finish
-                self._told.put((self, json.loads(line)))
-        self._told.put((self, None))
+                self._reports.put((self, json.loads(line)))
+        self._reports.put((self, None))
 
     def leave(self) -> None:
         """Have it leave the group and end."""
@@ -98,13 +98,13 @@ class Member:
         return status
 
 
-class SparkMember(Member):
+class SparkMember(DemoMember):
     """A streaming query; it does what it is told, and is a member from ``start`` to ``leave``."""
 
     module = "kohort.cli.demo._query"
-    tells_by_error = True
+    reports_on_stderr = True
 
-    def say(self, order: str) -> None:
+    def send_order(self, order: str) -> None:
         """Tell it to do something: ``start``, ``leave`` or ``count``."""
         assert self._process.stdin is not None
         self._process.stdin.write(order + "\n")
@@ -112,9 +112,9 @@ class SparkMember(Member):
 
     def leave(self) -> None:
         self.ended_by = "left"
-        self.say("leave")
+        self.send_order("leave")
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Let it stop Spark and end."""
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -23,20 +23,22 @@ class Moves:
         self._ends: dict[str, str] = {}
         self.moments: list[Moment] = []
 
-    def take(self, callback: str, member: str, named: Iterable[int], seconds: float) -> None:
+    def record_callback(
+        self, callback: str, member: str, named: Iterable[int], seconds: float
+    ) -> None:
         """A callback: ``assigned`` names what is new, ``revoked`` and ``lost`` what goes."""
         before = self._owners.get(member, frozenset())
         after = before.union(named) if callback == "assigned" else before.difference(named)
         self._owners[member] = after
-        self._look(seconds)
+        self._add_moment(seconds)
 
-    def ends(self, member: str, how: str) -> None:
+    def record_end(self, member: str, how: str) -> None:
         """A member is told to leave, or killed: then no callback says what it had."""
         self._ends[member] = how
         if how == "killed":
             del self._owners[member]
 
-    def _look(self, seconds: float) -> None:
+    def _add_moment(self, seconds: float) -> None:
         owners = {name: own for name, own in self._owners.items() if own}
         if sum(map(len, owners.values())) != len(self._all):
             return

@@ -31,35 +31,35 @@ CONFIGURATION = {
 }
 
 
-def line(**message: Any) -> str:
+def report_line(**message: Any) -> str:
     """A message to the demo."""
     return json.dumps(message, separators=(",", ":")) + "\n"
 
 
-def tell(**message: Any) -> None:
+def report(**message: Any) -> None:
     """Tell the demo something."""
-    sys.stdout.write(line(**message))
+    sys.stdout.write(report_line(**message))
     sys.stdout.flush()
 
 
-class TellingListener(ConsumerRebalanceListener):
+class QueryListener(ConsumerRebalanceListener):
     """Tells of every call, from the process in which Spark runs the source."""
 
-    def _tell(self, callback: str, partitions: Collection[TopicPartition]) -> None:
+    def _report_call(self, callback: str, partitions: Collection[TopicPartition]) -> None:
         numbers = sorted(tp.partition for tp in partitions)
-        os.write(2, line(event=callback, partitions=numbers).encode())  # whole lines at once
+        os.write(2, report_line(event=callback, partitions=numbers).encode())  # whole lines at once
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._tell("assigned", assigned)
+        self._report_call("assigned", assigned)
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self._tell("revoked", revoked)
+        self._report_call("revoked", revoked)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self._tell("lost", lost)
+        self._report_call("lost", lost)
 
 
-class Query:
+class FlightQuery:
     """The session, and the query while it runs."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Query:
             "kafka.session.timeout.ms": "6000",
             "kafka.heartbeat.interval.ms": "300",
             "maxOffsetsPerTrigger": str(max(100, int(pace / 2))),
-            "rebalanceListener": f"{MODULE}:TellingListener",
+            "rebalanceListener": f"{MODULE}:QueryListener",
         }
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class Query:
         if self._query is not None:
             stop(self._query)
             self._query = None
-        tell(event="left")
+        report(event="left")
 
     def count(self) -> None:
         """Tell what Spark counts in the whole topic, by carrier."""
@@ -124,9 +124,9 @@ class Query:
             .collect()
         )
         figures = {r.carrier: (r.flights, r.delays, int(r.minutes or 0)) for r in rows}
-        tell(event="counted", carriers=figures)
+        report(event="counted", carriers=figures)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop Spark."""
         self._spark.stop()
         self._folder.cleanup()
@@ -141,20 +141,20 @@ class Query:
     def _take(self, batch: DataFrame, number: int) -> None:
         rows = [tuple(row) for row in batch.collect()]
         if rows:
-            tell(event="read", records=rows)
+            report(event="read", records=rows)
             time.sleep(len(rows) / self._pace)  # the work that a real query would do
 
 
 def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
     """Do what is said, until nothing more is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
-    query = Query(bootstrap_servers, topic, group, float(pace), name)
-    tell(event="ready")
+    query = FlightQuery(bootstrap_servers, topic, group, float(pace), name)
+    report(event="ready")
     try:
         for words in sys.stdin:
             {"start": query.start, "leave": query.leave, "count": query.count}[words.strip()]()
     finally:
-        query.end()
+        query.stop()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 JAVA_AT_LEAST = 17
 
 
-def what_is_missing() -> str | None:
+def missing_requirement() -> str | None:
     """One line that says what Spark needs and how to get it; None when all is there."""
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "pyarrow")):
         return "Spark is left out: PySpark is not installed. pip install 'kohort[spark]'"
@@ -37,10 +37,12 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60).stderr
+        output = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60
+        ).stderr
     except OSError:
         return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
         return None
     # Java 8 and older called themselves 1.8 and so on.

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from kohort.cli.demo._flights import CarrierFigures
 from kohort.cli.demo._ledger import Ledger
-from kohort.cli.demo._members import Member
+from kohort.cli.demo._members import DemoMember
 from kohort.cli.demo._moves import Moves
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
@@ -19,7 +19,7 @@ def colour_of(name: str) -> str:
     return COLOURS[ord(name[-1]) % len(COLOURS)]
 
 
-def members_table(ledger: Ledger, members: Sequence[Member]) -> Table:
+def members_table(ledger: Ledger, members: Sequence[DemoMember]) -> Table:
     """What each member did."""
     table = Table(title="Members", title_justify="left")
     table.add_column("member")
@@ -37,7 +37,7 @@ def members_table(ledger: Ledger, members: Sequence[Member]) -> Table:
     return table
 
 
-def moves_table(moves: Moves, members: Sequence[Member]) -> Table:
+def moves_table(moves: Moves, members: Sequence[DemoMember]) -> Table:
     """Who had what, a row for each time that every partition had one owner."""
     table = Table(title="Partitions that move", title_justify="left")
     table.add_column("second", justify="right")
@@ -46,8 +46,8 @@ def moves_table(moves: Moves, members: Sequence[Member]) -> Table:
         table.add_column(f"[{colour_of(member.name)}]{member.name}[/]")
     for moment in moves.moments:
         shares = (moment.owners.get(member.name, ()) for member in members)
-        told = (" ".join(map(str, sorted(share))) for share in shares)
-        table.add_row(f"{moment.seconds:.1f}", moment.after, *told)
+        numbers = (" ".join(map(str, sorted(share))) for share in shares)
+        table.add_row(f"{moment.seconds:.1f}", moment.after, *numbers)
     return table
 
 
