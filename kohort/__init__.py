@@ -23,7 +23,7 @@ from kohort.errors import (
 )
 from kohort.listeners import ConsumerRebalanceListener
 from kohort.records import ConsumerRecord
-from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, late_names
+from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, lazy_names
 
 __all__ = [
     "AsyncKafkaConsumer",
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kohort.security import create_ssl_context
 else:
     # A program imports the API that it uses, and tables only if it reads them.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "AsyncKafkaConsumer": "kohort.consumer",

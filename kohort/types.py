@@ -60,7 +60,7 @@ class LazyModule:
         return getattr(import_module(self._name), name)
 
 
-def late_names(
+def lazy_names(
     package: str, module_of: Callable[[str], str | None]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports names late (PEP 562).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.types import late_names
+from kohort.types import lazy_names
 
 __all__ = ["AsyncKafkaConsumer", "KafkaConsumer"]
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kohort.consumer._sync import KafkaConsumer
 else:
     # A program that uses one API does not import the modules of the other.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "AsyncKafkaConsumer": "kohort.consumer._async",

@@ -20,7 +20,7 @@ from kohort.protocol._frames import (
 )
 from kohort.protocol._struct import Message, Request, Response, Struct, VersionRange
 from kohort.protocol._types import ZERO_UUID, Buffer
-from kohort.types import late_names
+from kohort.types import lazy_names
 
 if TYPE_CHECKING:
     from kohort.protocol._registry import APIS, Api, ApiKey, api
@@ -53,6 +53,6 @@ __all__ = [
 
 if not TYPE_CHECKING:  # for mypy every name would be there
     # A consumer without a group does not need the registry.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__, lambda name: "kohort.protocol._registry" if name in __all__ else None
     )

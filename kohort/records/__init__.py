@@ -37,7 +37,7 @@ from kohort.records._transactions import (
     end_marker,
     marker_epoch,
 )
-from kohort.types import late_names
+from kohort.types import lazy_names
 
 if TYPE_CHECKING:
     from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
@@ -120,4 +120,4 @@ _LATER = {
 
 if not TYPE_CHECKING:  # for mypy every name would be there
     # A consumer of uncompressed records needs neither tables nor codecs, and writes no batch.
-    __getattr__, __dir__ = late_names(__name__, _LATER.get)
+    __getattr__, __dir__ = lazy_names(__name__, _LATER.get)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.types import late_names
+from kohort.types import lazy_names
 
 __all__ = [
     "NAME_MISMATCHES",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
 else:
     # Consumers of PLAINTEXT listeners have no use for the module ssl.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "Certificate": "kohort.security._certificate",

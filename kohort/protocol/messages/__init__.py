@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.types import late_names
+from kohort.types import lazy_names
 
 if TYPE_CHECKING:
     from kohort.protocol.messages.add_offsets_to_txn import (
@@ -406,6 +406,6 @@ def _file(name: str) -> str:
 
 if not TYPE_CHECKING:  # for mypy every name would be there
     # A consumer uses a fourth of the messages, and to define all takes a tenth of its start.
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__ = lazy_names(
         __name__, lambda name: f"{__name__}.{_file(name)}" if name in __all__ else None
     )
