@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from kohort.protocol import Request, Response
-from kohort.transport import Broker, Leader, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -73,5 +73,5 @@ class Cluster(Protocol):
     def request_refresh(self) -> None: ...
 
     def learn_leaders(
-        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> None: ...

@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.fetcher._cluster_view import Cluster, Metadata
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
-from kohort.transport import Backoff, Broker, Leader
+from kohort.transport import Backoff, BrokerAddress, Leader
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Leaders:
             self._cluster.learn_leaders(
                 leaders,
                 [
-                    Broker(each.node_id, each.host, each.port, each.rack)
+                    BrokerAddress(each.node_id, each.host, each.port, each.rack)
                     for each in response.node_endpoints
                     if each.node_id >= 0 and each.host and 0 < each.port < 1 << 16
                 ],

@@ -25,7 +25,7 @@ RETRIED = (408, 429)
 """Status codes below 500 that mean a failure for now."""
 
 
-class Call:
+class HttpCall:
     """A POST. It runs in a worker thread; abort() ends it from another thread.
 
     ``body`` and ``headers`` are called where their values are used, so that no local variable of a
@@ -173,7 +173,7 @@ def _error_text(fields: Mapping[str, Any]) -> str:
     return ": ".join(each for each in parts if isinstance(each, str))
 
 
-async def post(call: Call) -> Mapping[str, Any]:
+async def post(call: HttpCall) -> Mapping[str, Any]:
     """Run a call in a worker thread within the time limit. OAuthTokenError."""
     try:
         with anyio.fail_after(TOTAL_SECONDS):

@@ -20,7 +20,7 @@ import anyio
 from kohort.config import Secret, Url
 from kohort.errors import InvalidOptionError, OAuthTokenError, OAuthTokenUnavailableError
 from kohort.security._calls import CALL_SECONDS, in_thread
-from kohort.security._http import Call, post
+from kohort.security._http import HttpCall, post
 from kohort.security._jwt import signed, signer, unsecured
 from kohort.security._secrets import mask, text_of, utf8_of
 from kohort.security._text import printable
@@ -199,9 +199,9 @@ class TokenEndpoint:
         asked_at = self._clock()
         return self._token(_Answer(await post(self._call())), asked_at)
 
-    def _call(self) -> Call:
+    def _call(self) -> HttpCall:
         grant = self._grant
-        return Call(self._url, grant.body, grant.headers, self._context, grant.redact)
+        return HttpCall(self._url, grant.body, grant.headers, self._context, grant.redact)
 
     def _token(self, answer: _Answer, asked_at: float) -> Token:
         if answer.token is None:

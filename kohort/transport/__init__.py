@@ -14,14 +14,14 @@ from kohort.transport._frames import OversizedFrameError
 from kohort.transport._leased import Leased
 from kohort.transport._loop import frame_selector, running_clock
 from kohort.transport._metadata import (
-    Broker,
+    BrokerAddress,
     ClusterMetadata,
     Leader,
     PartitionMetadata,
     TopicMetadata,
 )
 from kohort.transport._metadata_updater import MetadataCallback
-from kohort.transport._pool import BufferPool, Lease
+from kohort.transport._pool import BufferLease, BufferPool
 from kohort.transport._printable import in_seconds, with_principal
 from kohort.transport._repeats import RepeatedLog
 from kohort.transport._stream import StreamConnection
@@ -33,15 +33,15 @@ from kohort.types import escaped
 __all__ = [
     "NETWORK_ERRORS",
     "Backoff",
-    "Broker",
+    "BrokerAddress",
     "BrokerConnection",
+    "BufferLease",
     "BufferPool",
     "ByteConnection",
     "ClusterClient",
     "ClusterMetadata",
     "Connect",
     "Leader",
-    "Lease",
     "Leased",
     "MetadataCallback",
     "OversizedFrameError",

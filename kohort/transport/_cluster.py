@@ -15,7 +15,7 @@ from kohort.protocol import Request, Response, messages
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._leased import Leased
-from kohort.transport._metadata import Broker, ClusterMetadata, Leader
+from kohort.transport._metadata import BrokerAddress, ClusterMetadata, Leader
 from kohort.transport._metadata_updater import MetadataCallback, MetadataUpdater
 from kohort.transport._nodes import Nodes
 from kohort.transport._printable import in_seconds, reason
@@ -73,7 +73,7 @@ class ClusterClient:
             connect = TlsConnector(config, self.contexts)
         self._nodes = Nodes(config, connect or TcpConnector(config), rng, security, wall_clock)
         self._metadata_updater = MetadataUpdater(
-            config, self._nodes, weak_callback(self._ask_metadata), rng
+            config, self._nodes, weak_callback(self._request_metadata), rng
         )
         self._nodes.on_failure = weak_callback(self._metadata_updater.node_failed)
         self._scope: anyio.CancelScope | None = None
@@ -210,7 +210,7 @@ class ClusterClient:
         return await self._metadata_updater.fetch_topics(names, may_create=may_create)
 
     def learn_leaders(
-        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> None:
         """Take leaders that a broker named beside an error into ``metadata``, if they are newer.
 
@@ -321,7 +321,9 @@ class ClusterClient:
             except KafkaError as error:
                 logger.debug("%s", reason(error))
 
-    async def _ask_metadata(self, message: messages.MetadataRequest) -> messages.MetadataResponse:
+    async def _request_metadata(
+        self, message: messages.MetadataRequest
+    ) -> messages.MetadataResponse:
         connection = await self._any_connection("")
         timeout_ms = self._config.request_timeout_ms
         if not self.bootstrapped:
@@ -337,4 +339,4 @@ class ClusterClient:
         found += [(each.node_id, each.host, each.port) for each in response.coordinators]
         for node_id, host, port in found:
             if node_id >= 0 and host:
-                self._nodes.add_broker(Broker(node_id, host, port))
+                self._nodes.add_broker(BrokerAddress(node_id, host, port))

@@ -43,9 +43,9 @@ from kohort.transport._loop import OneShot, callback_loop, clock_of
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import LOOKS_LIKE, NONSENSE, RAISE, address, in_seconds
-from kohort.transport._repeatable_event import Wake
+from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._tasks import start_soon
-from kohort.transport._tcp import TcpConnection, behind
+from kohort.transport._tcp import TcpConnection, unsent_after
 from kohort.transport._versions import BrokerVersions
 from kohort.transport._weak import weak_callback
 
@@ -95,12 +95,12 @@ class BrokerConnection:
         self._clock = clock_of(self._loop)
         self.last_used = self._clock()
         """When a request was last made or answered."""
-        self.answered = 0
+        self.response_count = 0
         """Answers since the handshake."""
         self.failure: KafkaError | None = None
         """Why it is closed; None while it is open."""
         self.closed_by_us = False
-        self.lost = 0
+        self.lost_requests = 0
         """Requests that failed because it closed."""
         self.logins: Logins | None = None
         """Renews the SASL session; None without SASL."""
@@ -113,7 +113,7 @@ class BrokerConnection:
         self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
         self._pipeline = Pipeline(max_in_flight)
         self._next_id = 0
-        self._sendable = Wake()
+        self._sendable = RepeatableEvent()
         self._send_now = getattr(link, "send_now", None) if _in_callbacks(link) else None
         self._unsent: list[Buffer] = []
         """What did not go at once: for _send(), before anything else."""
@@ -121,11 +121,11 @@ class BrokerConnection:
         self._send_error: Exception | None = None
         self._tasks: anyio.CancelScope | None = None
         self._timer = anyio.CancelScope()
-        self._look_at = math.inf
+        self._next_check = math.inf
         """Time when _watch() looks next whether the time of a request is up."""
         self._read_error: tuple[Exception, Pending | None] | None = None
         """For _watch(): why reading ended, and the request whose answer was to come next."""
-        self._woken = Wake()  # for _watch()
+        self._wake_up = RepeatableEvent()  # for _watch()
         self._head_until = math.inf
 
     # -- opening ------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ class BrokerConnection:
                     f"{self.peer} accepted, but did not answer within {in_seconds(timeout)}"
                 )
             if logins is not None:
-                ask = logins.direct(self._link, source, self._client_id, self._take_id)
-                self._pipeline = await logins.log_in(ask, self.versions, self._pipeline)
+                sender = logins.direct(self._link, source, self._client_id, self._take_id)
+                self._pipeline = await logins.log_in(sender, self.versions, self._pipeline)
                 self.logins, is_ready = logins, True
         except Exception as error:
             explained = explained_error(self.peer, error)
@@ -288,7 +288,7 @@ class BrokerConnection:
         if (pending := self._pipeline.awaited) is None or not pending.large:
             return None
         self._head_until = self._clock() + HEAD_SECONDS
-        self._woken.set()
+        self._wake_up.set()
         return pending.correlation_id
 
     def post(
@@ -303,8 +303,8 @@ class BrokerConnection:
         pending.large = large
         self._pipeline.waiting.append(pending)
         self.begin_sending()
-        if pending.deadline < self._look_at:
-            self._look_at = self._timer.deadline = pending.deadline
+        if pending.deadline < self._next_check:
+            self._next_check = self._timer.deadline = pending.deadline
         return pending
 
     def _take_id(self) -> int:
@@ -338,24 +338,24 @@ class BrokerConnection:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks.cancel_scope
                 if self.failure is None:
-                    start_soon(tasks, self._run_half, self._send)
+                    start_soon(tasks, self._run_task, self._send)
                     if self.logins is not None:
-                        start_soon(tasks, self._run_half, partial(self.logins.run, self))
+                        start_soon(tasks, self._run_task, partial(self.logins.run, self))
                     if not self._read_in_callbacks(reader):
-                        start_soon(tasks, self._run_half, lambda: reader)
+                        start_soon(tasks, self._run_task, lambda: reader)
                     await self._watch()
         finally:
             reader.close()
             self.abort()
             await self._close_link()
 
-    async def _run_half(self, half: Callable[[], Awaitable[None]]) -> None:
+    async def _run_task(self, function: Callable[[], Awaitable[None]]) -> None:
         try:
-            await half()
+            await function()
         except Exception as error:
-            self._broken(error, self._pipeline.awaited)
+            self._fail_reading(error, self._pipeline.awaited)
 
-    def _broken(self, error: Exception, pending: Pending | None) -> None:
+    def _fail_reading(self, error: Exception, pending: Pending | None) -> None:
         # What makes no sense was sent in place of the next answer.
         if not isinstance(error, ProtocolError):
             pending = None
@@ -370,16 +370,16 @@ class BrokerConnection:
         """Fail the requests whose time is up, one timer for all of them."""
         while self.failure is None:
             if self._read_error is not None:
-                return self._broken(*self._read_error)
+                return self._fail_reading(*self._read_error)
             if self._clock() >= self._head_until and (error := self._source.too_large) is not None:
-                return self._broken(error, self._pipeline.awaited)
+                return self._fail_reading(error, self._pipeline.awaited)
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
             # The deadlines of one kind of request only grow: so the timer is hardly ever moved.
-            self._look_at = min(self._pipeline.next_deadline, self._head_until)
-            with anyio.CancelScope(deadline=self._look_at) as self._timer:
-                await self._woken.wait()
+            self._next_check = min(self._pipeline.next_deadline, self._head_until)
+            with anyio.CancelScope(deadline=self._next_check) as self._timer:
+                await self._wake_up.wait()
 
     def _read_in_callbacks(self, reader: Coroutine[Any, Any, None]) -> bool:
         """Run the reader whenever the event loop finds the socket readable, without a task.
@@ -397,7 +397,7 @@ class BrokerConnection:
                 cast(TcpConnection, link).stop_reading()
                 # A request that is made before _watch() runs is not the one to blame.
                 self._read_error = error, self._pipeline.awaited
-                self._woken.set()
+                self._wake_up.set()
 
         return cast(TcpConnection, link).read_with(loop, on_readable)
 
@@ -409,11 +409,11 @@ class BrokerConnection:
             self._deliver(frame)
 
     def _deliver(self, frame: Frame) -> None:
-        pending = self._pipeline.take_answered(frame.data)
-        self.answered += 1
+        pending = self._pipeline.match_response(frame.data)
+        self.response_count += 1
         self.last_used = self._clock()
         self._source.pool.trim(self.last_used)
-        pending.answer(frame)
+        pending.complete(frame)
         if self._pipeline.waiting:
             self._sendable.set()
 
@@ -425,7 +425,7 @@ class BrokerConnection:
                 sent = self._send_now(buffers) if buffers else 0
             except NETWORK_ERRORS as error:
                 sent, self._send_error = 0, error
-            self._unsent = behind(buffers, sent)
+            self._unsent = unsent_after(buffers, sent)
         if self._unsent or self._pipeline.waiting:
             self._sendable.set()
 
@@ -456,7 +456,7 @@ class BrokerConnection:
         self.failure = explained
         self.closed_by_us = self.closed_by_us or oversized  # nothing is wrong with the broker
         pipeline = self._pipeline
-        self.lost = len(pipeline)
+        self.lost_requests = len(pipeline)
         for pending in pipeline.clear():
             if pending is culprit:
                 pending.fail(explained)

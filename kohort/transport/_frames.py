@@ -13,7 +13,7 @@ from kohort.errors import (
 )
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 from kohort.transport._bytes import ByteConnection, ReceiveFrame
-from kohort.transport._pool import BufferPool, Lease
+from kohort.transport._pool import BufferLease, BufferPool
 
 STAGING_SIZE = 32 << 10
 """What comes together is received together: prefixes, small frames, the start of a large one."""
@@ -72,7 +72,7 @@ class Frame:
 
     __slots__ = ("_lease", "data")
 
-    def __init__(self, data: Buffer, lease: Lease | None = None) -> None:
+    def __init__(self, data: Buffer, lease: BufferLease | None = None) -> None:
         self.data = data
         self._lease = lease
 
@@ -137,7 +137,7 @@ class FrameSource:
 
     async def _read_whole(self, receive_frame: ReceiveFrame) -> Frame | None:
         """Receive a frame in one piece, into a buffer like that of the frame before."""
-        lease = self.pool.reuse(self._last_size) or self.pool.make(self._last_size)
+        lease = self.pool.reuse(self._last_size) or self.pool.allocate(self._last_size)
         try:
             prefix, filled = await receive_frame(lease.view[: self.max_size], self.awaited_id)
         except BaseException:
@@ -147,7 +147,7 @@ class FrameSource:
         if len(prefix) == PREFIX_SIZE and filled == size > STAGING_SIZE:
             self._last_size = size
             if self.pool.is_wasteful(lease, size):
-                lease = self._moved(lease, self.pool.reuse(size) or self.pool.make(size))
+                lease = self._moved(lease, self.pool.reuse(size) or self.pool.allocate(size))
             return Frame(lease.view[:size], lease)
         data = bytes(lease.view[:filled])
         lease.release()
@@ -228,13 +228,13 @@ class FrameSource:
     async def _read_large(self, size: int) -> Frame:
         # What a peer merely announces is not allocated: without a buffer at hand, memory grows
         # with what has really come, at most eight times as much.
-        lease = self.pool.reuse(size) or self.pool.make(min(size, FIRST_PIECE))
+        lease = self.pool.reuse(size) or self.pool.allocate(min(size, FIRST_PIECE))
         filled = self._end - self._start
         lease.view[:filled] = self._staging[self._start : self._end]
         self._start = self._end = 0
         while filled < size:
             if filled == len(lease.view):
-                lease = self._moved(lease, self.pool.make(min(size, filled * GROWTH)))
+                lease = self._moved(lease, self.pool.allocate(min(size, filled * GROWTH)))
             self._expect(size - filled)
             received = await self._connection.recv_into(lease.view[filled:size])
             if not received:
@@ -245,7 +245,7 @@ class FrameSource:
         return Frame(lease.view[:size], lease)
 
     @staticmethod
-    def _moved(lease: Lease, other: Lease) -> Lease:
+    def _moved(lease: BufferLease, other: BufferLease) -> BufferLease:
         """Copy what fits there to another buffer, and release the first one."""
         size = min(len(lease.view), len(other.view))
         other.view[:size] = lease.view[:size]

@@ -69,17 +69,17 @@ async def shake_hands(
             request.client_software_name = "kohort"
             request.client_software_version = _client_version()
         await link.send(encode_request(request, tried, correlation_id, client_id))
-        frame = await _answer(source, peer)
+        frame = await _read_response(source, peer)
         if frame is None:
             kind = "TLS" if hasattr(link, "handshake") else "plaintext"
             raise KafkaConnectionError(
                 f"closed during the handshake: is it a {kind} listener of a Kafka broker?"
             )
         check_correlation_id(frame.data, correlation_id)
-        response = _read(tried, frame.data)
+        response = _decode(tried, frame.data)
         if not response.error_code:
             break
-        again = _fallback(tried, response)
+        again = _fallback_version(tried, response)
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or again is None:
             raise broker_error(
                 response.error_code,
@@ -89,7 +89,7 @@ async def shake_hands(
     return BrokerVersions(peer, response.api_keys)
 
 
-async def _answer(source: FrameSource, peer: str) -> Frame | None:
+async def _read_response(source: FrameSource, peer: str) -> Frame | None:
     try:
         return await source.read()
     except FrameTooLargeError as error:
@@ -105,7 +105,7 @@ def _expect(source: FrameSource, correlation_id: int) -> None:
     source.awaited_id = lambda: correlation_id
 
 
-def _read(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
+def _decode(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
     """The answer; one with UNSUPPORTED_VERSION has the body of version 0 whatever was asked."""
     refused = (
         len(frame) >= _ERROR_CODE.size
@@ -114,7 +114,7 @@ def _read(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
     return decode_response(messages.ApiVersionsResponse, 0 if refused else tried, frame)[1]
 
 
-def _fallback(tried: int, response: messages.ApiVersionsResponse) -> int | None:
+def _fallback_version(tried: int, response: messages.ApiVersionsResponse) -> int | None:
     """The version to ask in after a refusal: one that the broker named, else 0; None: give up."""
     if tried == 0:
         return None

@@ -48,7 +48,7 @@ MAX_LISTED = 20
 MAX_MESSAGE = 500
 
 
-class Ask(Protocol):
+class LoginSender(Protocol):
     """Sends a request in a version and returns the response."""
 
     @property
@@ -82,11 +82,11 @@ class Login:
             self.exchange = await self.mechanism.login_again(refused, self._host)
         return self.exchange is not None
 
-    async def shake_hands(self, ask: Ask, versions: BrokerVersions) -> None:
+    async def shake_hands(self, sender: LoginSender, versions: BrokerVersions) -> None:
         """Choose the mechanism."""
         self.step = "SaslHandshake"
         version = versions.choose(SaslHandshakeRequest, min_version=1)
-        self.check_handshake(await ask(SaslHandshakeRequest(mechanism=self.name), version))
+        self.check_handshake(await sender(SaslHandshakeRequest(mechanism=self.name), version))
 
     def check_handshake(self, response: SaslHandshakeResponse) -> None:
         """Raise the error of a refused handshake."""
@@ -107,7 +107,7 @@ class Login:
             )
         raise broker_error(code, f"{self._peer} answered SaslHandshake with {error_name(code)}")
 
-    async def authenticate(self, ask: Ask, versions: BrokerVersions) -> SaslSession:
+    async def authenticate(self, sender: LoginSender, versions: BrokerVersions) -> SaslSession:
         """Log in after the handshake. Returns the session that begins."""
         version = versions.choose(SaslAuthenticateRequest)
         exchange = self.exchange
@@ -116,7 +116,7 @@ class Login:
         steps = [SaslAuthenticateRequest(auth_bytes=exchange.first())]
         for number in range(1, MAX_STEPS + 1):
             self.step = f"SaslAuthenticate, step {number}"
-            response = await ask(steps.pop(), version)
+            response = await sender(steps.pop(), version)
             self._check(response, exchange)
             answer = await exchange.next(bytes(response.auth_bytes))
             if answer is None:
@@ -124,7 +124,7 @@ class Login:
                 if lifetime is not None and lifetime < 0:
                     lifetime = 0
                 return SaslSession(
-                    exchange.principal, ask.sent_at, exchange.session_seconds(lifetime)
+                    exchange.principal, sender.sent_at, exchange.session_seconds(lifetime)
                 )
             steps.append(SaslAuthenticateRequest(auth_bytes=answer))
             del answer
@@ -160,7 +160,7 @@ class SaslSession:
         self.ends_at = None if seconds is None else began_at + seconds
 
 
-class DirectLoginRequest:
+class DirectLoginSender:
     """Sends requests on a connection that nothing else uses."""
 
     def __init__(
@@ -198,7 +198,7 @@ class DirectLoginRequest:
 
 
 async def log_in(
-    login: Login, ask: DirectLoginRequest, versions: BrokerVersions, peer: str, timeout: float
+    login: Login, sender: DirectLoginSender, versions: BrokerVersions, peer: str, timeout: float
 ) -> SaslSession:
     """Log in on a new connection. Each part of the broker's may take ``timeout`` seconds.
 
@@ -207,12 +207,12 @@ async def log_in(
     session: SaslSession | None = None
     try:
         with anyio.move_on_after(timeout) as scope:
-            await login.shake_hands(ask, versions)
+            await login.shake_hands(sender, versions)
         if not scope.cancelled_caught:
             # Not earlier: a listener without the mechanism is recognized without a token.
             await login.prepare()
             with anyio.move_on_after(timeout):
-                session = await login.authenticate(ask, versions)
+                session = await login.authenticate(sender, versions)
     except (SaslServerError, OAuthTokenError, CredentialsUnavailableError) as error:
         if str(error).startswith(peer):
             raise

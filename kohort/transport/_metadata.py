@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.transport")
 
-UNKNOWN_ANSWERS = 3
+UNKNOWN_RESPONSES = 3
 """So many answers in a row must call a known topic unknown before its partitions are forgotten:
 brokers learn of changes one after the other."""
 
 
-OLDER_ANSWERS = 5
+OLDER_RESPONSES = 5
 """So many answers in a row must give a partition an older leader epoch than the known one before
 they are believed: that one was made up, or is of a topic that was deleted and made anew without an
 id. A broker lags behind for a shorter time, and is put right by the leader that is asked then."""
 
 
-class Broker(NamedTuple):
+class BrokerAddress(NamedTuple):
     """A broker, and where it is reached."""
 
     id: int
@@ -68,7 +68,7 @@ class TopicMetadata(NamedTuple):
     """How many answers in a row called the topic unknown."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """False if asking again soon may tell more: an error that passes, or no leader."""
         return not error_class(self.error).retriable and all(
             partition.leader >= 0 for partition in self.partitions.values()
@@ -80,7 +80,7 @@ class ClusterMetadata(NamedTuple):
 
     cluster_id: str | None = None
     controller: int = -1
-    brokers: Mapping[int, Broker] = MappingProxyType({})
+    brokers: Mapping[int, BrokerAddress] = MappingProxyType({})
     topics: Mapping[str, TopicMetadata] = MappingProxyType({})
     topic_names: Mapping[bytes, str] = MappingProxyType({})
     """Names of topics by id."""
@@ -118,7 +118,7 @@ class ClusterMetadata(NamedTuple):
             controller=response.controller_id,
             brokers=MappingProxyType(
                 {
-                    each.node_id: Broker(each.node_id, each.host, each.port, each.rack)
+                    each.node_id: BrokerAddress(each.node_id, each.host, each.port, each.rack)
                     for each in response.brokers
                     if each.node_id >= 0
                 }
@@ -130,7 +130,7 @@ class ClusterMetadata(NamedTuple):
         )
 
     def with_leaders(
-        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> ClusterMetadata:
         """The snapshot with those leaders that are newer than the known ones (KIP-951).
 
@@ -165,32 +165,32 @@ def _is_refused(code: int) -> bool:
 
 
 def _merge_topic(
-    old: TopicMetadata | None, answer: MetadataResponse.MetadataResponseTopic
+    old: TopicMetadata | None, response: MetadataResponse.MetadataResponseTopic
 ) -> TopicMetadata:
-    name = answer.name or ""
-    if answer.error_code:
+    name = response.name or ""
+    if response.error_code:
         unknown = 0
-        if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             unknown = 1 if old is None else old.unknown + 1
         if (
             old is None
-            or unknown >= UNKNOWN_ANSWERS
-            or not (error_class(answer.error_code).retriable or _is_refused(answer.error_code))
+            or unknown >= UNKNOWN_RESPONSES
+            or not (error_class(response.error_code).retriable or _is_refused(response.error_code))
         ):
-            return TopicMetadata(name, error=answer.error_code, unknown=unknown)
-        return old._replace(error=answer.error_code, unknown=unknown)
+            return TopicMetadata(name, error=response.error_code, unknown=unknown)
+        return old._replace(error=response.error_code, unknown=unknown)
     same = old is not None and (
-        old.topic_id == answer.topic_id or ZERO_UUID in (old.topic_id, answer.topic_id)
+        old.topic_id == response.topic_id or ZERO_UUID in (old.topic_id, response.topic_id)
     )
     known = old.partitions if old is not None and same else {}
     return TopicMetadata(
         name,
-        bytes(answer.topic_id),
-        answer.is_internal,
+        bytes(response.topic_id),
+        response.is_internal,
         MappingProxyType(
             {
                 each.partition_index: _merge_partition(name, known.get(each.partition_index), each)
-                for each in answer.partitions
+                for each in response.partitions
                 if each.partition_index >= 0
             }
         ),
@@ -200,27 +200,27 @@ def _merge_topic(
 def _merge_partition(
     topic: str,
     old: PartitionMetadata | None,
-    answer: MetadataResponse.MetadataResponsePartition,
+    response: MetadataResponse.MetadataResponsePartition,
 ) -> PartitionMetadata:
     """The newer of both: a broker that lags behind must not undo a change of leader (KIP-320)."""
     if (
         old is not None
-        and 0 <= answer.leader_epoch < old.leader_epoch
-        and old.older + 1 < OLDER_ANSWERS
+        and 0 <= response.leader_epoch < old.leader_epoch
+        and old.older + 1 < OLDER_RESPONSES
     ):
         logger.debug(
             "%s-%d: leader epoch %d is older than the known %d",
             escaped(topic),
-            answer.partition_index,
-            answer.leader_epoch,
+            response.partition_index,
+            response.leader_epoch,
             old.leader_epoch,
         )
         return old._replace(older=old.older + 1)
     return PartitionMetadata(
-        answer.leader_id,
-        answer.leader_epoch,
-        tuple(answer.replica_nodes),
-        tuple(answer.isr_nodes),
-        tuple(answer.offline_replicas),
-        answer.error_code,
+        response.leader_id,
+        response.leader_epoch,
+        tuple(response.replica_nodes),
+        tuple(response.isr_nodes),
+        tuple(response.offline_replicas),
+        response.error_code,
     )

@@ -25,11 +25,11 @@ from kohort.transport._backoff import Backoff
 from kohort.transport._bytes import Connect
 from kohort.transport._connection import BrokerConnection
 from kohort.transport._deferred import Deferred
-from kohort.transport._metadata import Broker
+from kohort.transport._metadata import BrokerAddress
 from kohort.transport._pool import BufferPool
 from kohort.transport._printable import address, reason
-from kohort.transport._refusals import Refusals, copy_of, is_refusal
-from kohort.transport._repeatable_event import Wake
+from kohort.transport._refusals import BrokerRefusals, copy_of, is_refusal
+from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._tasks import run_child
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ PROBE_INTERVAL = 30.0
 """Seconds between two probes of a listener that hangs up."""
 
 
-class Link:
+class PurposeConnection:
     """A node's connection for one purpose: being opened, open, or gone."""
 
     __slots__ = ("broker", "connection", "error", "opened", "scope", "waiters")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerAddress) -> None:
         self.broker = broker
         self.connection: BrokerConnection | None = None
         self.error: KafkaError | None = None
@@ -72,19 +72,19 @@ class Node:
 
     __slots__ = (
         "broker",
+        "connections",
         "error",
         "failures",
         "last_used",
-        "links",
         "not_before",
         "probe_at",
         "reached",
         "wants_login",
     )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerAddress) -> None:
         self.broker = broker
-        self.links: dict[str, Link] = {}
+        self.connections: dict[str, PurposeConnection] = {}
         self.failures = 0
         self.not_before = -math.inf
         self.error: KafkaError | None = None
@@ -103,12 +103,12 @@ class Node:
 
     @property
     def load(self) -> int:
-        return sum(link.load for link in self.links.values())
+        return sum(entry.load for entry in self.connections.values())
 
     @property
     def idle_since(self) -> float:
         """When it was last used; minus infinity if never."""
-        connections = (link.connection for link in self.links.values())
+        connections = (entry.connection for entry in self.connections.values())
         return max((c.last_used for c in connections if c is not None), default=self.last_used)
 
 
@@ -125,7 +125,7 @@ class Nodes:
     ) -> None:
         self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
         """Called with (node, error, whether requests were lost)."""
-        self.refusals = Refusals()
+        self.refusals = BrokerRefusals()
         self.principal: str | None = None
         """The user of the latest SASL login."""
         self._config = config
@@ -144,9 +144,9 @@ class Nodes:
         self._pool = BufferPool()
         self._tasks: TaskGroup | None = None
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
-        self._changed = Wake()
+        self._changed = RepeatableEvent()
         self.bootstrap = {
-            -index: Node(Broker(-index, host, port))
+            -index: Node(BrokerAddress(-index, host, port))
             for index, (host, port) in enumerate(config.bootstrap_servers, 1)
         }
         self.brokers: dict[int, Node] = {}
@@ -159,7 +159,7 @@ class Nodes:
         """Nothing is opened any more, and nobody waits for it."""
         self._tasks = None
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
-            self._close(node.links.values())
+            self._close(node.connections.values())
         self._changed.set()
 
     def _running(self) -> TaskGroup:
@@ -169,22 +169,22 @@ class Nodes:
 
     # -- which nodes there are ----------------------------------------------------------------
 
-    def set_brokers(self, brokers: Mapping[int, Broker]) -> None:
+    def set_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:
         """The cluster's brokers now. One that moved loses its connections; one that is not there
         any more keeps them for as long as they last."""
         for broker in brokers.values():
             self.add_broker(broker, known=True)
         for node_id in [id for id in self.brokers if id not in brokers]:
-            if not self.brokers[node_id].links:
+            if not self.brokers[node_id].connections:
                 del self.brokers[node_id]
                 self.refusals.remove(node_id)
         if brokers:
             # The same brokers are connected to under their own ids from now on.
             for node in self.bootstrap.values():
-                self._close(link for link in node.links.values() if not link.load)
+                self._close(entry for entry in node.connections.values() if not entry.load)
         self._changed.set()
 
-    def add_broker(self, broker: Broker, *, known: bool = False) -> None:
+    def add_broker(self, broker: BrokerAddress, *, known: bool = False) -> None:
         """Take a broker in; unless ``known``, what the metadata said of it before stands."""
         node = self.brokers.get(broker.id)
         if node is None:
@@ -194,8 +194,8 @@ class Nodes:
             node.broker = broker
             if moved:
                 logger.info("broker %d is now at %s", broker.id, node.peer)
-                self._close(node.links.values())
-                node.links.clear()
+                self._close(node.connections.values())
+                node.connections.clear()
                 node.failures, node.not_before = 0, -math.inf
                 node.reached, node.wants_login = False, None
                 self.refusals.remove(broker.id)
@@ -203,7 +203,7 @@ class Nodes:
     def forget_brokers(self) -> None:
         """Start again from the bootstrap addresses."""
         for node in self.brokers.values():
-            self._close(node.links.values())
+            self._close(node.connections.values())
         self.brokers.clear()
         self.refusals.keep(self.bootstrap.keys())
         self._changed.set()
@@ -265,8 +265,8 @@ class Nodes:
     def open_connection(self, node_id: int, purpose: str) -> BrokerConnection | None:
         """The connection to a node for a purpose; None unless it is open."""
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
-        link = None if node is None else node.links.get(purpose)
-        return None if link is None else link.connection
+        entry = None if node is None else node.connections.get(purpose)
+        return None if entry is None else entry.connection
 
     async def connection(self, node_id: int, purpose: str) -> BrokerConnection:
         """The open connection to a node for a purpose; opened if need be, after its back-off.
@@ -278,41 +278,41 @@ class Nodes:
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
         if node is None:
             raise KafkaConnectionError(f"broker {node_id} is not among the known brokers")
-        link = node.links.get(purpose)
-        if link is None:
+        entry = node.connections.get(purpose)
+        if entry is None:
             tasks = self._running()
-            link = node.links[purpose] = Link(node.broker)
-            tasks.start_soon(Deferred, lambda: run_child(self._serve, (node, purpose, link)))
-        if link.connection is None:
-            link.waiters += 1
+            entry = node.connections[purpose] = PurposeConnection(node.broker)
+            tasks.start_soon(Deferred, lambda: run_child(self._serve, (node, purpose, entry)))
+        if entry.connection is None:
+            entry.waiters += 1
             try:
-                await link.opened.wait()
+                await entry.opened.wait()
             finally:
-                link.waiters -= 1
-        if link.connection is None:
-            error = link.error or KafkaConnectionError(f"no connection to {node.peer}: given up")
+                entry.waiters -= 1
+        if entry.connection is None:
+            error = entry.error or KafkaConnectionError(f"no connection to {node.peer}: given up")
             if isinstance(error, SecurityError):
                 raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
-        return link.connection
+        return entry.connection
 
-    async def _serve(self, node: Node, purpose: str, link: Link) -> None:
+    async def _serve(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
         """Open a connection and keep it running until it ends."""
         try:
-            with link.scope:
+            with entry.scope:
                 await anyio.sleep_until(node.not_before)
-                await self._open_and_run(node, purpose, link)
+                await self._open_and_run(node, purpose, entry)
         finally:
-            _forget(node, purpose, link)
-            link.opened.set()
+            _forget(node, purpose, entry)
+            entry.opened.set()
 
-    async def _open_and_run(self, node: Node, purpose: str, link: Link) -> None:
+    async def _open_and_run(self, node: Node, purpose: str, entry: PurposeConnection) -> None:
         config = self._config
         try:
             connection = await BrokerConnection.open(
                 self._connect,
-                link.broker.host,
-                link.broker.port,
+                entry.broker.host,
+                entry.broker.port,
                 client_id=config.client_id,
                 timeout=config.socket_connection_setup_timeout_ms / 1000,
                 pool=self._pool,
@@ -322,13 +322,13 @@ class Nodes:
                 rng=self._rng,
             )
         except KafkaError as error:
-            link.error = self._explained(node, error)
-            self._failed(node, link.error)
+            entry.error = self._explained(node, error)
+            self._failed(node, entry.error)
             return
         # The back-off has to begin before the callers whose requests failed can try again.
-        connection.on_close = lambda: self._closed(node, purpose, link, connection)
-        link.connection = connection
-        link.opened.set()
+        connection.on_close = lambda: self._closed(node, purpose, entry, connection)
+        entry.connection = connection
+        entry.opened.set()
         node.error, node.reached = None, True
         if connection.logins is not None:
             self.principal = connection.logins.session.principal or None
@@ -336,10 +336,14 @@ class Nodes:
             self.refusals.remove(node.broker.id)
         logger.debug("connected to %s", connection.peer)
         await connection.run()
-        if connection.lost and not connection.answered and not connection.closed_by_us:
-            await self._ask_for_login(node, link.broker)
+        if (
+            connection.lost_requests
+            and not connection.response_count
+            and not connection.closed_by_us
+        ):
+            await self._probe_for_login(node, entry.broker)
 
-    async def _ask_for_login(self, node: Node, broker: Broker) -> None:
+    async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:
         """Find out whether a listener that hung up at the first request wants a login."""
         now = anyio.current_time()
         if not self._security.uses_sasl and node.wants_login is None and node.probe_at <= now:
@@ -356,7 +360,7 @@ class Nodes:
             node.not_before = anyio.current_time()  # instead of the shorter back-off
             self._failed(node, copy_of(node.wants_login))
 
-    def note_answers(self) -> None:
+    def clear_answered_login_refusals(self) -> None:
         """Forget that nodes wanted a login, if they answer without one now.
 
         The refusal of a login or of TLS ends with the next connection: older ones go on meanwhile.
@@ -364,8 +368,11 @@ class Nodes:
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
             if node.wants_login is None:
                 continue
-            links = node.links.values()
-            if any(link.connection is not None and link.connection.answered for link in links):
+            connections = node.connections.values()
+            if any(
+                entry.connection is not None and entry.connection.response_count
+                for entry in connections
+            ):
                 node.wants_login = None
                 self.refusals.remove(node.broker.id)
 
@@ -386,14 +393,16 @@ class Nodes:
             "reached there: check that it runs, and its advertised.listeners"
         )
 
-    def _closed(self, node: Node, purpose: str, link: Link, connection: BrokerConnection) -> None:
+    def _closed(
+        self, node: Node, purpose: str, entry: PurposeConnection, connection: BrokerConnection
+    ) -> None:
         node.last_used = max(node.last_used, connection.last_used)
-        _forget(node, purpose, link)
+        _forget(node, purpose, entry)
         if connection.failure is not None and not connection.closed_by_us:
             # A broker that accepts and hangs up each time must not reset its own back-off.
-            if connection.answered:
+            if connection.response_count:
                 node.failures = 0
-            self._failed(node, connection.failure, lost=connection.lost > 0)
+            self._failed(node, connection.failure, lost=connection.lost_requests > 0)
 
     def _failed(self, node: Node, error: KafkaError, *, lost: bool = True) -> None:
         now = anyio.current_time()
@@ -406,12 +415,12 @@ class Nodes:
         self._changed.set()
         self.on_failure(node, error, lost)
 
-    def _close(self, links: Iterable[Link]) -> None:
-        for link in list(links):
-            if link.connection is not None:
-                link.connection.abort()
-            link.scope.cancel()
-            link.opened.set()
+    def _close(self, connections: Iterable[PurposeConnection]) -> None:
+        for entry in list(connections):
+            if entry.connection is not None:
+                entry.connection.abort()
+            entry.scope.cancel()
+            entry.opened.set()
 
     async def close_idle(self) -> None:
         """Close what was idle for ``connections_max_idle_ms``, for ever."""
@@ -423,17 +432,17 @@ class Nodes:
             now = anyio.current_time()
             next_look = now + limit
             for node in [*self.brokers.values(), *self.bootstrap.values()]:
-                for link in list(node.links.values()):
-                    if link.connection is None or link.load:
+                for entry in list(node.connections.values()):
+                    if entry.connection is None or entry.load:
                         continue
-                    if link.connection.last_used + limit <= now:
-                        logger.debug("closing the idle connection to %s", link.connection.peer)
-                        self._close([link])
+                    if entry.connection.last_used + limit <= now:
+                        logger.debug("closing the idle connection to %s", entry.connection.peer)
+                        self._close([entry])
                     else:
-                        next_look = min(next_look, link.connection.last_used + limit)
+                        next_look = min(next_look, entry.connection.last_used + limit)
             await anyio.sleep_until(next_look)
 
 
-def _forget(node: Node, purpose: str, link: Link) -> None:
-    if node.links.get(purpose) is link:
-        del node.links[purpose]
+def _forget(node: Node, purpose: str, entry: PurposeConnection) -> None:
+    if node.connections.get(purpose) is entry:
+        del node.connections[purpose]

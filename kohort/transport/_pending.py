@@ -56,7 +56,7 @@ class Pending:
         self.result: Any = None
         """The return value of :attr:`on_frame`."""
 
-    def answer(self, frame: Frame) -> None:
+    def complete(self, frame: Frame) -> None:
         """Pass the answer on. The task that waited may have been cancelled."""
         self.frame = frame
         try:
@@ -115,7 +115,7 @@ class Pipeline:
         """The correlation id of the next response; None if no request was sent."""
         return self.sent[0].correlation_id if self.sent else None
 
-    def take_answered(self, data: Buffer) -> Pending:
+    def match_response(self, data: Buffer) -> Pending:
         """Take out the request that this response answers. ProtocolError if it answers none."""
         if not self.sent:
             raise ProtocolError("an answer came that nothing was asked for")

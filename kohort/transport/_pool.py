@@ -36,7 +36,7 @@ class BufferPool:
         """Bytes of the buffers that are not leased."""
         return self._free_bytes
 
-    def reuse(self, size: int) -> Lease | None:
+    def reuse(self, size: int) -> BufferLease | None:
         """A buffer of ``size`` bytes or more out of the pool; None if it has none."""
         largest = _rounded(size) * MOST_WASTE
         with self._lock:
@@ -46,18 +46,18 @@ class BufferPool:
                     del self._free[index]
                     self._unused -= index < self._unused
                     self._free_bytes -= len(buffer)
-                    return Lease(self, buffer)
+                    return BufferLease(self, buffer)
         return None
 
-    def make(self, size: int) -> Lease:
+    def allocate(self, size: int) -> BufferLease:
         """A new buffer of ``size`` bytes or more."""
-        return Lease(self, bytearray(_rounded(size)))
+        return BufferLease(self, bytearray(_rounded(size)))
 
-    def is_wasteful(self, lease: Lease, size: int) -> bool:
+    def is_wasteful(self, lease: BufferLease, size: int) -> bool:
         """True if the lease's buffer is larger than one that reuse() gives for ``size`` bytes."""
         return len(lease.view) > _rounded(size) * MOST_WASTE
 
-    def give_back(self, buffer: bytearray) -> None:
+    def add_free(self, buffer: bytearray) -> None:
         """Take a buffer for the next one who needs it, in place of those that nobody needed."""
         size = len(buffer)
         if size > self._max_free_bytes:
@@ -85,7 +85,7 @@ class BufferPool:
         self._unused = max(0, self._unused - 1)
 
 
-class Lease:
+class BufferLease:
     """A buffer for one owner, until it is released."""
 
     __slots__ = ("_buffer", "_pool", "view")
@@ -100,7 +100,7 @@ class Lease:
         buffer, self._buffer = self._buffer, None
         self.view = memoryview(b"")
         if buffer is not None:
-            self._pool.give_back(buffer)
+            self._pool.add_free(buffer)
 
 
 def _rounded(size: int) -> int:

@@ -27,7 +27,7 @@ def copy_of(error: KafkaError) -> KafkaError:
     return copied
 
 
-class Refusals:
+class BrokerRefusals:
     """The latest refusal of each node."""
 
     def __init__(self) -> None:

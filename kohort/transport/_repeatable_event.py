@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 
-class Wake:
+class RepeatableEvent:
     """Lets everybody go on who waits at the moment; used around a condition of plain data.
 
     Check the condition, then wait(): nothing runs in between, so no set() is missed. Not for

@@ -40,11 +40,11 @@ from kohort.protocol.messages import (
 from kohort.transport._bytes import ByteConnection
 from kohort.transport._decoding import decoded
 from kohort.transport._frames import Frame, FrameSource
-from kohort.transport._login import DirectLoginRequest, Login, SaslSession, log_in
+from kohort.transport._login import DirectLoginSender, Login, SaslSession, log_in
 from kohort.transport._loop import running_clock
 from kohort.transport._pending import Pending, Pipeline
 from kohort.transport._printable import reason
-from kohort.transport._repeatable_event import Wake
+from kohort.transport._repeatable_event import RepeatableEvent
 from kohort.transport._versions import BrokerVersions
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ class GatedPipeline(Pipeline):
         self.is_closed = False
         self.closes_at = math.inf
         """End of the session. The gate closes then, if no login has begun before."""
-        self.wanted = Wake()
+        self.wanted = RepeatableEvent()
         """Set when the closed gate holds back a request."""
         self._clock = clock
-        self._passing = 0
+        self._prioritized = 0
 
     @property
     def holds_back(self) -> bool:
         """True if a request waits for a login."""
-        return self.is_closed and len(self.waiting) > self._passing
+        return self.is_closed and len(self.waiting) > self._prioritized
 
     def take_sendable(self) -> list[Buffer]:
         if not self.is_closed and self._clock() >= self.closes_at:
@@ -88,8 +88,8 @@ class GatedPipeline(Pipeline):
         if not self.is_closed:
             return super().take_sendable()
         buffers: list[Buffer] = []
-        while self._passing:
-            self._passing -= 1
+        while self._prioritized:
+            self._prioritized -= 1
             pending = self.waiting.popleft()
             self.sent.append(pending)
             buffers += pending.buffers
@@ -99,15 +99,15 @@ class GatedPipeline(Pipeline):
         return buffers
 
     def withdraw(self, pending: Pending) -> bool:
-        if self._passing and pending in list(self.waiting)[: self._passing]:
-            self._passing -= 1
+        if self._prioritized and pending in list(self.waiting)[: self._prioritized]:
+            self._prioritized -= 1
         return super().withdraw(pending)
 
-    def let_pass(self, pending: Pending) -> None:
+    def prioritize(self, pending: Pending) -> None:
         """Put a request of a login before all others, even while the gate is closed."""
         self.waiting.remove(pending)
-        self.waiting.insert(self._passing, pending)
-        self._passing += 1
+        self.waiting.insert(self._prioritized, pending)
+        self._prioritized += 1
 
     @property
     def last_deadline(self) -> float:
@@ -146,15 +146,15 @@ class Logins:
         source: FrameSource,
         client_id: str,
         take_id: Callable[[], int],
-    ) -> DirectLoginRequest:
+    ) -> DirectLoginSender:
         """Return what sends the requests of log_in()."""
-        return DirectLoginRequest(link, source, client_id, take_id, self._clock)
+        return DirectLoginSender(link, source, client_id, take_id, self._clock)
 
     async def log_in(
-        self, ask: DirectLoginRequest, versions: BrokerVersions, plain: Pipeline
+        self, sender: DirectLoginSender, versions: BrokerVersions, plain: Pipeline
     ) -> Pipeline:
         """Log in on a new connection. Returns the pipeline for it: with a gate if that ends."""
-        session = await log_in(self._first, ask, versions, self._peer, self._timeout)
+        session = await log_in(self._first, sender, versions, self._peer, self._timeout)
         self.begin(session)
         if session.ends_at is None:
             return plain
@@ -194,7 +194,7 @@ class Logins:
             try:
                 await self._renew(connection)
             except IllegalSaslStateError:
-                await self._put_off(connection)
+                await self._postpone(connection)
             except KafkaError as error:
                 self._give_up(connection, error)
                 return
@@ -213,14 +213,14 @@ class Logins:
         login = Login(self.mechanism, self._host, self._peer)
         await self._prepare(login)
         self._pipeline.is_closed = True
-        ask = PipelinedLoginRequest(connection, self._pipeline, login, self._timeout, self._clock)
+        sender = PipelinedLoginSender(connection, self._pipeline, login, self._timeout, self._clock)
         wait = self._pipeline.last_deadline - self._clock()
         if wait > 0 and login.exchange is not None and not login.exchange.is_valid_for(wait):
             # A fetch may keep the broker from reading the token until it has expired.
-            await ask.shake_hands()
+            await sender.shake_hands()
             login.exchange = None
             await self._prepare(login)
-        self.begin(await login.authenticate(ask, connection.versions))
+        self.begin(await login.authenticate(sender, connection.versions))
         logger.debug("renewed the SASL session of %s", connection.peer)
         connection.begin_sending()
 
@@ -237,7 +237,7 @@ class Logins:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _put_off(self, connection: BrokerConnection) -> None:
+    async def _postpone(self, connection: BrokerConnection) -> None:
         """Go on without a login: the broker refused one as too early, and nothing else."""
         logger.debug("%s refused a SASL login as too early", connection.peer)
         self._pipeline.is_closed = False
@@ -260,7 +260,7 @@ def not_renewed(why: str) -> KafkaConnectionError:
     return KafkaConnectionError(f"the SASL session could not be renewed: {why}")
 
 
-class PipelinedLoginRequest:
+class PipelinedLoginSender:
     """Sends the requests of a login on a connection in use, SaslHandshake before the first."""
 
     def __init__(
@@ -283,13 +283,13 @@ class PipelinedLoginRequest:
         """Send a request and return the response. Raises what the connection ends with."""
         self.sent_at = self._clock()
         if self._has_begun:
-            return await self._answer(self._post(message, version), message, version)
+            return await self._response(self._post(message, version), message, version)
         handshake = self._begin()
         pending = self._post(message, version)
         if not await self._is_begun(handshake):
-            await self._answer(pending, message, version)
+            await self._response(pending, message, version)
             raise IllegalSaslStateError("too early")
-        return await self._answer(pending, message, version)
+        return await self._response(pending, message, version)
 
     async def shake_hands(self) -> None:
         """Send SaslHandshake alone. Its answer comes after those to all that is in flight."""
@@ -305,7 +305,7 @@ class PipelinedLoginRequest:
         """False if the broker takes no login yet."""
         hello = SaslHandshakeRequest(mechanism=self._login.name)
         version = self._connection.version_for(SaslHandshakeRequest, 1)
-        response = await self._answer(handshake, hello, version)
+        response = await self._response(handshake, hello, version)
         # The broker took up the login after all that was in flight before.
         self.sent_at = self._clock()
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
@@ -319,7 +319,7 @@ class PipelinedLoginRequest:
         pending = self._connection.post(message, version, wait + self._timeout)
         if isinstance(message, SaslAuthenticateRequest):
             pending.on_frame = partial(self._note_refusal, version)
-        self._pipeline.let_pass(pending)
+        self._pipeline.prioritize(pending)
         self._connection.begin_sending()
         return pending
 
@@ -336,7 +336,7 @@ class PipelinedLoginRequest:
             if exchange is not None:
                 connection.close_reason = not_renewed(exchange.shown(response.error_message or ""))
 
-    async def _answer(self, pending: Pending, message: Request[R], version: int) -> R:
+    async def _response(self, pending: Pending, message: Request[R], version: int) -> R:
         await pending.done.wait()
         if pending.error is not None:
             raise pending.error

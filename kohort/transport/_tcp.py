@@ -43,7 +43,7 @@ class TcpConnection:
         self._socket = sock
         self._closed = False
         self._low = 1
-        self._all_came = False
+        self._received_expected = False
         """What was expected: there will hardly be more yet, and to ask the system is not for free.
 
         Asking gives the interpreter's lock away, which a busy program's other thread takes.
@@ -88,7 +88,7 @@ class TcpConnection:
         if _HAS_LOW_WATER and low != self._low and not self._closed:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
             self._low = low
-        self._all_came = size == 1
+        self._received_expected = size == 1
 
     def frame_receiver(self) -> ReceiveFrame | None:
         """Return a function that receives a whole frame; None without the compiled selector."""
@@ -110,13 +110,13 @@ class TcpConnection:
             return frames.result()
         finally:
             frames.stop()
-            self._all_came = False
+            self._received_expected = False
 
     async def recv_into(self, view: memoryview, /) -> int:
-        if self._all_came:
+        if self._received_expected:
             self._check_open()
             await self._wait_readable()
-            self._all_came = False
+            self._received_expected = False
         while True:
             self._check_open()
             try:
@@ -125,7 +125,7 @@ class TcpConnection:
                 await self._wait_readable()
             else:
                 # The event loop calls again if there is more by then.
-                self._all_came = self._loop is not None and received < len(view)
+                self._received_expected = self._loop is not None and received < len(view)
                 return received
 
     async def _wait_readable(self) -> None:
@@ -135,10 +135,10 @@ class TcpConnection:
             await anyio.wait_readable(self._socket)
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
-        left = behind(buffers, 0)
+        left = unsent_after(buffers, 0)
         while left:
             if sent := self.send_now(left):
-                left = behind(left, sent)
+                left = unsent_after(left, sent)
             else:
                 await anyio.wait_writable(self._socket)
 
@@ -166,7 +166,7 @@ class TcpConnection:
             raise anyio.ClosedResourceError
 
 
-def behind(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
+def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
     """The bytes behind the first ``size`` of these."""
     if len(buffers) == 1 and size == len(buffers[0]):
         return []

@@ -24,7 +24,7 @@ from kohort.protocol import Buffer
 from kohort.transport._bytes import ReceiveFrame
 from kohort.transport._loop import CallbackLoop, frame_selector_of
 from kohort.transport._printable import in_seconds
-from kohort.transport._tcp import behind
+from kohort.transport._tcp import unsent_after
 from kohort.transport._tls_records import records_of
 from kohort.transport._waits import SocketWaits
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("kohort.transport")
 
 RECORD = 16 << 10
 """The largest record of TLS in bytes. A shorter one is mostly the last of what was sent."""
-TURN_BYTES = 1 << 20
+BYTES_PER_ITERATION = 1 << 20
 """Bytes that are received before the event loop gets a turn."""
 
 
@@ -80,9 +80,9 @@ class TlsConnection:
         self._closed = False
         self._dry = False
         """True if nothing can be received before the socket becomes readable again."""
-        self._more = 1
+        self._expected = 1
         """Bytes that are expected at least."""
-        self._turn = 0
+        self._received_since_wait = 0
         """Bytes received since the last wait."""
         self._answered = False
         """True once data came: the broker accepted the client certificate."""
@@ -195,7 +195,7 @@ class TlsConnection:
 
     def expect(self, size: int, /) -> None:
         """At least ``size`` bytes are to come; 1 after the last of them."""
-        self._more = size
+        self._expected = size
         if size == 1:
             self._dry = not self._pending()
 
@@ -231,18 +231,18 @@ class TlsConnection:
                     if not count:
                         self._ended = True
                         break
-                    if self._more <= filled and not self._pending():
+                    if self._expected <= filled and not self._pending():
                         self._dry = True
                         break
-                elif filled >= TURN_BYTES and not self._pending():
+                elif filled >= BYTES_PER_ITERATION and not self._pending():
                     break
         if not self._answered:
             self._answered = True
             if self._records is not None:
                 self._records.read_ahead()
                 self._read, self._pending = self._records.read, self._records.pending
-        self._turn += filled
-        if self._turn >= TURN_BYTES and not self._pending():
+        self._received_since_wait += filled
+        if self._received_since_wait >= BYTES_PER_ITERATION and not self._pending():
             self._dry = True
         return filled
 
@@ -251,7 +251,7 @@ class TlsConnection:
             self._dry = False
             return
         await self._waits.reader_until_readable()
-        self._dry, self._turn = False, 0
+        self._dry, self._received_since_wait = False, 0
         self._check_open()
 
     def _stop(self, error: OSError) -> None:
@@ -272,10 +272,10 @@ class TlsConnection:
     # -- sending ------------------------------------------------------------------------------
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
-        left = behind(buffers, 0)
+        left = unsent_after(buffers, 0)
         while left:
             if sent := self.send_now(left):
-                left = behind(left, sent)
+                left = unsent_after(left, sent)
             elif self._write_reads:
                 await self._waits.until_readable()
             else:

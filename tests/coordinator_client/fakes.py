@@ -35,7 +35,7 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kohort.transport import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from kohort.transport import BrokerAddress, ClusterMetadata, PartitionMetadata, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -64,7 +64,7 @@ class FakeCluster:
     """Answers by handlers, a message class each; plays a group with one member by default."""
 
     def __init__(self, **topics: int) -> None:
-        self.brokers = {1: Broker(1, "h", 1, "r1"), 2: Broker(2, "h", 2, "r2")}
+        self.brokers = {1: BrokerAddress(1, "h", 1, "r1"), 2: BrokerAddress(2, "h", 2, "r2")}
         self.topics = {name: topic(count) for name, count in topics.items()}
         self.hidden: dict[str, TopicMetadata] = {}
         """Topics that only fetch_topics() brings up."""

@@ -24,7 +24,7 @@ from kohort.protocol.messages import (
     OffsetForLeaderEpochResponse,
 )
 from kohort.subscription import SubscriptionState
-from kohort.transport import Broker, Leader, TopicMetadata
+from kohort.transport import BrokerAddress, Leader, TopicMetadata
 from kohort.types import TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -142,7 +142,7 @@ class FakeCluster:
         return self.metadata
 
     def learn_leaders(
-        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[Broker]
+        self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> None:
         self.leaders.update(
             {

@@ -80,7 +80,8 @@ def watching(log: EventLog) -> Iterator[None]:
         fail(nodes, node, error, lost=lost)
 
     def closed(nodes: Nodes, node: Any, purpose: str, link: Any, ended: BrokerConnection) -> None:
-        if ended.closed_by_us and ended.lost and CLOSED_BY_CLIENT not in str(ended.failure):
+        lost = ended.closed_by_us and ended.lost_requests
+        if lost and CLOSED_BY_CLIENT not in str(ended.failure):
             error, who = type(ended.failure).__name__, nodes._config.client_id
             log.add(ConnectionFailed(at=now(), who=who, error=error, lost=True))
         close(nodes, node, purpose, link, ended)

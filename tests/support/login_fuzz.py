@@ -43,7 +43,7 @@ from kohort.config import ConsumerConfig, Url
 from kohort.errors import KafkaError, OAuthTokenError
 from kohort.protocol import Buffer
 from kohort.security import TlsContexts, mechanism_of
-from kohort.security._http import Call
+from kohort.security._http import HttpCall
 from kohort.testing import MemoryCluster, Security
 from kohort.transport import NETWORK_ERRORS, BrokerConnection, ByteConnection
 from kohort.transport._tls import TlsConnection
@@ -193,7 +193,7 @@ def ask_for_token(rng: random.Random) -> str:
         return "token endpoint answered"
 
 
-class _CallOnSocket(Call):
+class _CallOnSocket(HttpCall):
     """A call over a socket that is connected already."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -25,7 +25,7 @@ from kohort.protocol.messages import (
     RequestHeader,
 )
 from kohort.transport import NETWORK_ERRORS, ByteConnection
-from kohort.transport._repeatable_event import Wake
+from kohort.transport._repeatable_event import RepeatableEvent
 
 Exchange: TypeAlias = tuple[RequestHeader, Request[Response]]
 Answer: TypeAlias = Callable[[RequestHeader, Request[Response]], Response | None]
@@ -39,7 +39,7 @@ class Pipe:
         self.data = bytearray()
         self.ended = False
         self.reset = False
-        self.changed = Wake()
+        self.changed = RepeatableEvent()
         self.window = window
 
     async def write(self, data: Buffer) -> None:

@@ -224,7 +224,7 @@ async def test_a_topic_without_a_leader_is_asked_for_until_it_has_one() -> None:
         await anyio.sleep(5)
         cluster.add_topic("t", [1], epoch=1)
         await anyio.sleep(1.1)
-        assert client.metadata.topics["t"].complete
+        assert client.metadata.topics["t"].is_complete
         asked = len(cluster.asked)
         await anyio.sleep(100)
         assert len(cluster.asked) == asked

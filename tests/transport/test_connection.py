@@ -85,7 +85,7 @@ async def test_a_request_is_answered() -> None:
     async with opened(answer_heartbeats) as (connection, _):
         assert (await heartbeat(connection, "7")).throttle_time_ms == 7
         assert connection.in_flight == 0
-        assert connection.answered == 1
+        assert connection.response_count == 1
         assert connection.failure is None
 
 
@@ -300,7 +300,7 @@ async def test_a_broker_that_closes_fails_what_is_in_flight() -> None:
     async with opened(serve) as (connection, _):
         with pytest.raises(KafkaConnectionError, match="b:9092: closed by the broker"):
             await heartbeat(connection)
-        assert connection.lost == 1
+        assert connection.lost_requests == 1
 
 
 async def test_a_reset_fails_what_is_in_flight() -> None:

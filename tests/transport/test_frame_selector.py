@@ -19,7 +19,7 @@ from kohort.errors import CorrelationIdError, FrameTooLargeError, KafkaConnectio
 from kohort.protocol import Buffer
 from kohort.transport import TcpConnection
 from kohort.transport._poller import FrameSelector
-from kohort.transport._tcp import behind
+from kohort.transport._tcp import unsent_after
 from tests.support.decoders import decoder_named
 from tests.transport.frame_reading import LARGE, MAX, Reading, framed, pieces_of, run_once, sending
 
@@ -239,7 +239,7 @@ def test_many_small_buffers_are_sent_in_few_pieces(
     left, pieces, received = buffers, 0, 0
     while left:
         sent = reading.connection.send_now(left)
-        left, pieces = behind(left, sent), pieces + 1
+        left, pieces = unsent_after(left, sent), pieces + 1
         while received < 8 * 20_000 - sum(map(len, left)):
             received += len(theirs.recv(1 << 20))
         assert pieces < 10

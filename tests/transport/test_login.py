@@ -292,13 +292,11 @@ async def test_login_error_shows_no_secret_when_the_network_fails() -> None:
             pass
 
     from kohort.transport._frames import FrameSource
-    from kohort.transport._login import DirectLoginRequest
+    from kohort.transport._login import DirectLoginSender
     from kohort.transport._pool import BufferPool
 
     link = Broken()
-    ask = DirectLoginRequest(
-        link, FrameSource(link, BufferPool(), 100), "c", lambda: 1, lambda: 0.0
-    )
+    ask = DirectLoginSender(link, FrameSource(link, BufferPool(), 100), "c", lambda: 1, lambda: 0.0)
     with pytest.raises(KafkaConnectionError) as raised:
         await ask(SaslAuthenticateRequest(auth_bytes=b"planted-secret"), 1)
     assert raised.value.__cause__ is not None

@@ -6,8 +6,8 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import MetadataResponse
-from kohort.transport import Broker, ClusterMetadata, Leader
-from kohort.transport._metadata import OLDER_ANSWERS
+from kohort.transport import BrokerAddress, ClusterMetadata, Leader
+from kohort.transport._metadata import OLDER_RESPONSES
 from kohort.types import TopicPartition
 from tests.transport.peer import topic_answer
 
@@ -41,11 +41,11 @@ def test_an_answer_becomes_a_snapshot() -> None:
     snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
     assert snapshot.cluster_id == "c"
     assert snapshot.controller == 2
-    assert snapshot.brokers[1] == Broker(1, "b1", 9092, "r")
+    assert snapshot.brokers[1] == BrokerAddress(1, "b1", 9092, "r")
     assert snapshot.partitions_for("t") == (0, 1)
     assert snapshot.leader(T0) == Leader(1, 4)
     assert snapshot.topics["t"].partitions[1].isr == (2,)
-    assert snapshot.topics["t"].complete
+    assert snapshot.topics["t"].is_complete
     found = snapshot.topic_by_id(b"t" + b"." * 15)
     assert found is snapshot.topics["t"]
 
@@ -63,7 +63,7 @@ def test_nobody_leads_without_a_leader_or_with_one_that_is_not_there() -> None:
     snapshot = after(answer(topic_answer("t", [-1, 7])))
     assert snapshot.leader(T0) is None
     assert snapshot.leader(TopicPartition("t", 1)) is None
-    assert not snapshot.topics["t"].complete
+    assert not snapshot.topics["t"].is_complete
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_error_that_passes_keeps_what_was_known() -> None:
     snapshot = after(answer(topic_answer("t", [1], epoch=5)), answer(error))
     assert snapshot.topics["t"].error == ErrorCode.LEADER_NOT_AVAILABLE
     assert snapshot.partitions_for("t") == (0,)
-    assert not snapshot.topics["t"].complete
+    assert not snapshot.topics["t"].is_complete
 
 
 def test_a_topic_is_gone_when_several_answers_in_a_row_call_it_unknown() -> None:
@@ -140,7 +140,7 @@ def test_an_error_that_stays_is_shown_and_not_asked_about_again_soon(code: int) 
     snapshot = after(answer(topic_answer("t", [1])), answer(topic_answer("t", [], error=code)))
     assert snapshot.topics["t"].error == code
     assert snapshot.partitions_for("t") == ()
-    assert snapshot.topics["t"].complete
+    assert snapshot.topics["t"].is_complete
 
 
 def test_nonsense_in_an_answer_is_left_out() -> None:
@@ -164,9 +164,9 @@ def test_a_snapshot_cannot_be_changed() -> None:
 
 def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
     snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
-    new = snapshot.with_leaders({T0: Leader(9, 5)}, [Broker(9, "b9", 1)])
+    new = snapshot.with_leaders({T0: Leader(9, 5)}, [BrokerAddress(9, "b9", 1)])
     assert new.leader(T0) == Leader(9, 5)
-    assert new.brokers[9] == Broker(9, "b9", 1)
+    assert new.brokers[9] == BrokerAddress(9, "b9", 1)
     assert new.leader(TopicPartition("t", 1)) == Leader(2, 4)
     assert new.topic_by_id(snapshot.topics["t"].topic_id) is new.topics["t"]
     assert snapshot.leader(T0) == Leader(1, 4)
@@ -187,13 +187,13 @@ def test_a_newer_leader_that_was_named_is_taken_with_its_address() -> None:
 )
 def test_other_leaders_that_were_named_are_not_taken(tp: TopicPartition, leader: Leader) -> None:
     snapshot = after(answer(topic_answer("t", [1, 2], epoch=4)))
-    assert snapshot.with_leaders({tp: leader}, [Broker(2, "elsewhere", 1)]) is snapshot
+    assert snapshot.with_leaders({tp: leader}, [BrokerAddress(2, "elsewhere", 1)]) is snapshot
 
 
 def test_a_leader_that_nobody_else_knows_of_is_not_believed_for_ever() -> None:
     said = answer(topic_answer("t", [1, 2], epoch=4))
     snapshot = after(said).with_leaders({T0: Leader(2, (1 << 31) - 1)}, [])
-    for _ in range(OLDER_ANSWERS - 1):
+    for _ in range(OLDER_RESPONSES - 1):
         snapshot = snapshot.merged(said)
         assert snapshot.leader(T0) == Leader(2, (1 << 31) - 1)
     snapshot = snapshot.merged(said)

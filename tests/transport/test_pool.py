@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from kohort.transport import BufferPool, Lease
+from kohort.transport import BufferLease, BufferPool
 from kohort.transport._pool import IDLE_SECONDS
 
 SIZE = 200_000
 
 
-def taken(pool: BufferPool, size: int = SIZE) -> Lease:
+def taken(pool: BufferPool, size: int = SIZE) -> BufferLease:
     """A lease out of the pool, which has one."""
     lease = pool.reuse(size)
     assert lease is not None
@@ -19,7 +19,7 @@ def taken(pool: BufferPool, size: int = SIZE) -> Lease:
 
 def test_a_released_buffer_is_used_again() -> None:
     pool = BufferPool()
-    lease = pool.make(SIZE)
+    lease = pool.allocate(SIZE)
     lease.view[:5] = b"hello"
     assert len(lease.view) >= SIZE
     lease.release()
@@ -29,7 +29,7 @@ def test_a_released_buffer_is_used_again() -> None:
 
 def test_a_buffer_that_is_leased_is_not_given_out_again() -> None:
     pool = BufferPool()
-    lease = pool.make(SIZE)
+    lease = pool.allocate(SIZE)
     assert pool.reuse(SIZE) is None
     lease.release()
     assert taken(pool) is not None
@@ -37,7 +37,7 @@ def test_a_buffer_that_is_leased_is_not_given_out_again() -> None:
 
 def test_a_released_buffer_that_somebody_still_looks_at_stays_put() -> None:
     pool = BufferPool()
-    lease = pool.make(SIZE)
+    lease = pool.allocate(SIZE)
     lease.view[:4] = b"mine"
     seen = lease.view[:4]
     lease.release()
@@ -49,7 +49,7 @@ def test_a_released_buffer_that_somebody_still_looks_at_stays_put() -> None:
 
 def test_releasing_twice_counts_once() -> None:
     pool = BufferPool()
-    lease = pool.make(SIZE)
+    lease = pool.allocate(SIZE)
     lease.release()
     lease.release()
     first = pool.reuse(SIZE)
@@ -59,31 +59,31 @@ def test_releasing_twice_counts_once() -> None:
 
 def test_a_somewhat_larger_buffer_will_do_and_a_much_larger_one_will_not() -> None:
     pool = BufferPool()
-    pool.make(1 << 20).release()
+    pool.allocate(1 << 20).release()
     assert pool.reuse(1 << 16) is None
     assert len(taken(pool, 1 << 19).view) == 1 << 20
 
 
 def test_free_buffers_are_bounded() -> None:
     pool = BufferPool(max_free_bytes=1 << 20)
-    for lease in [pool.make(SIZE) for _ in range(10)]:
+    for lease in [pool.allocate(SIZE) for _ in range(10)]:
         lease.release()
     free = pool.free_bytes
     assert (1 << 20) - 2 * SIZE < free <= 1 << 20
-    pool.make(1 << 24).release()
+    pool.allocate(1 << 24).release()
     assert pool.free_bytes == free
 
 
 def test_a_buffer_is_hardly_larger_than_what_it_was_made_for() -> None:
     for size in (1, 1 << 16, (1 << 16) + 1, 10_000_000, (1 << 24) + 1):
-        assert size <= len(BufferPool().make(size).view) <= max(1 << 16, 1.25 * size)
+        assert size <= len(BufferPool().allocate(size).view) <= max(1 << 16, 1.25 * size)
 
 
 def test_buffers_of_sizes_that_nobody_needs_make_room() -> None:
     pool = BufferPool(max_free_bytes=1 << 20)
-    for lease in [pool.make(1 << 16) for _ in range(16)]:
+    for lease in [pool.allocate(1 << 16) for _ in range(16)]:
         lease.release()
-    pool.make(1 << 20).release()
+    pool.allocate(1 << 20).release()
     assert len(taken(pool, 1 << 20).view) == 1 << 20
     assert pool.free_bytes == 0
 
@@ -94,7 +94,7 @@ def test_leases_may_be_released_from_other_threads() -> None:
 
     def work(mark: bytes) -> None:
         for _ in range(300):
-            lease = pool.reuse(SIZE) or pool.make(SIZE)
+            lease = pool.reuse(SIZE) or pool.allocate(SIZE)
             lease.view[:1] = mark
             if bytes(lease.view[:1]) != mark:
                 clashes.append(mark)
@@ -111,7 +111,7 @@ def test_leases_may_be_released_from_other_threads() -> None:
 
 def test_trim_frees_buffers_that_were_idle() -> None:
     pool = BufferPool()
-    old, young = pool.make(SIZE), pool.make(SIZE)
+    old, young = pool.allocate(SIZE), pool.allocate(SIZE)
     old.release()
     pool.trim(100.0)
     young.release()
@@ -126,7 +126,7 @@ def test_trim_frees_buffers_that_were_idle() -> None:
 
 def test_trim_keeps_buffers_that_are_in_use() -> None:
     pool = BufferPool()
-    pool.make(SIZE).release()
+    pool.allocate(SIZE).release()
     for turn in range(10):
         lease = taken(pool)
         pool.trim(turn * IDLE_SECONDS)
