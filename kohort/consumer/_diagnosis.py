@@ -138,8 +138,8 @@ def _rebalances(engine: Engine) -> list[Facts]:
 
 
 def _partitions(engine: Engine) -> dict[str, Facts]:
-    behind, held = lags(engine), engine.fetcher.buffer.held()
-    in_flight, standing = engine.fetcher.in_flight(), engine.fetcher.buffer.standing()
+    behind, held = lags(engine), engine.fetcher.buffer.bytes_by_partition()
+    in_flight, standing = engine.fetcher.in_flight(), engine.fetcher.buffer.permanent_errors()
     asked = {tp: node for tp, (node, _) in in_flight.items()}
     since = {tp: seconds_since(engine, sent) for tp, (_, sent) in in_flight.items()}
     return {
@@ -206,7 +206,7 @@ def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:
     named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
     for topic in engine.cluster.metadata.refused(named):
         yield "DESCRIBE", "topic", topic
-    standing = engine.fetcher.buffer.standing()
+    standing = engine.fetcher.buffer.permanent_errors()
     for tp, state in snapshot.partitions.items():
         error = standing.get(tp) or state.last_error
         if isinstance(error, TopicAuthorizationFailedError):

@@ -31,7 +31,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     RebalanceInProgressError,
 )
-from kohort.fetcher import EARLIEST, LATEST, LOGGED, Fetcher
+from kohort.fetcher import EARLIEST, LATEST, LOGGED_POLICIES, Fetcher
 from kohort.subscription import OffsetReset, SubscriptionMode, SubscriptionState
 from kohort.transport import ClusterClient, Started, in_seconds, start_soon, weak_callback
 from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -199,7 +199,7 @@ class Engine:
 
     def report_refusal(self, error: KafkaError) -> None:
         """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
-        if self.config.fetch.on_error in LOGGED:
+        if self.config.fetch.on_error in LOGGED_POLICIES:
             logger.warning("%s", str(self.callback_queue.named(error)))
         else:
             self.callback_queue.report(error)

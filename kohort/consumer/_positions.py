@@ -17,7 +17,7 @@ from kohort.errors import (
     NotAssignedError,
     SecurityError,
 )
-from kohort.fetcher import refused_topics
+from kohort.fetcher import denied_topics_error
 from kohort.subscription import NO_ID, OffsetReset
 from kohort.transport import Backoff
 from kohort.types import OffsetAndMetadata, TopicPartition
@@ -149,7 +149,7 @@ class PositionFinder:
         topics = {tp.topic for tp in news}
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(news)[:NAMED])
         where = f"reading the committed offsets of {names}"
-        self._engine.report_refusal(refused_topics(where, topics, "DESCRIBE"))
+        self._engine.report_refusal(denied_topics_error(where, topics, "DESCRIBE"))
 
     async def _look_up(self, missing: dict[TopicPartition, int], *, collects: bool = False) -> None:
         """Find positions. ``collects``: report refused ones instead of raising an error."""

@@ -57,7 +57,7 @@ class StartupWait:
             # A leader that sees new partitions gives them out in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False
-        standing = engine.fetcher.buffer.standing()
+        standing = engine.fetcher.buffer.permanent_errors()
         partitions = engine.subscription.snapshot().partitions
         return all(
             state.position is not None

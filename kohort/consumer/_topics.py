@@ -18,7 +18,7 @@ from kohort.errors import (
     UnknownTopicOrPartitionError,
     broker_error,
 )
-from kohort.fetcher import refused_topics
+from kohort.fetcher import denied_topics_error
 from kohort.subscription import SubscriptionMode
 from kohort.transport import ClusterMetadata, start_soon, weak_callback
 from kohort.types import TopicPartition
@@ -224,7 +224,7 @@ class TopicWatch:
         if news:
             creates = engine.config.client.allow_auto_create_topics
             engine.report_refusal(
-                refused_topics("reading metadata", news, "DESCRIBE", may_create=creates)
+                denied_topics_error("reading metadata", news, "DESCRIBE", may_create=creates)
             )
 
     def _check_assigned(self) -> None:

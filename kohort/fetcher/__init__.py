@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._drain_target import TableTarget
-from kohort.fetcher._errors import refused_topics
-from kohort.fetcher._failure_reports import LOGGED
+from kohort.fetcher._errors import denied_topics_error
+from kohort.fetcher._failure_reports import LOGGED_POLICIES
 from kohort.fetcher._fetcher import Fetcher
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup
 
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "LOGGED",
+    "LOGGED_POLICIES",
     "FetchBuffer",
     "Fetcher",
     "OffsetLookup",
     "TableTarget",
-    "refused_topics",
+    "denied_topics_error",
 ]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.fetcher")
 
 
-class _Taken:
+class _DrainedFetch:
     """Records decoded in this drain, and what to restore if they are not handed out after all."""
 
     __slots__ = ("fetch", "is_last", "leader_epoch", "moved", "position", "records")
@@ -71,7 +71,7 @@ class FetchBuffer(PartitionQueues):
         self._may_deliver = may_deliver
         self._laggiest_first = laggiest_first
         self._by_lag = laggiest_first
-        self._owed: Item | None = None  # raised first by the next drain
+        self._pending_error: Item | None = None  # raised first by the next drain
         self._raises = 0
 
     def drain(
@@ -91,29 +91,29 @@ class FetchBuffer(PartitionQueues):
         False until the time is up, and so neither spins nor misses the error. ``on_error`` is
         asked before, whenever something cannot be read.
         """
-        how = RecordTarget()
-        self._drain(how, max_records, partitions, repeat_errors)
-        return how.records
+        target = RecordTarget()
+        self._drain(target, max_records, partitions, repeat_errors)
+        return target.records
 
     def drain_table(
         self,
-        how: TableTarget[Any],
+        target: TableTarget[Any],
         partitions: Collection[TopicPartition] | None = None,
         *,
         repeat_errors: bool = True,
     ) -> None:
         """As drain(), with the rows of all partitions in one table; deserializers do not run."""
-        if self._most_fetches != FETCHES_PER_TABLE:
+        if self._max_fetches != FETCHES_PER_TABLE:
             with self._lock:
-                self._most_fetches = FETCHES_PER_TABLE
+                self._max_fetches = FETCHES_PER_TABLE
                 for tp in self._queues:
                     self._subscription.touch(tp)
-        how.plan.expect(self._bytes_at_hand(partitions))
-        self._drain(how, how.plan.max_rows, partitions, repeat_errors)
+        target.plan.expect(self._deliverable_bytes(partitions))
+        self._drain(target, target.plan.max_rows, partitions, repeat_errors)
 
     def _drain(
         self,
-        how: DrainTarget,
+        target: DrainTarget,
         max_records: int,
         partitions: Collection[TopicPartition] | None,
         repeat_errors: bool,
@@ -121,40 +121,40 @@ class FetchBuffer(PartitionQueues):
         if not self._may_deliver():
             return
         self._raise_pending(partitions)
-        taken: list[_Taken] = []
+        drained: list[_DrainedFetch] = []
         blocked: list[Item] = []
-        overrun: list[FailedFetch] = []
-        how.begin(self._put_back, taken)
+        to_reset: list[FailedFetch] = []
+        target.begin(self._put_back, drained)
         try:
-            self._decode(how, max_records, partitions, taken, blocked, overrun, repeat_errors)
-            how.finish()
-            records = self._deliver(how, taken)
-            if not how.whole():
-                self._put_back(how, taken)
+            self._decode(target, max_records, partitions, drained, blocked, to_reset, repeat_errors)
+            target.finish()
+            records = self._deliver(target, drained)
+            if not target.is_complete():
+                self._put_back(target, drained)
                 return  # errors, too, come again behind the rows before them
         except BaseException:
-            self._put_back(how, taken)
+            self._put_back(target, drained)
             raise
-        for failed in overrun:
+        for failed in to_reset:
             self._reset(failed)
         if not blocked:
             return  # without a call: Ctrl-C comes in calls
-        settles = self.policy.settles
-        if blocked := [it for it in blocked if not settles(it, records, repeat=repeat_errors)]:
+        resolves = self.policy.resolves
+        if blocked := [it for it in blocked if not resolves(it, records, repeat=repeat_errors)]:
             item = min(blocked, key=lambda item: item.raised)
             if records:
-                self._owed = item
+                self._pending_error = item
             elif repeat_errors or not item.raised:
                 self._raise(item)
 
-    def _bytes_at_hand(self, partitions: Collection[TopicPartition] | None) -> int:
+    def _deliverable_bytes(self, partitions: Collection[TopicPartition] | None) -> int:
         with self._lock:
             return sum(
                 item.size
                 for tp, queue in self._queues.items()
                 if self._deliverable(tp, partitions) is not None
                 for item in queue
-                if not item.exhausted
+                if not item.is_exhausted
             )
 
     def close(self) -> None:
@@ -164,14 +164,14 @@ class FetchBuffer(PartitionQueues):
                 for item in queue:
                     item.release()
             self._queues.clear()
-            self._owed = self._reported = None
+            self._pending_error = self._reported = None
 
     def _raise_pending(self, partitions: Collection[TopicPartition] | None) -> None:
         if self._reported is not None:
             error, self._reported = self._reported, None
             self.counters.errors_raised += 1
             raise error
-        item, self._owed = self._owed, None
+        item, self._pending_error = self._pending_error, None
         if item is None:
             return
         with self._lock:
@@ -187,11 +187,11 @@ class FetchBuffer(PartitionQueues):
             self._raise(item)
 
     def _raise(self, item: Item) -> None:
-        error = self.policy.to_raise(item)
+        error = self.policy.error_to_raise(item)
         self._raises += 1
         item.raised = self._raises
         self.counters.errors_raised += 1
-        if isinstance(item, FailedFetch) and item.passing:
+        if isinstance(item, FailedFetch) and item.is_transient:
             with self._lock:
                 queue = self._queues.get(item.topic_partition)
                 if queue and item in queue:
@@ -202,58 +202,58 @@ class FetchBuffer(PartitionQueues):
 
     def _decode(
         self,
-        how: DrainTarget,
+        target: DrainTarget,
         max_records: int,
         partitions: Collection[TopicPartition] | None,
-        taken: list[_Taken],
+        drained: list[_DrainedFetch],
         blocked: list[Item],
-        overrun: list[FailedFetch],
+        to_reset: list[FailedFetch],
         repeat_errors: bool,
     ) -> None:
         """Take records of the partitions in turn; note the items that nothing gets past."""
         missing = max_records
-        for tp in self._in_turn(partitions):
+        for tp in self._drain_order(partitions):
             if missing <= 0:
                 break
             index = 0
-            while missing > 0 and (item := self._claim(tp, index, partitions, taken)) is not None:
+            while missing > 0 and (item := self._claim(tp, index, partitions, drained)) is not None:
                 if isinstance(item, FailedFetch):
-                    (overrun if self._is_reset(item) else blocked).append(item)
+                    (to_reset if self._is_reset(item) else blocked).append(item)
                     break
-                found = taken[-1]
-                if not how.ready(item):
+                found = drained[-1]
+                if not target.is_ready(item):
                     break
-                found.records = how.take(item, missing)
-                while item.error is not None and self.policy.passes(item, repeat=repeat_errors):
-                    found.records += how.take(item, missing - len(found.records))
+                found.records = target.take(item, missing)
+                while item.error is not None and self.policy.skips(item, repeat=repeat_errors):
+                    found.records += target.take(item, missing - len(found.records))
                 missing -= len(found.records)
                 if item.error is not None:
                     blocked.append(item)
-                if found.is_last or not item.exhausted:
+                if found.is_last or not item.is_exhausted:
                     break
                 index += 1
 
-    def _in_turn(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
+    def _drain_order(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
         """The partitions that something is there of, in the order in which they are asked."""
         wanted = None if partitions is None else frozenset(partitions)
         with self._lock:
-            in_turn = list(self._queues)
+            order = list(self._queues)
             if self._by_lag:
                 lags = {
                     tp: self._lag(tp)
                     for tp, queue in self._queues.items()
-                    if self._deliverable(tp, partitions) and not all(i.exhausted for i in queue)
+                    if self._deliverable(tp, partitions) and not all(i.is_exhausted for i in queue)
                 }
                 if lags:
                     laggiest = max(lags, key=lags.__getitem__)
-                    in_turn = [laggiest, *(tp for tp in in_turn if tp != laggiest)]
-            wake = self._fetcher_waits and wanted != self._wanted
+                    order = [laggiest, *(tp for tp in order if tp != laggiest)]
+            wake = self._is_fetcher_waiting and wanted != self._wanted
             if wake:
-                self._fetcher_waits = False
+                self._is_fetcher_waiting = False
             self._wanted = wanted
         if wake:
             self._on_room()
-        return in_turn
+        return order
 
     def _lag(self, tp: TopicPartition) -> int:
         state = self._subscription.partition(tp)
@@ -273,7 +273,7 @@ class FetchBuffer(PartitionQueues):
         tp: TopicPartition,
         index: int,
         partitions: Collection[TopicPartition] | None,
-        taken: list[_Taken],
+        drained: list[_DrainedFetch],
     ) -> Item | None:
         """The item at a place of the queue; if it has records it is now the last of ``taken``.
 
@@ -289,11 +289,11 @@ class FetchBuffer(PartitionQueues):
             if queue is None:
                 return None
             if index == 0:
-                held = self.memory.held
-                self._drop_done(tp, queue)
-                wake = self._fetcher_waits and self.memory.held < held
+                pooled_bytes = self.memory.pooled_bytes
+                self._drop_finished(tp, queue)
+                wake = self._is_fetcher_waiting and self.memory.pooled_bytes < pooled_bytes
                 if wake:
-                    self._fetcher_waits = False
+                    self._is_fetcher_waiting = False
                 if not queue:
                     del self._queues[tp]
                     self.policy.forget(tp)
@@ -301,8 +301,8 @@ class FetchBuffer(PartitionQueues):
                 if queue[index].epoch == state.epoch:
                     item = queue[index]
                     if isinstance(item, CompletedFetch):
-                        taken.append(_Taken(item, [], is_last=index + 1 == len(queue)))
-                        item.busy = True
+                        drained.append(_DrainedFetch(item, [], is_last=index + 1 == len(queue)))
+                        item.is_busy = True
         if wake:
             self._on_room()
         return item
@@ -312,7 +312,7 @@ class FetchBuffer(PartitionQueues):
             return self._subscription.default_reset.reads_recreated
         return (
             isinstance(item.error, OffsetOutOfRangeError)
-            and not item.passing  # said of a fetch, not of the look-up that a reset is
+            and not item.is_transient  # said of a fetch, not of the look-up that a reset is
             and self._subscription.default_reset != OffsetReset.NONE
         )
 
@@ -332,20 +332,20 @@ class FetchBuffer(PartitionQueues):
             logger.warning("%s: resetting to %s", str(item.error), strategy.value)
         self._on_room()
 
-    def _deliver(self, how: DrainTarget, taken: list[_Taken]) -> set[TopicPartition]:
+    def _deliver(self, target: DrainTarget, drained: list[_DrainedFetch]) -> set[TopicPartition]:
         """Move the positions and hand out what belongs to partitions that have not moved on."""
         result: set[TopicPartition] = set()
         wake = False
         with self._lock:
-            for found in taken:
+            for found in drained:
                 fetch, records = found.fetch, found.records
-                fetch.busy = False
+                fetch.is_busy = False
                 tp = fetch.topic_partition
                 self._subscription.touch(tp)
                 state = self._subscription.current(tp, fetch.epoch)
-                if state is None or not state.deliverable or not how.ready(fetch):
-                    wake = how.put_back(self._subscription, fetch, records) or wake
-                    self._fetcher_waits = self._fetcher_waits or wake
+                if state is None or not state.deliverable or not target.is_ready(fetch):
+                    wake = target.put_back(self._subscription, fetch, records) or wake
+                    self._is_fetcher_waiting = self._is_fetcher_waiting or wake
                     found.records = ()
                     continue
                 found.position, found.leader_epoch = state.position, state.leader_epoch
@@ -355,31 +355,31 @@ class FetchBuffer(PartitionQueues):
                     # The last batch may bring no records, as the end of a transaction.
                     state.leader_epoch = fetch.last_leader_epoch
                 elif records:
-                    state.leader_epoch = how.leader_epoch(fetch, records)
+                    state.leader_epoch = target.leader_epoch(fetch, records)
                 if records:
                     self._queues.move_to_end(tp)
-                    how.deliver(tp, records)
+                    target.deliver(tp, records)
                     result.add(tp)
                     self.counters.records_delivered += len(records)
-                wake = wake or fetch.exhausted
+                wake = wake or fetch.is_exhausted
             if result:  # every other turn is by order: nobody starves
                 self._by_lag = self._laggiest_first and not self._by_lag
-            wake = wake and self._fetcher_waits
+            wake = wake and self._is_fetcher_waiting
             if wake:
-                self._fetcher_waits = False
+                self._is_fetcher_waiting = False
         if wake:
             self._on_room()
         return result
 
-    def _put_back(self, how: DrainTarget, taken: list[_Taken]) -> None:
+    def _put_back(self, target: DrainTarget, drained: list[_DrainedFetch]) -> None:
         with self._lock:
-            for found in reversed(taken):
+            for found in reversed(drained):
                 fetch, tp = found.fetch, found.fetch.topic_partition
                 if found.moved is not None:
                     found.moved.position = found.position
                     found.moved.leader_epoch = found.leader_epoch
-                how.put_back(self._subscription, fetch, found.records)
-                fetch.busy = False
+                target.put_back(self._subscription, fetch, found.records)
+                fetch.is_busy = False
                 self._subscription.touch(tp)
                 state = self._subscription.current(tp, fetch.epoch)
                 if state is not None and found.records and fetch not in self._queues.get(tp, ()):

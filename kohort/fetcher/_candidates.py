@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._partition_queues import PartitionQueues
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import Ask
+from kohort.fetcher._request import PartitionRequest
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._validation import Validation
 from kohort.subscription import NO_ID, FetchTarget, PendingReset, SubscriptionState
@@ -32,34 +32,34 @@ from kohort.types import TopicPartition
 class NodeCandidates:
     """The partitions that may be fetched from one broker."""
 
-    __slots__ = ("changed", "ready", "whole")
+    __slots__ = ("changed", "has_all_changes", "ready")
 
     def __init__(self) -> None:
-        self.ready: dict[TopicPartition, Ask] = {}
+        self.ready: dict[TopicPartition, PartitionRequest] = {}
         """The request for each partition, in flight or not."""
         self.changed: dict[TopicPartition, None] = {}
         """Those that became another since the main lane's latest fetch, or are on the side lane."""
-        self.whole = True
+        self.has_all_changes = True
         """False: the main lane's latest fetch left out more than :attr:`changed` contains."""
 
-    def put(self, tp: TopicPartition, ask: Ask | None) -> None:
+    def put(self, tp: TopicPartition, request: PartitionRequest | None) -> None:
         """Note what to ask for; None for nothing."""
-        if ask is None:
+        if request is None:
             if self.ready.pop(tp, None) is not None:
                 self.changed[tp] = None
-        elif self.ready.get(tp) != ask:
-            self.ready[tp] = ask
+        elif self.ready.get(tp) != request:
+            self.ready[tp] = request
             self.changed[tp] = None
 
 
 class _Timers:
     """Times at which partitions are to be looked at again; equal ones are kept once."""
 
-    __slots__ = ("_heap", "_there")
+    __slots__ = ("_entries", "_heap")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, TopicPartition]] = []
-        self._there: set[tuple[float, TopicPartition]] = set()
+        self._entries: set[tuple[float, TopicPartition]] = set()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -71,15 +71,15 @@ class _Timers:
 
     def add(self, at: float, tp: TopicPartition) -> None:
         """Have the partition looked at then."""
-        if (at, tp) not in self._there:
-            self._there.add((at, tp))
+        if (at, tp) not in self._entries:
+            self._entries.add((at, tp))
             heappush(self._heap, (at, tp))
 
     def take_due(self, now: float) -> list[TopicPartition]:
         """Remove the partitions whose time has come, and return them."""
         due: list[TopicPartition] = []
         while self._heap and self._heap[0][0] <= now:
-            self._there.remove(entry := heappop(self._heap))
+            self._entries.remove(entry := heappop(self._heap))
             due.append(entry[1])
         return due
 
@@ -117,7 +117,7 @@ class Candidates:
         self.resets: dict[TopicPartition, PendingReset] = {}
         """Those whose positions are to be looked up."""
         self._node_of: dict[TopicPartition, int] = {}
-        self._unsure: dict[TopicPartition, FetchTarget] = {}
+        self._unvalidated_targets: dict[TopicPartition, FetchTarget] = {}
         self._touched: dict[TopicPartition, None] = {}
         self._timers = _Timers()
         self._metadata: object = None
@@ -136,7 +136,7 @@ class Candidates:
         subscription = self._subscription
         targets: list[tuple[TopicPartition, FetchTarget | None, bool]] = []
         with subscription.lock:
-            self._buffer.look()
+            self._buffer.update_limits()
             self._touched |= subscription.take_touched()
             for tp in self._touched:
                 self.has_waiting.pop(tp, None)
@@ -148,9 +148,9 @@ class Candidates:
                     self.resets[tp] = pending
             if self.has_waiting:
                 self._buffer.note_waiting()
-        for tp, target, roomy in targets:
-            if not (same and roomy and target is not None and self._advance(target)):
-                self._place(tp, target, roomy, now)
+        for tp, target, has_room in targets:
+            if not (same and has_room and target is not None and self._advance(target)):
+                self._place(tp, target, has_room, now)
             del self._touched[tp]  # only now: after an error it is looked at again
         self._metadata = metadata
         return self._timers.next_at
@@ -172,27 +172,33 @@ class Candidates:
             or self._replicas.until(tp) is not None
         ):
             return False
-        ask = Ask(tp, epoch, offset, known.leader_epoch, self._size_of(tp, node), known.topic_id)
-        self.nodes[node].put(tp, ask)
+        request = PartitionRequest(
+            tp, epoch, offset, known.leader_epoch, self._size_of(tp, node), known.topic_id
+        )
+        self.nodes[node].put(tp, request)
         return True
 
     def _place(
-        self, tp: TopicPartition, target: FetchTarget | None, roomy: bool, now: float
+        self, tp: TopicPartition, target: FetchTarget | None, has_room: bool, now: float
     ) -> None:
-        if (was_unsure := self._unsure.pop(tp, None)) is not None:
-            del self.unvalidated[was_unsure]
-        node, ask = (None, None) if target is None else self._look(target, roomy, now)
+        if (was_unvalidated := self._unvalidated_targets.pop(tp, None)) is not None:
+            del self.unvalidated[was_unvalidated]
+        node, request = (
+            (None, None) if target is None else self._find_request(target, has_room, now)
+        )
         before = self._node_of.get(tp)
         if before is not None and before != node:
             self.nodes[before].put(tp, None)
             del self._node_of[tp]
         if node is not None:
-            if (mine := self.nodes.get(node)) is None:
-                mine = self.nodes[node] = NodeCandidates()
-            mine.put(tp, ask)
+            if (candidates := self.nodes.get(node)) is None:
+                candidates = self.nodes[node] = NodeCandidates()
+            candidates.put(tp, request)
             self._node_of[tp] = node
 
-    def _look(self, target: FetchTarget, roomy: bool, now: float) -> tuple[int | None, Ask | None]:
+    def _find_request(
+        self, target: FetchTarget, has_room: bool, now: float
+    ) -> tuple[int | None, PartitionRequest | None]:
         """The broker to read from, and what to ask it for; None for nothing now."""
         tp, epoch = target.topic_partition, target.epoch
         leader = self._leaders.find(tp)
@@ -206,15 +212,15 @@ class Candidates:
         node = self._replicas.find(tp, leader, now)
         if (until := self._replicas.until(tp)) is not None:
             self._timers.add(until, tp)
-        if not roomy:
+        if not has_room:
             self.has_waiting[tp] = node
             return node, None
-        if self._validation.needed(target, leader):
-            self.unvalidated[target], self._unsure[tp] = leader, target
+        if self._validation.is_needed(target, leader):
+            self.unvalidated[target], self._unvalidated_targets[tp] = leader, target
             return node, None
-        self._validation.good(tp, epoch, leader.epoch)
+        self._validation.mark_validated(tp, epoch, leader.epoch)
         topic_id = target.topic_id
         if topic_id == NO_ID:
             topic_id = self._leaders.topic_id(tp.topic)
         size = self._size_of(tp, node)
-        return node, Ask(tp, epoch, target.offset, leader.epoch, size, topic_id)
+        return node, PartitionRequest(tp, epoch, target.offset, leader.epoch, size, topic_id)

@@ -13,7 +13,7 @@ R = TypeVar("R", bound=Response)
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
-class Leased(Protocol[R_co]):
+class PooledResponse(Protocol[R_co]):
     """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
 
     @property
@@ -25,7 +25,7 @@ class Leased(Protocol[R_co]):
     def release(self) -> None: ...
 
 
-class Metadata(Protocol):
+class LeaderView(Protocol):
     """A snapshot of who leads what."""
 
     @property
@@ -34,11 +34,11 @@ class Metadata(Protocol):
     def leader(self, topic_partition: TopicPartition, /) -> Leader | None: ...
 
 
-class Cluster(Protocol):
+class FetchCluster(Protocol):
     """The connections and the metadata."""
 
     @property
-    def metadata(self) -> Metadata: ...
+    def metadata(self) -> LeaderView: ...
 
     @property
     def principal(self) -> str | None: ...
@@ -63,12 +63,12 @@ class Cluster(Protocol):
         timeout_ms: int | None = None,
         max_version: int | None = None,
         min_version: int | None = None,
-        on_response: Callable[[Leased[R]], None] | None = None,
-    ) -> Leased[R]: ...
+        on_response: Callable[[PooledResponse[R]], None] | None = None,
+    ) -> PooledResponse[R]: ...
 
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True
-    ) -> Metadata: ...
+    ) -> LeaderView: ...
 
     def request_refresh(self) -> None: ...
 

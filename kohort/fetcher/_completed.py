@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import CorruptBatchError, DataError, KafkaError, RecordDeserializationError
 from kohort.fetcher._deserialize import DeserializeRecord
-from kohort.fetcher._lease import Lease
+from kohort.fetcher._lease import Releasable
 from kohort.records import DEFAULT_BUDGET, ConsumerRecord, RecordSet, Scratch
 from kohort.types import TopicPartition
 
@@ -49,7 +49,7 @@ class CompletedFetch:
         records: RecordSet,
         *,
         deserialize: DeserializeRecord | None = None,
-        lease: Lease | None = None,
+        lease: Releasable | None = None,
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
@@ -68,8 +68,8 @@ class CompletedFetch:
         self.error: DataError | None = None
         """What the last take() stopped at; nothing gets past it."""
         self.raised = 0
-        self.busy = False
-        self.measured = False
+        self.is_busy = False
+        self.is_measured = False
         """Rows may have gone into a table: what is behind :attr:`position` may not be at hand."""
         self._set = records
         self._deserialize = deserialize
@@ -80,11 +80,11 @@ class CompletedFetch:
         self._failed_at: int | None = None  # the offset of the latest error
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.error is not None
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Nothing is left to take, and nothing to raise."""
         return not (self._ready or self._at < len(self._set.records) or not self._set.done)
 
@@ -110,14 +110,14 @@ class CompletedFetch:
         return taken
 
     @property
-    def begun(self) -> bool:
+    def is_partly_decoded(self) -> bool:
         """Records were decoded that are not taken: their bytes are not at hand any more."""
         return bool(self._ready) or self._at < len(self._set.records)
 
     def measure(self, plan: TablePlan) -> int:
         """Put rows into a table in place of taking records; returns how many. No way back."""
         rows = 0
-        self.measured = True  # before anything is called: Ctrl-C comes in calls
+        self.is_measured = True  # before anything is called: Ctrl-C comes in calls
         if not isinstance(self.error, CorruptBatchError):
             try:
                 rows = self._set.measure(plan)
@@ -211,17 +211,17 @@ class CompletedFetch:
         """The error with the partition, and what to do about it."""
         tp = self.topic_partition
         offset = self._passed if error.offset is None else max(error.offset, self._passed)
-        behind = error.next_offset
-        if behind is not None:
-            way = f"seek({tp}, {behind}) passes over it"
+        next_offset = error.next_offset
+        if next_offset is not None:
+            advice = f"seek({tp}, {next_offset}) passes over it"
         else:
-            way = "where it ends cannot be told from its bytes: seek() to a later offset"
+            advice = "where it ends cannot be told from its bytes: seek() to a later offset"
         return type(error)(
             f"{tp.topic}-{tp.partition}: {error}. Nothing is skipped and the other partitions go "
-            f"on; {way}, seek({tp}, {offset}) reads it again",
+            f"on; {advice}, seek({tp}, {offset}) reads it again",
             topic_partition=tp,
             offset=offset,
-            next_offset=behind,
+            next_offset=next_offset,
             raw=error.raw,
             reason=str(error),
         )
@@ -235,21 +235,21 @@ class FailedFetch:
     """
 
     size: Final = 0
-    exhausted: Final = False
+    is_exhausted: Final = False
 
     def __init__(
-        self, topic_partition: TopicPartition, epoch: int, error: KafkaError, *, passing: bool
+        self, topic_partition: TopicPartition, epoch: int, error: KafkaError, *, is_transient: bool
     ) -> None:
         self.topic_partition: Final = topic_partition
         self.epoch: Final = epoch
         self.error: Final = error
-        self.passing: Final = passing
+        self.is_transient: Final = is_transient
         self.raised = 0
-        self.busy = False
+        self.is_busy = False
 
     @property
-    def blocked(self) -> bool:
-        return not self.passing
+    def is_blocked(self) -> bool:
+        return not self.is_transient
 
     def release(self) -> None:
         """It holds nothing."""

@@ -35,31 +35,31 @@ MEET_MARGIN = 0.05
 class FetchConnection:
     """A connection to a broker, with at most one fetch in flight, and a session."""
 
-    __slots__ = ("busy", "node", "purpose", "sent_at", "session", "until")
+    __slots__ = ("is_busy", "node", "purpose", "sent_at", "session", "until")
 
     def __init__(self, node: int, purpose: str, session: FetchSession) -> None:
         self.node = node
         self.purpose = purpose
         self.session = session
-        self.busy = False
+        self.is_busy = False
         self.sent_at = 0.0
         self.until = 0.0
 
     def start(self, now: float, max_wait: float) -> None:
         """A fetch goes out that the broker may keep for ``max_wait`` seconds."""
-        self.busy, self.sent_at, self.until = True, now, now + max_wait
+        self.is_busy, self.sent_at, self.until = True, now, now + max_wait
 
     def finish(self) -> None:
         """It was answered, or failed."""
-        self.busy = False
+        self.is_busy = False
 
 
-class Choice(NamedTuple):
+class ConnectionChoice(NamedTuple):
     """The lane for a fetch and its long poll in seconds; without a lane, when to ask again."""
 
-    lane: FetchConnection | None
+    connection: FetchConnection | None
     max_wait: float = 0.0
-    ask_again: float = float("inf")
+    retry_at: float = float("inf")
 
 
 class NodeConnections:
@@ -68,41 +68,41 @@ class NodeConnections:
     def __init__(self, node: int, *, sessions: bool = True) -> None:
         self.node = node
         self.main = FetchConnection(node, "fetch", FetchSession(enabled=sessions))
-        self.side = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
+        self.extra = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
         """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
-        self._patience = PARKED_AFTER
+        self._short_poll = PARKED_AFTER
 
     @property
     def both(self) -> tuple[FetchConnection, FetchConnection]:
-        return self.main, self.side
+        return self.main, self.extra
 
-    def came(self) -> None:
+    def note_records(self) -> None:
         """An answer has brought something."""
-        self._patience = PARKED_AFTER
+        self._short_poll = PARKED_AFTER
 
-    def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> Choice:
+    def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> ConnectionChoice:
         """Choose a connection for a fetch. With ``has_waiting`` more partitions wait for room."""
-        choice = self._choose(now, min(max_wait, self._patience) if has_waiting else max_wait)
-        if has_waiting and choice.lane is not None:
-            self._patience = min(2 * self._patience, max(max_wait, PARKED_AFTER))
+        choice = self._choose(now, min(max_wait, self._short_poll) if has_waiting else max_wait)
+        if has_waiting and choice.connection is not None:
+            self._short_poll = min(2 * self._short_poll, max(max_wait, PARKED_AFTER))
         return choice
 
-    def _choose(self, now: float, max_wait: float) -> Choice:
+    def _choose(self, now: float, max_wait: float) -> ConnectionChoice:
         if self.not_before > now:
-            return Choice(None, ask_again=self.not_before)
-        if not self.main.busy:
-            return Choice(self.main, max_wait)
-        if self.side.busy:
-            return Choice(None)
+            return ConnectionChoice(None, retry_at=self.not_before)
+        if not self.main.is_busy:
+            return ConnectionChoice(self.main, max_wait)
+        if self.extra.is_busy:
+            return ConnectionChoice(None)
         parked_at = self.main.sent_at + PARKED_AFTER
         if now < parked_at:
-            return Choice(None, ask_again=parked_at)
+            return ConnectionChoice(None, retry_at=parked_at)
         left = self.main.until - now - MEET_MARGIN
         overdue_at = self.main.until + PARKED_AFTER
         if now >= overdue_at:
             left = PARKED_AFTER  # it is not parked any more: its answer takes long
-        side_wait = min(max_wait, left)
-        if side_wait < 0.001:
-            return Choice(None, ask_again=overdue_at)
-        return Choice(self.side, side_wait)
+        extra_wait = min(max_wait, left)
+        if extra_wait < 0.001:
+            return ConnectionChoice(None, retry_at=overdue_at)
+        return ConnectionChoice(self.extra, extra_wait)

@@ -25,7 +25,7 @@ class FetchCounters:
         self.latency_max = 0.0
         self.throttle_max = 0.0
 
-    def answered(self, latency: float) -> None:
+    def note_response(self, latency: float) -> None:
         """A fetch was answered after so many seconds."""
         self.fetches += 1
         self.latency_total += latency
@@ -42,8 +42,8 @@ class FetchCounters:
             "fetch-throttle-time-max": 1000 * self.throttle_max,
             "partition-error-total": self.partition_errors,
             "bytes-consumed-total": buffer.bytes_appended,
-            "bytes-buffered": fetched.bytes_held(),
-            "bytes-held": max(fetched.memory.held, fetched.bytes_held()),
+            "bytes-buffered": fetched.bytes_buffered(),
+            "bytes-held": max(fetched.memory.pooled_bytes, fetched.bytes_buffered()),
             "bytes-evicted-total": buffer.bytes_evicted,
             "records-consumed-total": buffer.records_delivered,
             "fetches-dropped-total": buffer.dropped_stale,

@@ -24,7 +24,7 @@ class DrainTarget(Protocol):
         """``put_back(self, taken)`` takes back what was handed out."""
         ...
 
-    def ready(self, fetch: CompletedFetch) -> bool:
+    def is_ready(self, fetch: CompletedFetch) -> bool:
         """False: it has to be fetched anew before it can be taken so."""
         ...
 
@@ -44,7 +44,7 @@ class DrainTarget(Protocol):
         """Undo a take(); True if something is to be fetched for it. The caller holds the lock."""
         ...
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """All that was taken is handed out, or it does not matter; else nothing of it counts."""
         ...
 
@@ -58,7 +58,7 @@ class RecordTarget:
     def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
         pass
 
-    def ready(self, fetch: CompletedFetch) -> bool:
+    def is_ready(self, fetch: CompletedFetch) -> bool:
         return True
 
     def take(self, fetch: CompletedFetch, limit: int) -> list[ConsumerRecord[Any, Any]]:
@@ -83,7 +83,7 @@ class RecordTarget:
         fetch.put_back(taken)
         return False
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return True
 
 
@@ -95,7 +95,7 @@ class TableTarget(Generic[T]):
         self.table: T | None = None
         self._put_back: tuple[Callable[[Any, Any], None], Any] | None = None
         self._build = build
-        self._handed_out = 0
+        self._delivered_rows = 0
 
     def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
         self._put_back = put_back, taken
@@ -106,8 +106,8 @@ class TableTarget(Generic[T]):
             put_back, taken = self._put_back
             put_back(self, taken)
 
-    def ready(self, fetch: CompletedFetch) -> bool:
-        return not fetch.begun
+    def is_ready(self, fetch: CompletedFetch) -> bool:
+        return not fetch.is_partly_decoded
 
     def take(self, fetch: CompletedFetch, limit: int) -> range:
         return range(fetch.measure(self.plan))
@@ -120,19 +120,19 @@ class TableTarget(Generic[T]):
         return fetch.measured_epoch
 
     def deliver(self, tp: TopicPartition, taken: range) -> None:
-        self._handed_out += len(taken)
+        self._delivered_rows += len(taken)
 
     def put_back(
         self, subscription: SubscriptionState, fetch: CompletedFetch, taken: range
     ) -> bool:
         state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
-        if state is None or not (taken or fetch.begun or fetch.measured):
+        if state is None or not (taken or fetch.is_partly_decoded or fetch.is_measured):
             return False
         subscription.refetch_from(state)
         return True
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         # The table cannot be cut any more; a partition that was revoked meanwhile spoils it.
-        if self._handed_out < self.plan.rows:
+        if self._delivered_rows < self.plan.rows:
             self.table = None
-        return self._handed_out == self.plan.rows
+        return self._delivered_rows == self.plan.rows

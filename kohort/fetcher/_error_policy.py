@@ -32,12 +32,12 @@ logger = logging.getLogger("kohort.fetcher")
 OnError: TypeAlias = str | Callable[[DataError], Any]
 Item: TypeAlias = CompletedFetch | FailedFetch
 
-_CONCERNED = (CorruptBatchError, RecordDeserializationError, RecordTooLargeError)
-_SURE = (UnsupportedCodecError, DecompressionBudgetError)
+_POLICY_ERRORS = (CorruptBatchError, RecordDeserializationError, RecordTooLargeError)
+_NEVER_REFETCHED = (UnsupportedCodecError, DecompressionBudgetError)
 """The bytes are what was written: to fetch them again would change nothing."""
 
 
-class Action(Enum):
+class PolicyAction(Enum):
     """What ``on_error`` may say."""
 
     RAISE = "raise"
@@ -57,12 +57,12 @@ class PolicyCounters:
         self.pauses = 0
 
 
-class _Verdict(NamedTuple):
+class _Decision(NamedTuple):
     """Of one error, until it is carried out; ``error`` is what to raise if that is what it says."""
 
     epoch: int
     offset: int | None
-    action: Action
+    action: PolicyAction
     error: Exception
 
 
@@ -83,11 +83,11 @@ class ErrorPolicy:
         self._subscription = subscription
         self._on_error = on_error
         self._on_room = on_room
-        self._active = on_error != Action.RAISE.value
-        self._verdicts: dict[TopicPartition, _Verdict] = {}
-        self._read_again: dict[TopicPartition, int] = {}
+        self._active = on_error != PolicyAction.RAISE.value
+        self._decisions: dict[TopicPartition, _Decision] = {}
+        self._refetched_at: dict[TopicPartition, int] = {}
 
-    def passes(self, fetch: CompletedFetch, *, repeat: bool) -> bool:
+    def skips(self, fetch: CompletedFetch, *, repeat: bool) -> bool:
         """True if the fetch stopped at a record that does not deserialize, and goes on behind it.
 
         ``repeat``: an error that was raised before may be raised again.
@@ -95,94 +95,96 @@ class ErrorPolicy:
         error = fetch.error
         if not self._active or not isinstance(error, RecordDeserializationError):
             return False
-        if self._decide(fetch, error, repeat) is not Action.SKIP:
+        if self._decide(fetch, error, repeat) is not PolicyAction.SKIP:
             return False
         self._log_skip(error, error.next_offset)
         # Nothing is called between these: signal handlers run in calls.
         fetch.skip()
         self.counters.records_skipped += 1
         self.counters.bytes_skipped += len(error.raw or b"")
-        self._verdicts.pop(fetch.topic_partition, None)
+        self._decisions.pop(fetch.topic_partition, None)
         return True
 
-    def settles(self, item: Item, delivered: Collection[TopicPartition], *, repeat: bool) -> bool:
+    def resolves(self, item: Item, delivered: Collection[TopicPartition], *, repeat: bool) -> bool:
         """True if the error that an item stopped at needs not be raised: it is dealt with, or will
         be by a later drain, when what comes before it is handed out.
         """
         error, tp = item.error, item.topic_partition
         if (
             not self._active
-            or not isinstance(error, _CONCERNED)
+            or not isinstance(error, _POLICY_ERRORS)
             or not isinstance(error, DataError)
         ):
             return False
         if tp in delivered:
             return True
-        if isinstance(item, CompletedFetch) and self._reads_again(item, error):
+        if isinstance(item, CompletedFetch) and self._refetches(item, error):
             return True
         match self._decide(item, error, repeat):
-            case Action.SKIP if isinstance(item, CompletedFetch):
+            case PolicyAction.SKIP if isinstance(item, CompletedFetch):
                 self._skip(item, error)
-            case Action.SKIP if isinstance(item, OversizedFetch) and error.next_offset is not None:
+            case PolicyAction.SKIP if (
+                isinstance(item, OversizedFetch) and error.next_offset is not None
+            ):
                 self._skip_unread(item, error, error.next_offset)
-            case Action.SKIP if isinstance(item, OversizedFetch):
+            case PolicyAction.SKIP if isinstance(item, OversizedFetch):
                 self._pause(item, error)
-            case Action.PAUSE:
+            case PolicyAction.PAUSE:
                 self._pause(item, error)
             case _:  # what did not come cannot be skipped
                 return False
-        self._verdicts.pop(tp, None)
+        self._decisions.pop(tp, None)
         return True
 
-    def to_raise(self, item: Item) -> Exception:
+    def error_to_raise(self, item: Item) -> Exception:
         """What to raise for an item; the next time it is asked anew."""
         assert item.error is not None
-        verdict = self._verdicts.pop(item.topic_partition, None)
-        if verdict is not None and verdict.epoch == item.epoch:
-            return verdict.error
+        decision = self._decisions.pop(item.topic_partition, None)
+        if decision is not None and decision.epoch == item.epoch:
+            return decision.error
         return item.error
 
     def forget(self, tp: TopicPartition) -> None:
         """Nothing of the partition is in the buffer any more."""
-        self._verdicts.pop(tp, None)
+        self._decisions.pop(tp, None)
 
-    def _decide(self, item: Item, error: DataError, repeat: bool) -> Action:
+    def _decide(self, item: Item, error: DataError, repeat: bool) -> PolicyAction:
         if item.raised and not repeat:
-            return Action.RAISE  # and it will not be: whoever waits has been told
+            return PolicyAction.RAISE  # and it will not be: whoever waits has been told
         tp, epoch, offset = item.topic_partition, item.epoch, error.offset
-        verdict = self._verdicts.get(tp)
-        if verdict is None or verdict[:2] != (epoch, offset):
-            action, instead = self._ask(error)
-            verdict = self._verdicts[tp] = _Verdict(epoch, offset, action, instead)
-        return verdict.action
+        decision = self._decisions.get(tp)
+        if decision is None or decision[:2] != (epoch, offset):
+            action, raised_error = self._call_on_error(error)
+            decision = self._decisions[tp] = _Decision(epoch, offset, action, raised_error)
+        return decision.action
 
-    def _ask(self, error: DataError) -> tuple[Action, Exception]:
+    def _call_on_error(self, error: DataError) -> tuple[PolicyAction, Exception]:
         if isinstance(self._on_error, str):
-            return Action(self._on_error), error
+            return PolicyAction(self._on_error), error
         try:
-            answer = self._on_error(error)
+            returned = self._on_error(error)
         except Exception as raised:
-            return Action.RAISE, raised
+            return PolicyAction.RAISE, raised
         try:
-            return Action(answer), error
+            return PolicyAction(returned), error
         except ValueError:
             wrong = InvalidOptionError(
-                f'on_error returned {answer!r}: expected "raise", "skip" or "pause"'
+                f'on_error returned {returned!r}: expected "raise", "skip" or "pause"'
             )
             wrong.__cause__ = error
-            return Action.RAISE, wrong
+            return PolicyAction.RAISE, wrong
 
-    def _reads_again(self, fetch: CompletedFetch, error: DataError) -> bool:
+    def _refetches(self, fetch: CompletedFetch, error: DataError) -> bool:
         tp = fetch.topic_partition
-        if not isinstance(error, CorruptBatchError) or isinstance(error, _SURE):
+        if not isinstance(error, CorruptBatchError) or isinstance(error, _NEVER_REFETCHED):
             return False
         with self._subscription.lock:
             state = self._current(fetch)
             if state is None or state.position is None:
                 return True
-            if self._read_again.get(tp) == state.position:
+            if self._refetched_at.get(tp) == state.position:
                 return False
-            self._read_again[tp] = state.position
+            self._refetched_at[tp] = state.position
             self._subscription.refetch_from(state)
         logger.info("%s-%d at offset %s is corrupt: fetched once more", *tp, error.offset)
         self._on_room()
@@ -193,31 +195,31 @@ class ErrorPolicy:
             state = self._current(fetch)
             if state is None or state.position is None:
                 return
-            behind = _end_of(error, state.position, fetch.high_watermark)
+            next_offset = _offset_after(error, state.position, fetch.high_watermark)
             self.counters.batches_skipped += 1
-            if behind == error.next_offset:  # else these are of others, too
+            if next_offset == error.next_offset:  # else these are of others, too
                 self.counters.bytes_skipped += len(error.raw or b"")
-            self._subscription.skip_to(state, behind)
-        self._log_skip(error, behind)
+            self._subscription.skip_to(state, next_offset)
+        self._log_skip(error, next_offset)
         self._on_room()
 
-    def _skip_unread(self, item: OversizedFetch, error: DataError, behind: int) -> None:
+    def _skip_unread(self, item: OversizedFetch, error: DataError, next_offset: int) -> None:
         """Pass over a batch of which only the header came."""
         with self._subscription.lock:
             state = self._current(item)
             if state is None or state.position is None:
                 return
             # The high watermark is older than the header, so it does not show the end.
-            behind = max(behind, state.position + 1)
+            next_offset = max(next_offset, state.position + 1)
             self.counters.batches_skipped += 1
             self.counters.bytes_skipped += item.size_in_bytes or 0
-            self._subscription.skip_to(state, behind)
+            self._subscription.skip_to(state, next_offset)
         logger.warning(
             "%s-%d: skipped the batch of %s bytes at offset %s, going on at %d: %s",
             *item.topic_partition,
             item.size_in_bytes,
             error.offset,
-            behind,
+            next_offset,
             error.reason,
         )
         self._on_room()
@@ -246,29 +248,29 @@ class ErrorPolicy:
         state = self._subscription.current(item.topic_partition, item.epoch)
         return state if state is not None and state.deliverable else None
 
-    def _log_skip(self, error: DataError, behind: int | None) -> None:
+    def _log_skip(self, error: DataError, next_offset: int | None) -> None:
         assert error.topic_partition is not None
-        told = error.next_offset == behind
+        is_end_known = error.next_offset == next_offset
         logger.warning(
             "%s-%d: skipped what is at offset %s, %s%d bytes; going on at %s: %s: %s",
             *error.topic_partition,
             error.offset,
-            "" if told else "where it ends in these cannot be told: ",
+            "" if is_end_known else "where it ends in these cannot be told: ",
             len(error.raw or b""),
-            behind,
+            next_offset,
             type(error).__name__,
             error.reason,
         )
 
 
-def _end_of(error: DataError, position: int, high_watermark: int) -> int:
+def _offset_after(error: DataError, position: int, high_watermark: int) -> int:
     """Where to go on behind a batch that cannot be read.
 
     An offset that the bytes name may be a lie of theirs. Behind the end of the log it would have
     the consumer reset, so the next offset is asked for then: a broker answers that with the batch
     that has it, so nothing that can be read is passed over.
     """
-    behind = error.next_offset
-    if behind is None or behind <= position or 0 <= high_watermark < behind:
+    next_offset = error.next_offset
+    if next_offset is None or next_offset <= position or 0 <= high_watermark < next_offset:
         return position + 1
-    return behind
+    return next_offset

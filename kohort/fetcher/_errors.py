@@ -18,16 +18,16 @@ from kohort.errors import (
 from kohort.types import TopicPartition
 
 
-class Then(Enum):
+class FailureAction(Enum):
     """What happens after a failure."""
 
     RETRY = "retry"
     """It passes by itself: tried again after a pause, and nobody is told."""
     RAISE = "raise"
     """Tried again after a pause as well, but the caller is told each time."""
-    REFUSE = "refuse"
+    DENY = "refuse"
     """A right is missing. Tried again after longer pauses, and reported once for each change."""
-    STAND = "stand"
+    RAISE_UNTIL_SEEK = "stand"
     """Only the caller can go on from here: raised until the partition is sought elsewhere."""
 
 
@@ -35,8 +35,8 @@ class Failure(NamedTuple):
     """What went wrong with one partition."""
 
     error: KafkaError
-    then: Then
-    refresh: bool = False
+    action: FailureAction
+    needs_refresh: bool = False
     """The metadata is stale."""
 
 
@@ -57,7 +57,7 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
                 f'auto_offset_reset "earliest" or "latest" would go on by itself; '
                 f"seek() or seek_to_beginning() does now"
             ),
-            Then.STAND,
+            FailureAction.RAISE_UNTIL_SEEK,
         )
     if code == ErrorCode.CORRUPT_MESSAGE:
         # The broker's own log is broken; another replica may become leader and have it whole.
@@ -67,7 +67,7 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
             topic_partition=tp,
             offset=offset,
         )
-        return Failure(error, Then.RAISE)
+        return Failure(error, FailureAction.RAISE)
     return _by_class(code, where, tp, "READ")
 
 
@@ -98,7 +98,7 @@ def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationE
     )
 
 
-def refused_topics(
+def denied_topics_error(
     where: str, topics: Collection[str], operation: str, *, may_create: bool = False
 ) -> KafkaError:
     """Return the error for topics on which the principal lacks a right.
@@ -117,8 +117,8 @@ def refused_topics(
 
 def _by_class(code: int, where: str, tp: TopicPartition, operation: str) -> Failure:
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return Failure(refused_topics(where, {tp.topic}, operation), Then.REFUSE)
+        return Failure(denied_topics_error(where, {tp.topic}, operation), FailureAction.DENY)
     error = broker_error(code)
     error = broker_error(code, f"{where}: {error}")
-    then = Then.RETRY if error.retriable else Then.RAISE
-    return Failure(error, then, error.refresh_metadata)
+    action = FailureAction.RETRY if error.retriable else FailureAction.RAISE
+    return Failure(error, action, error.refresh_metadata)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.errors import BrokerResponseError, KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster_view import Cluster
+from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._retries import Retries
 from kohort.transport import RepeatedLog, with_principal
@@ -16,9 +16,9 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.fetcher")
 
-REFUSED_BACKOFF_MS = 1000
+DENIED_BACKOFF_MS = 1000
 """Pause after a topic was refused; it doubles up to ``metadata_max_age_ms``."""
-LOGGED = ("skip", "pause")
+LOGGED_POLICIES = ("skip", "pause")
 """Values of ``on_error`` by which a missing right is logged instead of raised."""
 
 
@@ -44,7 +44,7 @@ class FailingPartitions:
         self._repeats = RepeatedLog(logger)
         self._cause_of: dict[TopicPartition, Hashable] = {}
         self._causes: dict[Hashable, _Cause] = {}
-        self._news: dict[Hashable, None] = {}
+        self._unlogged: dict[Hashable, None] = {}
 
     def failed(self, tp: TopicPartition, error: KafkaError) -> None:
         """Note a failure. The next :meth:`log` reports it."""
@@ -57,7 +57,7 @@ class FailingPartitions:
         cause = self._causes.setdefault(key, _Cause())
         cause.partitions[tp] = None
         cause.error = error
-        self._news[key] = None
+        self._unlogged[key] = None
 
     def succeeded(self, tp: TopicPartition) -> None:
         """Forget the failure of a partition that could be fetched, or is not owned."""
@@ -68,7 +68,7 @@ class FailingPartitions:
         del partitions[tp]
         if not partitions:
             del self._causes[key]
-            self._news.pop(key, None)
+            self._unlogged.pop(key, None)
             self._repeats.ended(key)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
@@ -78,8 +78,8 @@ class FailingPartitions:
 
     def log(self) -> None:
         """Log the causes of the failures since the call before, where a line is due."""
-        while self._news:
-            key, _ = self._news.popitem()
+        while self._unlogged:
+            key, _ = self._unlogged.popitem()
             cause = self._causes[key]
             text = f"{_text(cause)}; trying again"
             self._repeats.log(key, logging.INFO, text, same=str(key))
@@ -95,15 +95,15 @@ def _text(cause: _Cause) -> str:
     return f"fetching {count:,} partitions, {topic}-{partition} one of them: {error}"
 
 
-class Refusals:
+class DeniedTopics:
     """Reports missing rights as ``on_error`` has it."""
 
-    def __init__(self, buffer: FetchBuffer, on_error: Any, cluster: Cluster) -> None:
+    def __init__(self, buffer: FetchBuffer, on_error: Any, cluster: FetchCluster) -> None:
         self._cluster = cluster
         self._buffer = buffer
-        self._only_logs = on_error in LOGGED
+        self._only_logs = on_error in LOGGED_POLICIES
 
-    def refused(
+    def note_denied(
         self,
         tp: TopicPartition,
         epoch: int,
@@ -113,9 +113,9 @@ class Refusals:
     ) -> bool:
         """Note a refusal; True if there is something new for the caller."""
         with_principal(error, self._cluster.principal)
-        is_news = retries.refused(tp, now, epoch)
+        is_news = retries.note_denied(tp, now, epoch)
         if is_news and not self._only_logs:
-            return self._buffer.append(FailedFetch(tp, epoch, error, passing=True))
+            return self._buffer.append(FailedFetch(tp, epoch, error, is_transient=True))
         if is_news:
             logger.warning("%s", str(error))
         self._buffer.note_error(tp, epoch, error)

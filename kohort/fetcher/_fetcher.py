@@ -14,22 +14,22 @@ from kohort.config import Deserialize, FetchConfig
 from kohort.errors import KafkaError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
-from kohort.fetcher._cluster_view import Cluster, Leased
+from kohort.fetcher._cluster_view import FetchCluster, PooledResponse
 from kohort.fetcher._completed import DecodeOptions
 from kohort.fetcher._connections import FetchConnection
 from kohort.fetcher._counters import FetchCounters
 from kohort.fetcher._deserialize import record_deserializer
-from kohort.fetcher._failure_reports import REFUSED_BACKOFF_MS, Refusals
+from kohort.fetcher._failure_reports import DENIED_BACKOFF_MS, DeniedTopics
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._lease import SharedLease
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._offsets import OffsetLookup
-from kohort.fetcher._oversized import Found, OversizedFetch, find_batch
-from kohort.fetcher._planning import Fetch, Planner
+from kohort.fetcher._oversized import OversizedBatch, OversizedFetch, find_batch
+from kohort.fetcher._planning import FetchPlanner, PlannedFetch
 from kohort.fetcher._received_response import ReceivedResponse
 from kohort.fetcher._recreated import RecreatedTopics
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import fetch_request, partitions_of, read_answers
+from kohort.fetcher._request import fetch_request, partitions_of, read_results
 from kohort.fetcher._resets import PositionResets, reset_timestamp
 from kohort.fetcher._response_intake import ResponseIntake
 from kohort.fetcher._retries import Retries
@@ -53,17 +53,13 @@ if TYPE_CHECKING:
 
     from kohort.protocol.messages import FetchResponse
 
-    _Response = Leased[FetchResponse]
+    _Response = PooledResponse[FetchResponse]
     _Lease = SharedLease | None
 
 logger = logging.getLogger("kohort.fetcher")
 
-SMALL_ANSWER = 16 << 10
+SMALL_RESPONSE_BYTES = 16 << 10
 """Bytes of batches that the caller decodes in no time. Larger ones wait for the next fetch."""
-
-
-def _nothing() -> None:
-    pass
 
 
 class Fetcher:
@@ -79,12 +75,12 @@ class Fetcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: FetchCluster,
         subscription: SubscriptionState,
         config: FetchConfig,
         *,
         wall_clock: Callable[[], float],
-        on_ready: Callable[[], None] = _nothing,
+        on_ready: Callable[[], None] = lambda: None,
         notify_waiting_caller: Callable[[], bool] = lambda: False,
         on_room: Callable[[], None] | None = None,
         may_deliver: Callable[[], bool] = lambda: True,
@@ -121,9 +117,9 @@ class Fetcher:
         )
         self.offsets = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        slow = Backoff.from_ms(REFUSED_BACKOFF_MS, metadata_max_age_ms)
-        refusals = Refusals(self.buffer, config.on_error, cluster)
-        self._retries: Retries[TopicPartition] = Retries(backoff, rng, slow)
+        denied_backoff = Backoff.from_ms(DENIED_BACKOFF_MS, metadata_max_age_ms)
+        denied_topics = DeniedTopics(self.buffer, config.on_error, cluster)
+        self._retries: Retries[TopicPartition] = Retries(backoff, rng, denied_backoff)
         self._leaders = Leaders(cluster, backoff, rng)
         self._node_retries: Retries[int] = Retries(backoff, rng)
         self._repeats = RepeatedLog(logger)
@@ -132,8 +128,8 @@ class Fetcher:
             cluster,
             subscription,
             self.buffer,
-            Retries(backoff, rng, slow),
-            refusals,
+            Retries(backoff, rng, denied_backoff),
+            denied_topics,
             on_done=weak_callback(self._validated),
             on_ready=on_ready,
         )
@@ -142,10 +138,10 @@ class Fetcher:
             subscription,
             self.offsets,
             self.buffer,
-            Retries(backoff, rng, slow),
-            refusals,
+            Retries(backoff, rng, denied_backoff),
+            denied_topics,
             on_found=weak_callback(self.wake),
-            on_position=self._validation.good,
+            on_position=self._validation.mark_validated,
             on_ready=on_ready,
             timestamp=weak_callback(self.reset_timestamp),
             first_reset=first_reset or (lambda tp: subscription.default_reset),
@@ -160,7 +156,7 @@ class Fetcher:
             self._validation,
             self._retries,
             self._counters,
-            refusals,
+            denied_topics,
         )
         self._candidates = Candidates(
             subscription,
@@ -171,7 +167,7 @@ class Fetcher:
             self._validation,
             weak_callback(self._size_of),
         )
-        self._planner = Planner(
+        self._planner = FetchPlanner(
             self._candidates, self.buffer, config, self._sizes, self._intake.arrival_of
         )
         self._owned: Collection[TopicPartition] = ()
@@ -179,7 +175,7 @@ class Fetcher:
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
         self._following: FetchConnection | None = None  # whose task looks for what to do next
-        self._follows: Fetch | None = None  # what it has found for itself
+        self._follows: PlannedFetch | None = None  # what it has found for itself
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -187,7 +183,7 @@ class Fetcher:
         async with anyio.create_task_group() as tasks:
             while True:
                 self._wakeup = anyio.Event()
-                self._waiting = anyio.CancelScope(deadline=self._look(tasks))
+                self._waiting = anyio.CancelScope(deadline=self._start_due(tasks))
                 with self._waiting:
                     await self._wakeup.wait()
 
@@ -209,10 +205,10 @@ class Fetcher:
         In seconds; never raises. Sent beside the lanes, which may be parked.
         """
         plans = [
-            (lane.node, plan)
-            for lane in self._planner.all_lanes()
-            if (plan := lane.session.end()) is not None
-            and self._node_retries.not_before(lane.node) == 0.0
+            (connection.node, plan)
+            for connection in self._planner.all_connections()
+            if (plan := connection.session.close()) is not None
+            and self._node_retries.not_before(connection.node) == 0.0
         ]
 
         await end_sessions(self._cluster, self._config, plans, timeout)
@@ -243,19 +239,19 @@ class Fetcher:
             state = self._subscription.partition(tp)
         if state is None or state.fetched_at is None:
             return None
-        lane = self._planner.lane_of(tp)
-        quiet_at = None if lane is None else lane.session.fetched_at(tp)
-        return max(state.fetched_at, quiet_at or state.fetched_at)
+        connection = self._planner.connection_of(tp)
+        session_at = None if connection is None else connection.session.fetched_at(tp)
+        return max(state.fetched_at, session_at or state.fetched_at)
 
     def follower(self, tp: TopicPartition) -> int | None:
         """The follower that the partition is read from (KIP-392); None: its leader."""
-        return self._replicas.of(tp)
+        return self._replicas.chosen_node(tp)
 
     def metrics(self) -> dict[str, float]:
         """Figures since the start, by the Java client's names where it has them."""
         return self._counters.as_metrics(self.buffer)
 
-    def _forget(self, owned: frozenset[TopicPartition]) -> None:
+    def _forget_unassigned(self, owned: frozenset[TopicPartition]) -> None:
         """Drop what is remembered of partitions that are not owned any more."""
         self._owned = owned
         self._sizes.partitions = len(owned)
@@ -267,228 +263,233 @@ class Fetcher:
         self._planner.keep_only(owned)
 
     def _size_of(self, tp: TopicPartition, node: int) -> int:
-        return max(self._intake.sizes.get(tp, 0), self._sizes.of_partition(node))
+        return max(self._intake.sizes.get(tp, 0), self._sizes.partition_bytes(node))
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def _look(self, tasks: TaskGroup) -> float:
+    def _start_due(self, tasks: TaskGroup) -> float:
         """Start whatever can be started; returns when to look again."""
         now = self._clock()
         owned = self._subscription.assigned()
         if owned is not self._owned:
-            self._forget(owned)
+            self._forget_unassigned(owned)
         try:
-            self._recreated.look()
+            self._recreated.append_errors()
             candidates = self._candidates
-            look_again = candidates.refresh(now)
+            wake_at = candidates.refresh(now)
             if resets := candidates.resets.values():
-                look_again = min(look_again, self._resets.start(tasks, resets, now))
+                wake_at = min(wake_at, self._resets.start(tasks, resets, now))
             if checks := candidates.unvalidated:
-                look_again = min(look_again, self._validation.start(tasks, checks, now))
-            return min(look_again, self._start_fetches(tasks, now))
+                wake_at = min(wake_at, self._validation.start(tasks, checks, now))
+            return min(wake_at, self._start_fetches(tasks, now))
         except Exception:
             # A bug, but a consumer that stops reading without a word would be a worse one.
             logger.exception("the fetcher failed; it goes on")
             return now + self._config.retry_backoff_max_ms / 1000
 
     def _start_fetches(self, tasks: TaskGroup, now: float) -> float:
-        fetches, look_again = self._planner.due(now)
+        fetches, wake_at = self._planner.plan_due(now)
         for fetch in fetches:
-            if fetch.lane is self._following:
+            if fetch.connection is self._following:
                 self._follows = fetch
             else:
                 start_soon(tasks, self._fetch, tasks, fetch)
-        return look_again
+        return wake_at
 
-    async def _fetch(self, tasks: TaskGroup, first: Fetch) -> None:
+    async def _fetch(self, tasks: TaskGroup, first: PlannedFetch) -> None:
         """Fetch over a lane, as long as one follows the other at once."""
-        fetch: Fetch | None = first
+        fetch: PlannedFetch | None = first
         while fetch is not None:
             if await self._fetch_once(fetch):
                 # A thread that waits takes a while to wake up. It has the interpreter's lock only
                 # when the next fetch is sent, so that is on its way before much is decoded.
                 self._on_ready()
             # It is sent by this task, if it is for this lane: a new one would begin a turn later.
-            self._following, self._follows = fetch.lane, None
-            look_again = self._look(tasks)
+            self._following, self._follows = fetch.connection, None
+            wake_at = self._start_due(tasks)
             self._following, fetch = None, self._follows
             if self._waiting is not None:
-                self._waiting.deadline = look_again
+                self._waiting.deadline = wake_at
 
-    async def _fetch_once(self, fetch: Fetch) -> bool:
+    async def _fetch_once(self, fetch: PlannedFetch) -> bool:
         """Send, wait, and put what came into the buffer.
 
         Returns True if the caller is to be notified.
         """
-        lane, plan, max_wait, granted = fetch
+        connection, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
-        receipt, ready = ReceivedResponse(), False
-        stays = self._replicas.any_stays(lane.session.asks)
+        received, ready = ReceivedResponse(), False
+        is_kept = self._replicas.any_kept_on_leader(connection.session.requests)
         try:
-            leased = await self._cluster.request_leased(
+            pooled = await self._cluster.request_leased(
                 fetch_request(
                     self._config,
                     plan,
                     max_wait_ms,
                     granted.max_bytes,
-                    rack="" if stays else self._rack,
+                    rack="" if is_kept else self._rack,
                 ),
-                node=lane.node,
-                purpose=lane.purpose,
+                node=connection.node,
+                purpose=connection.purpose,
                 timeout_ms=self._config.request_timeout_ms + max_wait_ms,
                 max_version=plan.max_version,
-                on_response=partial(self._receive, fetch, receipt),
+                on_response=partial(self._receive, fetch, received),
             )
-            if receipt.error is not None:
-                raise receipt.error
-            if not receipt.begun:
-                self._take(lane, receipt, leased)
-            ready = self._note(lane, receipt)
+            if received.error is not None:
+                raise received.error
+            if not received.is_buffering:
+                self._buffer_response(connection, received, pooled)
+            ready = self._note_response(connection, received)
         except OversizedFrameError as error:
-            lane.session.failed()
-            ready = self._too_large(lane, error)
+            connection.session.restart()
+            ready = self._note_oversized(connection, error)
         except KafkaError as error:
-            lane.session.failed()
-            ready = self._node_failed(lane, error)
+            connection.session.restart()
+            ready = self._note_node_failure(connection, error)
         except Exception as error:
-            lane.session.failed()
-            logger.exception("fetching from broker %d failed", lane.node)
+            connection.session.restart()
+            logger.exception("fetching from broker %d failed", connection.node)
             failure = KafkaError(f"fetching failed: {error!r}")
-            ready = self._node_failed(lane, failure)
+            ready = self._note_node_failure(connection, failure)
         finally:
-            lane.finish()
-            self.buffer.memory.answered(granted)
-        return ready and not receipt.is_caller_notified
+            connection.finish()
+            self.buffer.memory.release_grant(granted)
+        return ready and not received.is_caller_notified
 
     # --- taking what came -----------------------------------------------------------------------
 
-    def _receive(self, fetch: Fetch, receipt: ReceivedResponse, leased: _Response) -> None:
+    def _receive(self, fetch: PlannedFetch, received: ReceivedResponse, pooled: _Response) -> None:
         """Take a response without errors in the callback that received it; never raises.
 
         A caller that waits has its records a turn of the event loop earlier. The task of the fetch
         takes other responses.
         """
         try:
-            receipt.receive(leased, fetch.granted.max_bytes)
-            if receipt.has_no_errors:
-                self._take(fetch.lane, receipt, leased)
-            if receipt.is_ready and receipt.size <= SMALL_ANSWER:
-                receipt.is_caller_notified = self._notify_waiting_caller()
+            received.receive(pooled, fetch.granted.max_bytes)
+            if received.has_no_errors:
+                self._buffer_response(fetch.connection, received, pooled)
+            if received.is_ready and received.size <= SMALL_RESPONSE_BYTES:
+                received.is_caller_notified = self._notify_waiting_caller()
         except Exception as error:
-            receipt.error = error
+            received.error = error
 
-    def _take(self, lane: FetchConnection, receipt: ReceivedResponse, leased: _Response) -> None:
+    def _buffer_response(
+        self, connection: FetchConnection, received: ReceivedResponse, pooled: _Response
+    ) -> None:
         """Put the records into the buffer."""
-        receipt.begun = True
-        receipt.now = self._clock()
-        response = leased.response
+        received.is_buffering = True
+        received.now = self._clock()
+        response = pooled.response
         memory = self.buffer.memory
-        lease = SharedLease(memory.hold(leased, receipt.size)) if leased.is_pooled else None
+        lease = SharedLease(memory.count(pooled, received.size)) if pooled.is_pooled else None
         try:
             if not response.error_code:
-                self._take_partitions(lane, receipt, response, lease)
-            receipt.taken = True
+                self._buffer_partitions(connection, received, response, lease)
+            received.is_buffered = True
         finally:
             if lease is not None:
                 lease.release()
 
-    def _take_partitions(
+    def _buffer_partitions(
         self,
-        lane: FetchConnection,
-        receipt: ReceivedResponse,
+        connection: FetchConnection,
+        received: ReceivedResponse,
         response: FetchResponse,
         lease: _Lease,
     ) -> None:
-        session, now, had_room = lane.session, receipt.now, receipt.had_room
-        there = receipt.there = partitions_of(response, session.asks, session.names)
-        if not receipt.has_no_errors:
-            self._leaders.learn(response, there)
-        asks = {tp: session.asks[tp] for tp in there if self._planner.lane_of(tp) is lane}
-        receipt.answers = read_answers(
-            there, asks, options=self._options, lease=lease, largest=self._largest
+        session, now, had_room = connection.session, received.now, received.had_room
+        partitions = partitions_of(response, session.requests, session.topic_names)
+        received.partitions = partitions
+        if not received.has_no_errors:
+            self._leaders.learn(response, partitions)
+        connection_of, known = self._planner.connection_of, session.requests
+        requests = {tp: known[tp] for tp in partitions if connection_of(tp) is connection}
+        received.results = read_results(
+            partitions, requests, options=self._options, lease=lease, largest=self._largest
         )
-        for tp, answer in receipt.answers.items():
-            if self._intake.take(lane.node, asks[tp], answer, now, had_room=had_room):
-                receipt.is_ready = True
+        for tp, result in received.results.items():
+            if self._intake.add(connection.node, requests[tp], result, now, had_room=had_room):
+                received.is_ready = True
 
-    def _note(self, lane: FetchConnection, receipt: ReceivedResponse) -> bool:
+    def _note_response(self, connection: FetchConnection, received: ReceivedResponse) -> bool:
         """Note the rest of a response. Returns True if there is something new to drain."""
-        session, now, response = lane.session, receipt.now, receipt.response
-        if response is None or not receipt.taken:
-            session.failed()  # Ctrl-C came in the callback
+        session, node = connection.session, connection.node
+        now, response = received.now, received.response
+        if response is None or not received.is_buffered:
+            session.restart()  # Ctrl-C came in the callback
             return True
-        self._counters.answered(now - lane.sent_at)
-        self._sizes.note_response(lane.node, receipt.largest, receipt.size, now - lane.sent_at)
+        self._counters.note_response(now - connection.sent_at)
+        self._sizes.note_response(node, received.largest, received.size, now - connection.sent_at)
         self.buffer.read_ahead = self._sizes.read_ahead
         if response.error_code:
-            again = session.incremental and response.error_code in SESSION_ERRORS
-            session.failed(response.error_code)
+            is_session_lost = session.is_incremental and response.error_code in SESSION_ERRORS
+            session.restart(response.error_code)
             error = broker_error(response.error_code)
-            if again:
-                logger.debug(
-                    "broker %d: %s; a full fetch begins another one", lane.node, str(error)
-                )
+            if is_session_lost:
+                logger.debug("broker %d: %s; a full fetch begins another one", node, str(error))
                 return False
-            return self._node_failed(lane, error)
-        self._node_retries.succeeded(lane.node)
-        self._repeats.ended(lane.node)
+            return self._note_node_failure(connection, error)
+        self._node_retries.succeeded(node)
+        self._repeats.ended(node)
         self._intake.log_failures()
-        self._candidates.touch(receipt.there)
-        quiet = session.answered(response.session_id, receipt.there, now)
-        settled = session.settle(quiet, receipt.there, had_room=receipt.had_room)
-        if settled:
+        self._candidates.touch(received.partitions)
+        partitions, had_room = received.partitions, received.had_room
+        up_to_date = session.note_response(response.session_id, partitions, now)
+        newly = session.newly_up_to_date(up_to_date, partitions, had_room=had_room)
+        if newly:
             notes = [
-                (tp, session.asks[tp].epoch, told)
-                for tp, told in settled.items()
-                if self._planner.lane_of(tp) is lane
+                (tp, session.requests[tp].epoch, watermarks)
+                for tp, watermarks in newly.items()
+                if self._planner.connection_of(tp) is connection
             ]
-            self._intake.note_up_to_date(notes, now, had_room=receipt.had_room)
+            self._intake.note_up_to_date(notes, now, had_room=had_room)
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
-        if now < lane.until and receipt.is_empty():
+        if now < connection.until and received.is_empty():
             # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
             # is tried again has a back-off of its own, and need not hold up the others.)
-            pause = max(pause, min(self._config.retry_backoff_ms / 1000, lane.until - now))
-        lanes = self._planner.lanes(lane.node)
-        if receipt.is_ready:
-            lanes.came()
-        lanes.not_before = max(lanes.not_before, now + pause if pause > 0 else 0.0)
-        return receipt.is_ready
+            pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
+        connections = self._planner.connections(node)
+        if received.is_ready:
+            connections.note_records()
+        connections.not_before = max(connections.not_before, now + pause if pause > 0 else 0.0)
+        return received.is_ready
 
-    def _too_large(self, lane: FetchConnection, error: OversizedFrameError) -> bool:
+    def _note_oversized(self, connection: FetchConnection, error: OversizedFrameError) -> bool:
         """Find the batch that made a response too large; True if there is an error to raise.
 
         A partition that may fit alone, or that the response does not name, is fetched alone.
         """
         self._counters.fetch_errors += 1
-        lanes, asks = self._planner.lanes(lane.node), lane.session.asks
-        lanes.not_before = self._clock() + self._config.retry_backoff_ms / 1000
-        found = find_batch(error.head, error.version, lane.session.names)
-        if found is not None and found.topic_partition not in asks:
+        node, requests = connection.node, connection.session.requests
+        connections = self._planner.connections(node)
+        connections.not_before = self._clock() + self._config.retry_backoff_ms / 1000
+        found = find_batch(error.head, error.version, connection.session.topic_names)
+        if found is not None and found.topic_partition not in requests:
             found = None
         may_fit = found is None or found.size is None or found.size < error.limit
-        if may_fit and (len(asks) > 1 or next(iter(asks.values())).max_bytes > 1):
-            logger.info("broker %d: %s; fetching one partition at a time", lane.node, str(error))
-            self._planner.fetch_alone(lane.node, asks if found is None else [found.topic_partition])
+        if may_fit and (len(requests) > 1 or next(iter(requests.values())).max_bytes > 1):
+            logger.info("broker %d: %s; fetching one partition at a time", node, str(error))
+            self._planner.fetch_alone(node, requests if found is None else [found.topic_partition])
             return False
         if found is None:
-            found = Found(next(iter(asks)))
+            found = OversizedBatch(next(iter(requests)))
         tp = found.topic_partition
         self._counters.partition_errors += 1
         self._candidates.touch([tp])
-        return self.buffer.append(OversizedFetch(asks[tp], found, error.limit))
+        return self.buffer.append(OversizedFetch(requests[tp], found, error.limit))
 
-    def _node_failed(self, lane: FetchConnection, error: KafkaError) -> bool:
+    def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
         """Returns True if the caller is to be told: it is not just a connection that broke."""
-        node, asks = lane.node, lane.session.asks.values()
+        node, requests = connection.node, connection.session.requests.values()
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()
         now = self._clock()
-        self._planner.lanes(node).not_before = self._node_retries.failed(node, now)
-        for ask in asks:
-            self._replicas.leave(ask.topic_partition, node, now)
-            self.buffer.note_error(ask.topic_partition, ask.epoch, error)
-        self._candidates.touch(lane.session.asks)
+        self._planner.connections(node).not_before = self._node_retries.failed(node, now)
+        for request in requests:
+            self._replicas.leave_follower(request.topic_partition, node, now)
+            self.buffer.note_error(request.topic_partition, request.epoch, error)
+        self._candidates.touch(connection.session.requests)
         if error.retriable:
             text = f"fetching from broker {node} failed: {error}; trying again"
             self._repeats.log(node, logging.INFO, text)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode
-from kohort.fetcher._cluster_view import Cluster, Metadata
+from kohort.fetcher._cluster_view import FetchCluster, LeaderView
 from kohort.fetcher._retries import Retries
 from kohort.protocol import ZERO_UUID
 from kohort.transport import Backoff, BrokerAddress, Leader
@@ -25,12 +25,12 @@ class Leaders:
     The back-off is between refreshes alone: a leader that turns up meanwhile is asked at once.
     """
 
-    def __init__(self, cluster: Cluster, backoff: Backoff, rng: random.Random) -> None:
+    def __init__(self, cluster: FetchCluster, backoff: Backoff, rng: random.Random) -> None:
         self._cluster = cluster
         self._searches: Retries[TopicPartition] = Retries(backoff, rng)
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> LeaderView:
         """The snapshot that the others go by; another one has another identity."""
         return self._cluster.metadata
 
@@ -46,20 +46,20 @@ class Leaders:
         known = self._cluster.metadata.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
-    def moved(self, tp: TopicPartition, asked_under: int) -> bool:
+    def has_newer_leader(self, tp: TopicPartition, leader_epoch: int) -> bool:
         """There is a newer leader than the one of this epoch: worth asking at once."""
         leader = self._cluster.metadata.leader(tp)
-        return leader is not None and leader.epoch > asked_under
+        return leader is not None and leader.epoch > leader_epoch
 
     def learn(
         self,
         response: FetchResponse,
-        there: Mapping[TopicPartition, FetchResponse.PartitionData],
+        partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
     ) -> None:
         """Take the leaders that a broker names because it is none any more (KIP-951)."""
         leaders = {
             tp: Leader(data.current_leader.leader_id, data.current_leader.leader_epoch)
-            for tp, data in there.items()
+            for tp, data in partitions.items()
             if data.error_code in _MOVED and data.current_leader.leader_id >= 0
         }
         if leaders:
@@ -72,7 +72,7 @@ class Leaders:
                 ],
             )
 
-    def follower(self, tp: TopicPartition, node: int) -> bool:
+    def is_replica(self, tp: TopicPartition, node: int) -> bool:
         """The broker has a replica of the partition, as far as is known."""
         topic = self._cluster.metadata.topics.get(tp.topic)
         known = None if topic is None else topic.partitions.get(tp.partition)

@@ -6,7 +6,7 @@ import threading
 from typing import Protocol
 
 
-class Lease(Protocol):
+class Releasable(Protocol):
     """Something that is given back when nobody looks at it any more."""
 
     def release(self) -> None: ...
@@ -15,7 +15,7 @@ class Lease(Protocol):
 class SharedLease:
     """Releases a lease when all of its shares are released; from any thread."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Releasable) -> None:
         self._lease = lease
         self._lock = threading.Lock()
         self._shares = 1

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from kohort.fetcher._lease import Lease
+from kohort.fetcher._lease import Releasable
 
 
 class Grant(NamedTuple):
@@ -28,11 +28,11 @@ class FetchMemory:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self.held = 0
+        self.pooled_bytes = 0
         """Bytes of answers in pooled buffers that are not released."""
-        self.queued = 0
+        self.buffered_bytes = 0
         """Bytes of the batches whose records are not handed out; the buffer keeps it up to date."""
-        self.asked = 0
+        self.in_flight_bytes = 0
         """Bytes that the fetches in flight may bring."""
 
     @property
@@ -40,14 +40,14 @@ class FetchMemory:
         return self._limit
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Nothing is fetched that can wait."""
-        return self.taken >= self._limit
+        return self.used >= self._limit
 
     @property
-    def taken(self) -> int:
+    def used(self) -> int:
         """Bytes that are in use, by whichever count is more."""
-        return max(self.held, self.queued)
+        return max(self.pooled_bytes, self.buffered_bytes)
 
     def grant(self, sizes: Collection[int], most: int, sharers: int) -> Grant:
         """What a fetch may bring of partitions of which ``sizes`` are asked for, ``most`` in all.
@@ -60,32 +60,32 @@ class FetchMemory:
     def grant_counted(self, sizes: Mapping[int, int], most: int, sharers: int) -> Grant:
         """Do the same as grant(). ``sizes`` has the number of partitions for each size."""
         wanted = min(most, sum([size * count for size, count in sizes.items()]))
-        left = (self._limit - self.taken - self.asked) // sharers
+        left = (self._limit - self.used - self.in_flight_bytes) // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))
-        self.asked += size
+        self.in_flight_bytes += size
         return Grant(size, most if size == wanted else size)
 
-    def answered(self, granted: Grant) -> None:
+    def release_grant(self, granted: Grant) -> None:
         """The fetch has ended."""
-        self.asked -= granted.size
+        self.in_flight_bytes -= granted.size
 
-    def hold(self, lease: Lease, size: int) -> Lease:
+    def count(self, lease: Releasable, size: int) -> Releasable:
         """Count an answer until it is released."""
         with self._lock:
-            self.held += size
-        return _Held(self, lease, size)
+            self.pooled_bytes += size
+        return _CountedLease(self, lease, size)
 
     def _release(self, size: int) -> None:
         with self._lock:
-            self.held -= size
+            self.pooled_bytes -= size
 
 
-class _Held:
+class _CountedLease:
     """An answer's lease; released once, by SharedLease."""
 
     __slots__ = ("_lease", "_memory", "_size")
 
-    def __init__(self, memory: FetchMemory, lease: Lease, size: int) -> None:
+    def __init__(self, memory: FetchMemory, lease: Releasable, size: int) -> None:
         self._memory = memory
         self._lease = lease
         self._size = size

@@ -12,8 +12,8 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import KafkaError, LeaderNotAvailableError, OffsetsTimeoutError
-from kohort.fetcher._cluster_view import Cluster
-from kohort.fetcher._errors import Failure, Then, lookup_failure
+from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._errors import Failure, FailureAction, lookup_failure
 from kohort.protocol import messages
 from kohort.transport import Backoff, Leader, TopicMetadata, in_seconds, start_soon
 from kohort.types import OffsetAndTimestamp, TopicPartition
@@ -25,13 +25,13 @@ EARLIEST = -2
 LATEST = -1
 """In place of a timestamp: the offset behind the last record (read_committed: the last stable)."""
 
-Found: TypeAlias = OffsetAndTimestamp | Failure | None
+OffsetResult: TypeAlias = OffsetAndTimestamp | Failure | None
 
 
 class OffsetLookup:
     """Asks leaders for offsets."""
 
-    def __init__(self, cluster: Cluster, config: FetchConfig, *, rng: random.Random) -> None:
+    def __init__(self, cluster: FetchCluster, config: FetchConfig, *, rng: random.Random) -> None:
         self._cluster = cluster
         self._config = config
         self._rng = rng
@@ -52,9 +52,9 @@ class OffsetLookup:
         rounds = 0
         with anyio.move_on_after(timeout):
             while missing:
-                results: dict[TopicPartition, Found] = {}
+                results: dict[TopicPartition, OffsetResult] = {}
                 try:
-                    await self._ask_all(missing, results)
+                    await self._request_from_leaders(missing, results)
                 finally:  # when the time is up for one broker, the others' answers count
                     for tp, result in results.items():
                         if not isinstance(result, Failure):
@@ -62,7 +62,7 @@ class OffsetLookup:
                             del missing[tp]
                 for tp, result in results.items():
                     if isinstance(result, Failure):
-                        if result.then is not Then.RETRY:
+                        if result.action is not FailureAction.RETRY:
                             raise result.error
                         failures[tp] = result
                 if missing:
@@ -87,9 +87,9 @@ class OffsetLookup:
                 by_node[leader.node].append(tp)
         return by_node, leaderless
 
-    async def ask(
+    async def request_offsets(
         self, node: int, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Found]:
+    ) -> dict[TopicPartition, OffsetResult]:
         """One request to one broker; what fails is in the answer, nothing is raised."""
         committed = self._config.isolation_level == "read_committed"
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
@@ -102,20 +102,22 @@ class OffsetLookup:
             )
         except KafkaError as error:
             self._cluster.request_refresh()
-            then = Then.RETRY if error.retriable else Then.RAISE
-            return {tp: Failure(error, then) for tp in timestamps}
+            action = FailureAction.RETRY if error.retriable else FailureAction.RAISE
+            return {tp: Failure(error, action) for tp in timestamps}
         results = _results(response, timestamps)
-        if any(isinstance(found, Failure) and found.refresh for found in results.values()):
+        if any(isinstance(found, Failure) and found.needs_refresh for found in results.values()):
             self._cluster.request_refresh()
         return results
 
-    async def _ask_all(
-        self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, Found]
+    async def _request_from_leaders(
+        self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, OffsetResult]
     ) -> None:
         """Ask all leaders at once; their answers are in ``results`` as they come."""
 
-        async def ask(node: int, partitions: list[TopicPartition]) -> None:
-            results.update(await self.ask(node, {tp: timestamps[tp] for tp in partitions}))
+        async def request(node: int, partitions: list[TopicPartition]) -> None:
+            results.update(
+                await self.request_offsets(node, {tp: timestamps[tp] for tp in partitions})
+            )
 
         by_node, leaderless = self.by_leader(timestamps)
         known: Mapping[str, TopicMetadata] = {}
@@ -131,7 +133,7 @@ class OffsetLookup:
                 by_node, leaderless = self.by_leader(timestamps)
         async with anyio.create_task_group() as tasks:
             for node, partitions in by_node.items():
-                start_soon(tasks, ask, node, partitions)
+                start_soon(tasks, request, node, partitions)
         for tp in leaderless:
             topic = known.get(tp.topic)
             if topic is not None and topic.error:
@@ -146,8 +148,8 @@ def no_leader(tp: TopicPartition) -> Failure:
         LeaderNotAvailableError(
             f"{tp.topic}-{tp.partition} has no leader at the moment, or does not exist"
         ),
-        Then.RETRY,
-        refresh=True,
+        FailureAction.RETRY,
+        needs_refresh=True,
     )
 
 
@@ -176,8 +178,8 @@ def _request(
 
 def _results(
     response: messages.ListOffsetsResponse, timestamps: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Found]:
-    results: dict[TopicPartition, Found] = {}
+) -> dict[TopicPartition, OffsetResult]:
+    results: dict[TopicPartition, OffsetResult] = {}
     for topic in response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kohort.errors import RecordTooLargeError
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._request import Ask
+from kohort.fetcher._request import PartitionRequest
 from kohort.types import TopicPartition
 
 _BY_ID, _FLEXIBLE = 13, 12
@@ -23,7 +23,7 @@ _LENGTH_BYTES = 12
 """The bytes of a batch that its length leaves out."""
 
 
-class Found(NamedTuple):
+class OversizedBatch(NamedTuple):
     """A partition, and the first batch of its records; None where the bytes do not show it."""
 
     topic_partition: TopicPartition
@@ -36,21 +36,21 @@ class Found(NamedTuple):
 class OversizedFetch(FailedFetch):
     """Stands in place of a batch that no response can bring."""
 
-    def __init__(self, ask: Ask, found: Found, limit: int) -> None:
-        tp, offset = found.topic_partition, ask.offset
+    def __init__(self, request: PartitionRequest, found: OversizedBatch, limit: int) -> None:
+        tp, offset = found.topic_partition, request.offset
         size = "" if found.size is None else f" of {found.size} bytes"
         reason = f"the batch{size} does not fit into receive_message_max_bytes={limit}"
-        behind = found.next_offset
-        target = "a later offset" if behind is None else f"offset {behind}"
+        next_offset = found.next_offset
+        target = "a later offset" if next_offset is None else f"offset {next_offset}"
         error = RecordTooLargeError(
             f"fetching {tp.topic}-{tp.partition} at offset {offset} failed: {reason}. Raise "
             f"receive_message_max_bytes, or seek() to {target}",
             topic_partition=tp,
             offset=offset,
-            next_offset=behind,
+            next_offset=next_offset,
             reason=reason,
         )
-        super().__init__(tp, ask.epoch, error, passing=False)
+        super().__init__(tp, request.epoch, error, is_transient=False)
         self.size_in_bytes = found.size
 
 
@@ -98,7 +98,7 @@ class _Head:
         raise IndexError("a length of more than five bytes")
 
 
-def find_batch(head: bytes, version: int, names: Mapping[bytes, str]) -> Found | None:
+def find_batch(head: bytes, version: int, names: Mapping[bytes, str]) -> OversizedBatch | None:
     """The partition whose records go beyond the head of a Fetch response; None if it is later.
 
     ``names`` are the topics by their ids.
@@ -109,7 +109,7 @@ def find_batch(head: bytes, version: int, names: Mapping[bytes, str]) -> Found |
         return None
 
 
-def _find(head: _Head, version: int, names: Mapping[bytes, str]) -> Found | None:
+def _find(head: _Head, version: int, names: Mapping[bytes, str]) -> OversizedBatch | None:
     head.take(4)  # correlation id
     head.tags()
     head.take(4 if version < 7 else 10)  # throttle time, error code, session id
@@ -136,13 +136,13 @@ def _name(head: _Head) -> str:
     return head.take(head.length(2)).decode()
 
 
-def _first_batch(tp: TopicPartition, head: _Head) -> Found:
+def _first_batch(tp: TopicPartition, head: _Head) -> OversizedBatch:
     if head.left < _BATCH.size:
-        return Found(tp)
+        return OversizedBatch(tp)
     offset, length, _, magic, _, _, delta = _BATCH.unpack(head.take(_BATCH.size))
     if length <= 0 or offset < 0:
-        return Found(tp)
+        return OversizedBatch(tp)
     size = length + _LENGTH_BYTES
     if magic in (0, 1):  # the offset of a compressed message is that of its last one
-        return Found(tp, size, offset + 1)
-    return Found(tp, size, offset + delta + 1 if magic == 2 and delta >= 0 else None)
+        return OversizedBatch(tp, size, offset + 1)
+    return OversizedBatch(tp, size, offset + delta + 1 if magic == 2 and delta >= 0 else None)

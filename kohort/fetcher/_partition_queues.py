@@ -21,7 +21,7 @@ FETCHES_PER_PARTITION = 2
 """One being taken and one behind it: more would only be memory."""
 FETCHES_PER_TABLE = 4
 """The same of each partition where a table takes all that is there."""
-AMPLE = 4
+AMPLE_FACTOR = 4
 """Times :attr:`PartitionQueues.read_ahead`. With so much to take, even an empty partition waits."""
 
 
@@ -63,15 +63,15 @@ class PartitionQueues:
         self.read_ahead = max_bytes
         """Bytes to have for the caller before a partition is fetched twice."""
         self.is_ample = False
-        """True if look() found enough buffered records, so that no partition needs a fetch."""
+        """True if so much is buffered that no partition needs a fetch, as of update_limits()."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
-        self._fetcher_waits = False  # under the lock: something was left out for want of room
-        self._full = False  # under the lock: as much is read ahead as may be
+        self._is_fetcher_waiting = False  # under the lock: something was left out for want of room
+        self._is_full = False  # under the lock: as much is read ahead as may be
         self.allowed: Collection[TopicPartition] | None = None
-        """The partitions that there is memory for, as of look(); None for all."""
+        """The partitions that there is memory for, as of update_limits(); None for all."""
         self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
-        self._most_fetches = FETCHES_PER_PARTITION
+        self._max_fetches = FETCHES_PER_PARTITION
         self._reported: KafkaError | None = None  # of no partition in particular
 
     def append(self, item: Item, *, at: float = 0.0, had_room: bool = False) -> bool:
@@ -91,8 +91,8 @@ class PartitionQueues:
             if queue is None:
                 queue = deque()
             elif queue:
-                self._drop_done(tp, queue)
-            if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
+                self._drop_finished(tp, queue)
+            if queue and isinstance(queue[-1], FailedFetch) and queue[-1].is_transient:
                 queue.pop()  # it was tried again since
             if isinstance(item, FailedFetch):
                 if isinstance(item.error, TopicRecreatedError):  # the latest id counts
@@ -102,11 +102,13 @@ class PartitionQueues:
                 queue.append(item)
                 self._queues.setdefault(tp, queue)
                 return True
-            told = Watermarks(item.high_watermark, item.last_stable_offset, item.log_start_offset)
-            _note(state, told, at)
-            if item.exhausted:
+            watermarks = Watermarks(
+                item.high_watermark, item.last_stable_offset, item.log_start_offset
+            )
+            _note_watermarks(state, watermarks, at)
+            if item.is_exhausted:
                 if had_room and not item.size:
-                    _note_missing(state, told, at)
+                    _note_withheld(state, watermarks, at)
                 item.release()
                 return True
             state.fetch_offset = item.next_offset
@@ -118,22 +120,22 @@ class PartitionQueues:
 
     def note_up_to_date(
         self,
-        quiet: Iterable[tuple[TopicPartition, int, Watermarks]],
+        up_to_date: Iterable[tuple[TopicPartition, int, Watermarks]],
         at: float,
         *,
         had_room: bool = False,
     ) -> None:
         """The brokers have nothing to add to what they said of these (partition, epoch) before."""
         with self._lock:
-            for tp, epoch, told in quiet:
+            for tp, epoch, watermarks in up_to_date:
                 if state := self._subscription.current(tp, epoch):
                     queue = self._queues.get(tp)
-                    if queue and isinstance(queue[-1], FailedFetch) and queue[-1].passing:
+                    if queue and isinstance(queue[-1], FailedFetch) and queue[-1].is_transient:
                         queue.pop()
                         self._subscription.touch(tp)
-                    _note(state, told, at)
+                    _note_watermarks(state, watermarks, at)
                     if had_room:
-                        _note_missing(state, told, at)
+                        _note_withheld(state, watermarks, at)
 
     def report(self, error: KafkaError) -> None:
         """Have the next drain raise an error that concerns no partition in particular."""
@@ -145,95 +147,97 @@ class PartitionQueues:
             if state := self._subscription.current(tp, epoch):
                 state.last_error = error
 
-    def bytes_held(self) -> int:
+    def bytes_buffered(self) -> int:
         """Bytes of the batches that are not handed out yet."""
         with self._lock:
             return sum(_size(queue) for queue in self._queues.values())
 
-    def held(self) -> dict[TopicPartition, int]:
+    def bytes_by_partition(self) -> dict[TopicPartition, int]:
         """The same by partition."""
         with self._lock:
             return {tp: _size(queue) for tp, queue in self._queues.items()}
 
-    def standing(self) -> dict[TopicPartition, KafkaError]:
+    def permanent_errors(self) -> dict[TopicPartition, KafkaError]:
         """The errors that only the caller can go on from, by partition."""
         with self._lock:
             return {
                 tp: item.error
                 for tp, queue in self._queues.items()
                 for item in queue
-                if item.error is not None and item.blocked and self._is_current(item)
+                if item.error is not None and item.is_blocked and self._is_current(item)
             }
 
-    def look(self) -> None:
+    def update_limits(self) -> None:
         """Count what is there before partitions are chosen. The caller holds the lock."""
         memory = self.memory
-        memory.queued, deliverable = self._count()
+        memory.buffered_bytes, deliverable = self._count_bytes()
         full = deliverable >= self.read_ahead
-        self.is_ample = deliverable >= AMPLE * self.read_ahead
+        self.is_ample = deliverable >= AMPLE_FACTOR * self.read_ahead
         if self.is_ample:
-            self._fetcher_waits = True
-        if full != self._full:
-            self._full = full
+            self._is_fetcher_waiting = True
+        if full != self._is_full:
+            self._is_full = full
             for tp in self._queues:
                 self._subscription.touch(tp)
-        if 2 * memory.taken < memory.limit:
+        if 2 * memory.used < memory.limit:
             self.allowed = None
             return
         deliverable = 0
-        if memory.full:
+        if memory.is_full:
             self._evict()
-            memory.queued, deliverable = self._count()
+            memory.buffered_bytes, deliverable = self._count_bytes()
         # Whoever has nothing to take must get something.
-        self.allowed = frozenset() if memory.full and deliverable else self._wanted
+        self.allowed = frozenset() if memory.is_full and deliverable else self._wanted
         if self.allowed is not None:
-            self._fetcher_waits = True
+            self._is_fetcher_waiting = True
 
     def has_room(self, target: FetchTarget) -> bool:
         """More of the partition may be fetched: it is below its share, and not blocked.
 
-        As of look(). The caller holds the lock; the next drain that makes room says so.
+        As of update_limits(). The caller holds the lock; the next drain that makes room says so.
         """
         queue = self._queues.get(target.topic_partition)
         if not queue:
             return True
-        mine = [i for i in queue if i.epoch == target.epoch and not i.exhausted]
-        room = not mine or (
-            len(mine) < self._most_fetches and not self._full and not any(i.blocked for i in mine)
+        current = [i for i in queue if i.epoch == target.epoch and not i.is_exhausted]
+        room = not current or (
+            len(current) < self._max_fetches
+            and not self._is_full
+            and not any(i.is_blocked for i in current)
         )
         if not room:
-            self._fetcher_waits = True
+            self._is_fetcher_waiting = True
         return room
 
     def note_waiting(self) -> None:
         """Some partition still waits for room: a drain is to say so. The caller holds the lock."""
-        self._fetcher_waits = True
+        self._is_fetcher_waiting = True
 
     def _evict(self) -> None:
         """Drop what is over, and what is paused or not asked for beyond half of the memory.
 
         It is fetched again when it is wanted, so it costs time and never records.
         """
-        held_back: dict[TopicPartition, int] = {}
+        evictable: dict[TopicPartition, int] = {}
         for tp, queue in self._queues.items():
             state = self._subscription.partition(tp)
             if state is not None and (state.paused or not self._is_wanted(tp)):
-                held_back[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
+                evictable[tp] = sum(item.size for item in queue if item.epoch == state.epoch)
             self._drop_stale(tp, queue)
-        excess = sum(held_back.values()) - self.memory.limit // 2
-        for tp in sorted(held_back, key=held_back.__getitem__, reverse=True):
+        excess = sum(evictable.values()) - self.memory.limit // 2
+        for tp in sorted(evictable, key=evictable.__getitem__, reverse=True):
             state = self._subscription.partition(tp)
             if excess <= 0 or state is None:
                 break
-            excess -= held_back[tp]
-            self.counters.bytes_evicted += held_back[tp]
+            excess -= evictable[tp]
+            self.counters.bytes_evicted += evictable[tp]
             self._subscription.refetch_from(state)
             self._drop_stale(tp, self._queues[tp])
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._wanted is None or tp in self._wanted
 
-    def _count(self) -> tuple[int, int]:
+    def _count_bytes(self) -> tuple[int, int]:
         """Bytes that are not handed out yet, and of these those that the caller may take now.
 
         What a pause or an error holds back must not keep the others from being fetched.
@@ -246,31 +250,31 @@ class PartitionQueues:
             queued += size
             state = self._subscription.partition(tp)
             if state is not None and state.deliverable and self._is_wanted(tp):
-                if all(item.epoch == state.epoch and not item.blocked for item in queue):
+                if all(item.epoch == state.epoch and not item.is_blocked for item in queue):
                     deliverable += size
         return queued, deliverable
 
     def _is_current(self, item: Item) -> bool:
         return self._subscription.current(item.topic_partition, item.epoch) is not None
 
-    def _drop_done(self, tp: TopicPartition, queue: deque[Item]) -> None:
+    def _drop_finished(self, tp: TopicPartition, queue: deque[Item]) -> None:
         """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.
 
         What is handed out is dropped by the next drain, not by its own, which may still be undone.
         """
         state = self._subscription.partition(tp)
         if queue and state is not None and queue[0].epoch == state.epoch:
-            if not queue[0].exhausted:
+            if not queue[0].is_exhausted:
                 return  # nor is anything behind it over: they are taken in their order
         self._drop_stale(tp, queue)
-        for item in [item for item in queue if not item.busy and item.exhausted]:
+        for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)
             item.release()
 
     def _drop_stale(self, tp: TopicPartition, queue: deque[Item]) -> None:
         state = self._subscription.partition(tp)
         epoch = state.epoch if state is not None else None
-        for item in [item for item in queue if not item.busy and item.epoch != epoch]:
+        for item in [item for item in queue if not item.is_busy and item.epoch != epoch]:
             self.counters.dropped_stale += 1
             queue.remove(item)
             item.release()
@@ -278,23 +282,23 @@ class PartitionQueues:
 
 def _size(queue: Iterable[Item]) -> int:
     """Bytes that are not handed out yet."""
-    return sum([item.size for item in queue if not item.exhausted])
+    return sum([item.size for item in queue if not item.is_exhausted])
 
 
-def _note(state: PartitionState, told: Watermarks, at: float) -> None:
+def _note_watermarks(state: PartitionState, watermarks: Watermarks, at: float) -> None:
     """What a broker said of a partition without an error."""
     state.last_error = None
     state.fetched_at = at
-    state.high_watermark = told.high_watermark
-    state.last_stable_offset = told.last_stable_offset
-    state.log_start_offset = told.log_start_offset
+    state.high_watermark = watermarks.high_watermark
+    state.last_stable_offset = watermarks.last_stable_offset
+    state.log_start_offset = watermarks.log_start_offset
 
 
-def _note_missing(state: PartitionState, told: Watermarks, at: float) -> None:
+def _note_withheld(state: PartitionState, watermarks: Watermarks, at: float) -> None:
     """It gave nothing of it, with room for more: as brokers do where a log is damaged."""
-    end, offset = told.high_watermark, state.fetch_offset
-    if 0 <= told.last_stable_offset < end:
-        end = told.last_stable_offset  # what is behind that may be kept back
+    end, offset = watermarks.high_watermark, state.fetch_offset
+    if 0 <= watermarks.last_stable_offset < end:
+        end = watermarks.last_stable_offset  # what is behind that may be kept back
     if offset is None or end <= offset:
         state.withheld = None
     elif state.withheld is None or state.withheld[0] != offset:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kohort.fetcher._cluster_view import Leased
+from kohort.fetcher._cluster_view import PooledResponse
 from kohort.fetcher._completed import CompletedFetch
-from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._request import Answer
+from kohort.fetcher._errors import Failure, FailureAction
+from kohort.fetcher._request import FetchResult
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ class ReceivedResponse:
     """
 
     __slots__ = (
-        "answers",
-        "begun",
         "error",
         "had_room",
         "has_no_errors",
+        "is_buffered",
+        "is_buffering",
         "is_caller_notified",
         "is_ready",
         "largest",
         "now",
+        "partitions",
         "response",
+        "results",
         "size",
-        "taken",
-        "there",
     )
 
     def __init__(self) -> None:
@@ -47,21 +47,21 @@ class ReceivedResponse:
         """Bytes of the batches of one partition, at most."""
         self.had_room = False
         """True if the response could have contained more."""
-        self.begun = self.taken = False
+        self.is_buffering = self.is_buffered = False
         """Taking it began, and ended without an exception."""
         self.error: Exception | None = None
         """The exception in the callback."""
         self.now = 0.0
-        self.there: dict[TopicPartition, FetchResponse.PartitionData] = {}
-        self.answers: dict[TopicPartition, Answer] = {}
+        self.partitions: dict[TopicPartition, FetchResponse.PartitionData] = {}
+        self.results: dict[TopicPartition, FetchResult] = {}
         self.is_ready = False
         """True if there is something new to drain."""
         self.is_caller_notified = False
         """True if the caller was notified."""
 
-    def receive(self, leased: Leased[FetchResponse], max_bytes: int) -> None:
+    def receive(self, pooled: PooledResponse[FetchResponse], max_bytes: int) -> None:
         """Note the response to a fetch of ``max_bytes``."""
-        response = self.response = leased.response
+        response = self.response = pooled.response
         size, largest, plain = 0, 0, not response.error_code
         for topic in response.responses:
             for data in topic.partitions:
@@ -76,10 +76,12 @@ class ReceivedResponse:
 
     def is_empty(self) -> bool:
         """True if no partition has data or other news."""
-        for answer in self.answers.values():
-            if isinstance(answer, Failure):
-                if answer.then is not Then.STAND:  # a reset may follow, and the same again
+        for result in self.results.values():
+            if isinstance(result, Failure):
+                if (
+                    result.action is not FailureAction.RAISE_UNTIL_SEEK
+                ):  # a reset may follow, and the same again
                     return False
-            elif not isinstance(answer, CompletedFetch) or answer.size:
+            elif not isinstance(result, CompletedFetch) or result.size:
                 return False
         return True

@@ -34,7 +34,7 @@ class RecreatedTopics:
         self._on_ready = on_ready
         self._appended: dict[TopicPartition, tuple[int, bytes]] = {}
 
-    def look(self) -> None:
+    def append_errors(self) -> None:
         """Append the errors that are missing, and log each recreation once."""
         found = [
             each
@@ -47,7 +47,7 @@ class RecreatedTopics:
             tp, epoch = each.topic_partition, each.epoch
             self._appended[tp] = epoch, each.new_id
             error = recreated_error(tp, each.position, each.old_id, each.new_id)
-            self._buffer.append(FailedFetch(tp, epoch, error, passing=False))
+            self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False))
         by_topic: defaultdict[tuple[str, bytes], list[RecreatedPartition]] = defaultdict(list)
         for each in found:
             by_topic[each.topic_partition.topic, each.new_id].append(each)
@@ -60,9 +60,9 @@ class RecreatedTopics:
         from uuid import UUID
 
         if self._subscription.default_reset.reads_recreated:
-            then = "the new topic is read from its beginning"
+            outcome = "the new topic is read from its beginning"
         else:
-            then = "poll() raises TopicRecreatedError for each partition until a seek()"
+            outcome = "poll() raises TopicRecreatedError for each partition until a seek()"
         logger.warning(
             "topic %s was deleted and created again: its id was %s and is now %s. Positions in "
             "the old topic (%s) are void, and %s",
@@ -70,7 +70,7 @@ class RecreatedTopics:
             UUID(bytes=partitions[0].old_id),
             UUID(bytes=partitions[0].new_id),
             ", ".join(f"{p.topic_partition.partition}: {p.position}" for p in partitions),
-            then,
+            outcome,
         )
 
 

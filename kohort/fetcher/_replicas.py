@@ -8,11 +8,11 @@ from typing import NamedTuple
 from kohort.transport import Leader
 from kohort.types import TopicPartition
 
-LEAVE_FOR = 10.0
+LEADER_ONLY_SECONDS = 10.0
 """Seconds for which a partition is read from its leader after a follower failed."""
 
 
-class _Choice(NamedTuple):
+class _ReplicaChoice(NamedTuple):
     node: int
     leader: Leader
     until: float
@@ -28,8 +28,8 @@ class Replicas:
 
     def __init__(self, max_age: float) -> None:
         self._max_age = max_age
-        self._chosen: dict[TopicPartition, _Choice] = {}
-        self._staying: dict[TopicPartition, None] = {}
+        self._chosen: dict[TopicPartition, _ReplicaChoice] = {}
+        self._kept_on_leader: dict[TopicPartition, None] = {}
 
     def find(self, tp: TopicPartition, leader: Leader, now: float) -> int:
         """The broker to read from."""
@@ -38,47 +38,47 @@ class Replicas:
             return leader.node
         if chosen.leader != leader or now >= chosen.until:
             del self._chosen[tp]
-            self._staying.pop(tp, None)
+            self._kept_on_leader.pop(tp, None)
             return leader.node
         return chosen.node
 
-    def follow(self, tp: TopicPartition, node: int, leader: Leader, now: float) -> None:
+    def read_from(self, tp: TopicPartition, node: int, leader: Leader, now: float) -> None:
         """The leader said where to read instead."""
-        self._choose(tp, _Choice(node, leader, now + self._max_age))
+        self._choose(tp, _ReplicaChoice(node, leader, now + self._max_age))
 
-    def leave(self, tp: TopicPartition, node: int, now: float) -> bool:
+    def leave_follower(self, tp: TopicPartition, node: int, now: float) -> bool:
         """This broker failed: True if it was a follower, and the leader is read from now."""
         chosen = self._chosen.get(tp)
         if chosen is None or chosen.node != node or node == chosen.leader.node:
             return False
-        self.stay(tp, chosen.leader, now)
+        self.keep_on_leader(tp, chosen.leader, now)
         return True
 
-    def stay(self, tp: TopicPartition, leader: Leader, now: float) -> None:
+    def keep_on_leader(self, tp: TopicPartition, leader: Leader, now: float) -> None:
         """Read from the leader for a while, whatever it says."""
-        self._choose(tp, _Choice(leader.node, leader, now + LEAVE_FOR))
+        self._choose(tp, _ReplicaChoice(leader.node, leader, now + LEADER_ONLY_SECONDS))
 
-    def _choose(self, tp: TopicPartition, choice: _Choice) -> None:
+    def _choose(self, tp: TopicPartition, choice: _ReplicaChoice) -> None:
         self._chosen[tp] = choice
         if choice.node == choice.leader.node:
-            self._staying[tp] = None
+            self._kept_on_leader[tp] = None
         else:
-            self._staying.pop(tp, None)
+            self._kept_on_leader.pop(tp, None)
 
-    def stays(self, tp: TopicPartition) -> bool:
+    def is_kept_on_leader(self, tp: TopicPartition) -> bool:
         """The leader must not send us elsewhere."""
-        return tp in self._staying
+        return tp in self._kept_on_leader
 
-    def any_stays(self, partitions: Collection[TopicPartition]) -> bool:
+    def any_kept_on_leader(self, partitions: Collection[TopicPartition]) -> bool:
         """True if one of these stays with its leader."""
-        return bool(self._staying) and any(tp in partitions for tp in self._staying)
+        return bool(self._kept_on_leader) and any(tp in partitions for tp in self._kept_on_leader)
 
     def until(self, tp: TopicPartition) -> float | None:
         """Time when the choice for the partition ends; None if there is none."""
         chosen = self._chosen.get(tp)
         return None if chosen is None else chosen.until
 
-    def of(self, tp: TopicPartition) -> int | None:
+    def chosen_node(self, tp: TopicPartition) -> int | None:
         """The broker that was chosen, if any was; from any thread."""
         chosen = self._chosen.get(tp)
         return None if chosen is None else chosen.node
@@ -87,4 +87,4 @@ class Replicas:
         """Forget any others."""
         for tp in [tp for tp in self._chosen if tp not in partitions]:
             del self._chosen[tp]
-            self._staying.pop(tp, None)
+            self._kept_on_leader.pop(tp, None)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from kohort.config import FetchConfig
 from kohort.errors import CorruptBatchError, RecordTooLargeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
-from kohort.fetcher._errors import EpochEnd, Failure, Then, fetch_failure, truncation
+from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, fetch_failure, truncation
 from kohort.fetcher._lease import SharedLease
 from kohort.protocol import ZERO_UUID, messages
 from kohort.records import RecordSet
@@ -18,7 +18,7 @@ LAST_BY_NAME = 12
 """From version 13 on topics are told by their ids (KIP-516)."""
 
 
-class Ask(NamedTuple):
+class PartitionRequest(NamedTuple):
     """What is asked for of one partition."""
 
     topic_partition: TopicPartition
@@ -30,11 +30,11 @@ class Ask(NamedTuple):
     """Zeros if it is not known."""
 
 
-class FetchPlan(NamedTuple):
+class FetchRequestPlan(NamedTuple):
     """What one request says: all partitions, or the changes to those of its session."""
 
-    asks: Sequence[Ask]
-    forgotten: Sequence[Ask]
+    requests: Sequence[PartitionRequest]
+    forgotten: Sequence[PartitionRequest]
     session_id: int
     session_epoch: int
     by_id: bool
@@ -58,30 +58,30 @@ class BatchTooLarge(NamedTuple):
     max_bytes: int
 
 
-Answer: TypeAlias = CompletedFetch | Failure | BatchTooLarge | Redirect
+FetchResult: TypeAlias = CompletedFetch | Failure | BatchTooLarge | Redirect
 
 
 def fetch_request(
-    config: FetchConfig, plan: FetchPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
+    config: FetchConfig, plan: FetchRequestPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
 ) -> messages.FetchRequest:
     """The request, its partitions in their order as far as they can be grouped by topic.
 
     An offset is asked for under the id of its topic: a topic that was recreated has two.
     """
     topics: dict[tuple[str, bytes], messages.FetchRequest.FetchTopic] = {}
-    for ask in plan.asks:
-        name, partition = ask.topic_partition
-        if (topic := topics.get((name, ask.topic_id))) is None:
+    for request in plan.requests:
+        name, partition = request.topic_partition
+        if (topic := topics.get((name, request.topic_id))) is None:
             topic = messages.FetchRequest.FetchTopic(
-                topic=name, topic_id=ask.topic_id, partitions=[]
+                topic=name, topic_id=request.topic_id, partitions=[]
             )
-            topics[name, ask.topic_id] = topic
+            topics[name, request.topic_id] = topic
         topic.partitions.append(
             messages.FetchRequest.FetchPartition(
                 partition=partition,
-                current_leader_epoch=ask.leader_epoch,
-                fetch_offset=ask.offset,
-                partition_max_bytes=ask.max_bytes,
+                current_leader_epoch=request.leader_epoch,
+                fetch_offset=request.offset,
+                partition_max_bytes=request.max_bytes,
             )
         )
     return messages.FetchRequest(
@@ -97,13 +97,15 @@ def fetch_request(
     )
 
 
-def _forgotten(asks: Iterable[Ask]) -> list[messages.FetchRequest.ForgottenTopic]:
+def _forgotten(requests: Iterable[PartitionRequest]) -> list[messages.FetchRequest.ForgottenTopic]:
     topics: dict[tuple[str, bytes], messages.FetchRequest.ForgottenTopic] = {}
-    for ask in asks:
-        name, partition = ask.topic_partition
+    for request in requests:
+        name, partition = request.topic_partition
         topic = topics.setdefault(
-            (name, ask.topic_id),
-            messages.FetchRequest.ForgottenTopic(topic=name, topic_id=ask.topic_id, partitions=[]),
+            (name, request.topic_id),
+            messages.FetchRequest.ForgottenTopic(
+                topic=name, topic_id=request.topic_id, partitions=[]
+            ),
         )
         topic.partitions.append(partition)
     return list(topics.values())
@@ -111,62 +113,64 @@ def _forgotten(asks: Iterable[Ask]) -> list[messages.FetchRequest.ForgottenTopic
 
 def partitions_of(
     response: messages.FetchResponse,
-    asks: Mapping[TopicPartition, Ask],
+    requests: Mapping[TopicPartition, PartitionRequest],
     names: Mapping[bytes, str] | None = None,
 ) -> dict[TopicPartition, messages.FetchResponse.PartitionData]:
     """Return the requested partitions of the response; ``names`` of topics by their ids."""
     if names is None:
-        names = {ask.topic_id: ask.topic_partition.topic for ask in asks.values()}
+        names = {request.topic_id: request.topic_partition.topic for request in requests.values()}
     found: dict[TopicPartition, messages.FetchResponse.PartitionData] = {}
     for topic in response.responses:
         name = topic.topic or names.get(bytes(topic.topic_id), "")
         for data in topic.partitions:
             tp = TopicPartition(name, data.partition_index)
-            if tp in asks:
+            if tp in requests:
                 found[tp] = data
     return found
 
 
-def read_answers(
-    there: Mapping[TopicPartition, messages.FetchResponse.PartitionData],
-    asks: Mapping[TopicPartition, Ask],
+def read_results(
+    partitions: Mapping[TopicPartition, messages.FetchResponse.PartitionData],
+    requests: Mapping[TopicPartition, PartitionRequest],
     *,
     options: DecodeOptions,
     lease: SharedLease | None,
     largest: int,
-) -> dict[TopicPartition, Answer]:
+) -> dict[TopicPartition, FetchResult]:
     """Return the answers for the partitions of a response that are still requested.
 
     Without a lease each answer copies its batches, so that it keeps no other partition's bytes.
     """
-    answers: dict[TopicPartition, Answer] = {}
-    for tp, data in there.items():
-        if tp not in asks:
+    results: dict[TopicPartition, FetchResult] = {}
+    for tp, data in partitions.items():
+        if tp not in requests:
             continue
         if not data.error_code and data.diverging_epoch.end_offset >= 0:
             end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-            answers[tp] = Failure(truncation(tp, asks[tp].offset, end), Then.STAND)
+            results[tp] = Failure(
+                truncation(tp, requests[tp].offset, end), FailureAction.RAISE_UNTIL_SEEK
+            )
         elif not data.error_code and data.preferred_read_replica >= 0 and not data.records:
-            answers[tp] = Redirect(data.preferred_read_replica)
+            results[tp] = Redirect(data.preferred_read_replica)
         else:
-            answers[tp] = _read(data, asks[tp], options, lease, largest)
-    return answers
+            results[tp] = _read(data, requests[tp], options, lease, largest)
+    return results
 
 
 def _read(
     data: messages.FetchResponse.PartitionData,
-    ask: Ask,
+    request: PartitionRequest,
     options: DecodeOptions,
     lease: SharedLease | None,
     largest: int,
-) -> Answer:
-    tp = ask.topic_partition
+) -> FetchResult:
+    tp = request.topic_partition
     if data.error_code:
-        return fetch_failure(data.error_code, tp, ask.offset)
+        return fetch_failure(data.error_code, tp, request.offset)
     batches = data.records or b""
     records = RecordSet(
         batches if lease is not None else bytes(batches),
-        ask.offset,
+        request.offset,
         topic=tp.topic,
         partition=tp.partition,
         check_crcs=options.check_crcs,
@@ -175,21 +179,21 @@ def _read(
         aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
     )
     if records.tail_size and not records.batches:
-        return _too_small(ask, records.tail_needs, largest)
-    if records.batches and records.next_offset <= ask.offset:
+        return _too_small(request, records.tail_needs, largest)
+    if records.batches and records.next_offset <= request.offset:
         return Failure(
             CorruptBatchError(
-                f"{tp.topic}-{tp.partition}: asked for offset {ask.offset}, the broker answered "
-                f"with records up to {records.last_offset} only. It is asked again; "
+                f"{tp.topic}-{tp.partition}: asked for offset {request.offset}, the broker "
+                f"answered with records up to {records.last_offset} only. It is asked again; "
                 "if it goes on so, it is broken",
                 topic_partition=tp,
-                offset=ask.offset,
+                offset=request.offset,
             ),
-            Then.RAISE,
+            FailureAction.RAISE,
         )
     return CompletedFetch(
         tp,
-        ask.epoch,
+        request.epoch,
         records,
         deserialize=options.deserialize,
         lease=lease.share() if lease is not None and records.batches else None,
@@ -199,19 +203,19 @@ def _read(
     )
 
 
-def _too_small(ask: Ask, needs: int | None, largest: int) -> Answer:
+def _too_small(request: PartitionRequest, needs: int | None, largest: int) -> FetchResult:
     # Brokers have returned a first batch whole since 0.10.1, whatever its size (KIP-74).
-    tp = ask.topic_partition
-    if ask.max_bytes >= largest:
+    tp = request.topic_partition
+    if request.max_bytes >= largest:
         size = f"of {needs} bytes" if needs else "there"
         return Failure(
             RecordTooLargeError(
-                f"{tp.topic}-{tp.partition}: the batch {size} at offset {ask.offset} does not "
+                f"{tp.topic}-{tp.partition}: the batch {size} at offset {request.offset} does not "
                 f"come whole in an answer of {largest} bytes: raise fetch_max_bytes and "
                 "max_partition_fetch_bytes, or seek() past it",
                 topic_partition=tp,
-                offset=ask.offset,
+                offset=request.offset,
             ),
-            Then.STAND,
+            FailureAction.RAISE_UNTIL_SEEK,
         )
-    return BatchTooLarge(min(largest, max(2 * ask.max_bytes, needs or 0)))
+    return BatchTooLarge(min(largest, max(2 * request.max_bytes, needs or 0)))

@@ -12,8 +12,8 @@ import anyio
 from kohort.errors import KafkaError, NoOffsetForPartitionError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._failure_reports import Refusals
+from kohort.fetcher._errors import Failure, FailureAction
+from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._offsets import EARLIEST, LATEST, OffsetLookup, no_leader
 from kohort.fetcher._recreated import recreated_error
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.fetcher")
 
-NAMED = 5
+MAX_NAMED = 5
 """Partitions that a line names at most."""
 _TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
@@ -49,7 +49,7 @@ class PositionResets:
         offsets: OffsetLookup,
         buffer: FetchBuffer,
         retries: Retries[TopicPartition],
-        refusals: Refusals,
+        denied_topics: DeniedTopics,
         *,
         on_found: Callable[[], None],
         on_position: Callable[[TopicPartition, int, int], None],
@@ -62,73 +62,75 @@ class PositionResets:
         self._offsets = offsets
         self._buffer = buffer
         self._retries = retries
-        self._refusals = refusals
+        self._denied_topics = denied_topics
         self._on_found = on_found
         self._on_position = on_position
         self._on_ready = on_ready
         self._timestamp = timestamp
         self._first_reset = first_reset
-        self._asked: set[tuple[TopicPartition, int]] = set()
-        self._told: dict[TopicPartition, int] = {}
+        self._in_flight: set[tuple[TopicPartition, int]] = set()
+        self._reported: dict[TopicPartition, int] = {}
 
     def start(self, tasks: TaskGroup, resets: Iterable[PendingReset], now: float) -> float:
         """Ask for whatever is due of these; returns when to come again."""
-        come_again = float("inf")
+        wake_at = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in resets:
             tp, epoch = pending.topic_partition, pending.epoch
             strategy = self._first_reset(tp) if pending.first else pending.strategy
             if strategy == OffsetReset.NONE:
-                self._tell(pending)
-            elif (tp, epoch) not in self._asked:
+                self._report_missing(pending)
+            elif (tp, epoch) not in self._in_flight:
                 not_before = self._retries.not_before(tp, epoch)
                 if strategy is None or (leader := self._leaders.find(tp)) is None:
-                    come_again = min(come_again, self._leaders.search(tp, now))
+                    wake_at = min(wake_at, self._leaders.search(tp, now))
                 elif not_before > now:
-                    come_again = min(come_again, not_before)
+                    wake_at = min(wake_at, not_before)
                 else:
                     by_node[leader.node][tp] = pending._replace(strategy=strategy)
-        for node, asked in by_node.items():
-            self._asked.update((tp, pending.epoch) for tp, pending in asked.items())
-            epochs = {tp: leader.epoch for tp in asked if (leader := self._leaders.find(tp))}
-            start_soon(tasks, self._look_up, node, asked, epochs)
-        return come_again
+        for node, due in by_node.items():
+            self._in_flight.update((tp, pending.epoch) for tp, pending in due.items())
+            epochs = {tp: leader.epoch for tp in due if (leader := self._leaders.find(tp))}
+            start_soon(tasks, self._look_up, node, due, epochs)
+        return wake_at
 
     async def _look_up(
         self,
         node: int,
-        asked: Mapping[TopicPartition, PendingReset],
+        due: Mapping[TopicPartition, PendingReset],
         epochs: Mapping[TopicPartition, int],
     ) -> None:
         try:
-            wanted = {tp: self._timestamp(pending.strategy) for tp, pending in asked.items()}
+            wanted = {tp: self._timestamp(pending.strategy) for tp, pending in due.items()}
             # Where nothing is as young, the end is meant. It is asked for first, so that what is
             # written in between is not passed over.
             by_time = {tp: LATEST for tp, timestamp in wanted.items() if timestamp >= 0}
-            ends = await self._offsets.ask(node, by_time) if by_time else {}
-            results = await self._offsets.ask(node, wanted)
+            ends = await self._offsets.request_offsets(node, by_time) if by_time else {}
+            results = await self._offsets.request_offsets(node, wanted)
             results.update({tp: end for tp, end in ends.items() if results[tp] is None})
         except Exception as error:
             # A bug, but no reason to take the other partitions down with it.
             logger.exception("looking up offsets at broker %d failed", node)
-            failure = Failure(KafkaError(f"looking up offsets failed: {error!r}"), Then.RAISE)
-            results = dict.fromkeys(asked, failure)
+            failure = Failure(
+                KafkaError(f"looking up offsets failed: {error!r}"), FailureAction.RAISE
+            )
+            results = dict.fromkeys(due, failure)
         finally:
-            self._asked.difference_update((tp, pending.epoch) for tp, pending in asked.items())
+            self._in_flight.difference_update((tp, pending.epoch) for tp, pending in due.items())
         now = anyio.current_time()
         started: dict[str, list[str]] = defaultdict(list)
         for tp, found in results.items():
-            pending = asked[tp]
+            pending = due[tp]
             if not isinstance(found, OffsetAndTimestamp):
-                self._fail(pending, found or no_leader(tp), now)
-            elif self._found(pending, found, epochs[tp]):
+                self._note_failure(pending, found or no_leader(tp), now)
+            elif self._set_position(pending, found, epochs[tp]):
                 started[pending.strategy.value].append(
                     f"{tp.topic}-{tp.partition} at {found.offset}"
                 )
         _log_starts(started)
         self._on_found()
 
-    def _found(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
+    def _set_position(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
         """Take a position; False if it is not wanted any longer."""
         tp, epoch = pending.topic_partition, pending.epoch
         self._retries.succeeded(tp)
@@ -140,23 +142,23 @@ class PositionResets:
             return True
         return False
 
-    def _fail(self, pending: PendingReset, failure: Failure, now: float) -> None:
+    def _note_failure(self, pending: PendingReset, failure: Failure, now: float) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
-        if failure.then is Then.REFUSE:
-            if self._refusals.refused(tp, epoch, failure.error, self._retries, now):
+        if failure.action is FailureAction.DENY:
+            if self._denied_topics.note_denied(tp, epoch, failure.error, self._retries, now):
                 self._on_ready()
             return
-        if failure.then is not Then.RETRY:
-            failed = FailedFetch(tp, epoch, failure.error, passing=True)
+        if failure.action is not FailureAction.RETRY:
+            failed = FailedFetch(tp, epoch, failure.error, is_transient=True)
             if self._buffer.append(failed):
                 self._on_ready()
         self._retries.failed(tp, now, epoch)
 
-    def _tell(self, pending: PendingReset) -> None:
+    def _report_missing(self, pending: PendingReset) -> None:
         tp, epoch = pending.topic_partition, pending.epoch
-        if self._told.get(tp) == epoch:
+        if self._reported.get(tp) == epoch:
             return
-        self._told[tp] = epoch
+        self._reported[tp] = epoch
         history = self._subscription.history
         old, now = history.last_read(tp), history.of(tp.topic)
         error: KafkaError = NoOffsetForPartitionError(
@@ -167,14 +169,14 @@ class PositionResets:
         )
         if NO_ID not in (old, now) and old != now:
             error = recreated_error(tp, None, old, now)
-        if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
+        if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False)):
             self._on_ready()
 
 
 def _log_starts(started: Mapping[str, list[str]]) -> None:
     """Log the offsets of one response, a line for each rule."""
     for rule, places in started.items():
-        first, left = ", ".join(places[:NAMED]), len(places) - NAMED
+        first, left = ", ".join(places[:MAX_NAMED]), len(places) - MAX_NAMED
         others = f" and {left:,} other partition{'s' * (left > 1)}" if left > 0 else ""
         logger.info("reading starts by %r: %s%s", rule, first, others)
         if others:

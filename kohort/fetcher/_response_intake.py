@@ -7,14 +7,14 @@ from collections.abc import Collection
 
 from kohort.errors import ErrorCode, LogTruncationError, broker_error
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster_view import Cluster
+from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._counters import FetchCounters
-from kohort.fetcher._errors import Failure, Then
-from kohort.fetcher._failure_reports import FailingPartitions, Refusals
+from kohort.fetcher._errors import Failure, FailureAction
+from kohort.fetcher._failure_reports import DeniedTopics, FailingPartitions
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import Answer, Ask, BatchTooLarge, Redirect
+from kohort.fetcher._request import BatchTooLarge, FetchResult, PartitionRequest, Redirect
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sessions import Watermarks
 from kohort.fetcher._validation import Validation
@@ -32,20 +32,20 @@ class ResponseIntake:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: FetchCluster,
         buffer: FetchBuffer,
         leaders: Leaders,
         replicas: Replicas,
         validation: Validation,
         retries: Retries[TopicPartition],
         counters: FetchCounters,
-        refusals: Refusals,
+        denied_topics: DeniedTopics,
     ) -> None:
         self.sizes: dict[TopicPartition, int] = {}
         """Of partitions whose next batch does not fit into the usual size."""
-        self.turns: dict[TopicPartition, int] = {}
+        self.arrival_order: dict[TopicPartition, int] = {}
         """Who brought something last has the highest."""
-        self._turn = 0
+        self._arrivals = 0
         self._cluster = cluster
         self._buffer = buffer
         self._leaders = leaders
@@ -53,12 +53,12 @@ class ResponseIntake:
         self._validation = validation
         self._retries = retries
         self._counters = counters
-        self._refusals = refusals
+        self._denied_topics = denied_topics
         self._failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget any others."""
-        for memory in (self.sizes, self.turns):
+        for memory in (self.sizes, self.arrival_order):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
         self._failing.keep_only(partitions)
@@ -67,92 +67,109 @@ class ResponseIntake:
         """Log the failures of one response, a line for each cause."""
         self._failing.log()
 
-    def take(
-        self, node: int, ask: Ask, answer: Answer, now: float, *, had_room: bool = False
+    def add(
+        self,
+        node: int,
+        request: PartitionRequest,
+        result: FetchResult,
+        now: float,
+        *,
+        had_room: bool = False,
     ) -> bool:
         """What a broker said of one partition; True if there is something new to drain."""
-        tp = ask.topic_partition
-        if isinstance(answer, Redirect):
-            failure = self._redirected(node, ask, answer.node, now)
-            return failure is not None and self._failed(ask, failure, now)
-        if isinstance(answer, Failure):
-            of_leader = not self._replicas.leave(tp, node, now)
-            if not of_leader and not isinstance(answer.error, LogTruncationError):
+        tp = request.topic_partition
+        if isinstance(result, Redirect):
+            failure = self._follow_redirect(node, request, result.node, now)
+            return failure is not None and self._note_failure(request, failure, now)
+        if isinstance(result, Failure):
+            is_from_leader = not self._replicas.leave_follower(tp, node, now)
+            if not is_from_leader and not isinstance(result.error, LogTruncationError):
                 # A follower may be behind, or out of order: the leader's word counts.
-                answer = answer._replace(then=Then.RETRY)
-            return self._failed(ask, answer, now, again_at_once=not of_leader)
-        self._succeeded(tp)
-        if isinstance(answer, BatchTooLarge):
-            logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, answer.max_bytes)
-            self.sizes[tp] = answer.max_bytes
+                result = result._replace(action=FailureAction.RETRY)
+            return self._note_failure(request, result, now, retry_at_once=not is_from_leader)
+        self._note_success(tp)
+        if isinstance(result, BatchTooLarge):
+            logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, result.max_bytes)
+            self.sizes[tp] = result.max_bytes
             return False
-        brought = not answer.exhausted
+        brought = not result.is_exhausted
         if brought:
-            self._validation.read(tp, ask.epoch, ask.leader_epoch, answer.last_leader_epoch)
-            self._turn += 1
-            self.turns[tp] = self._turn
-        return self._buffer.append(answer, at=now, had_room=had_room) and brought
+            self._validation.note_read_epoch(
+                tp, request.epoch, request.leader_epoch, result.last_leader_epoch
+            )
+            self._arrivals += 1
+            self.arrival_order[tp] = self._arrivals
+        return self._buffer.append(result, at=now, had_room=had_room) and brought
 
-    def _redirected(self, node: int, ask: Ask, follower: int, now: float) -> Failure | None:
+    def _follow_redirect(
+        self, node: int, request: PartitionRequest, follower: int, now: float
+    ) -> Failure | None:
         """Read from a follower from now on; a failure if that makes no sense."""
-        tp = ask.topic_partition
+        tp = request.topic_partition
         leader = self._leaders.find(tp)
-        if leader is not None and leader.epoch != ask.leader_epoch:
+        if leader is not None and leader.epoch != request.leader_epoch:
             return None  # said by one that leads no more
-        makes_sense = (
+        is_valid = (
             leader is not None
             and node == leader.node
-            and not self._replicas.stays(tp)  # it was not told of the rack
-            and self._leaders.follower(tp, follower)
+            and not self._replicas.is_kept_on_leader(tp)  # it was not told of the rack
+            and self._leaders.is_replica(tp, follower)
         )
-        if leader is None or not makes_sense:
+        if leader is None or not is_valid:
             if leader is not None:
-                self._replicas.stay(tp, leader, now)
+                self._replicas.keep_on_leader(tp, leader, now)
             where = f"broker {node} names broker {follower} to read {tp.topic}-{tp.partition} from"
             error = broker_error(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"{where}, where it cannot be read"
             )
-            return Failure(error, Then.RETRY, refresh=True)
+            return Failure(error, FailureAction.RETRY, needs_refresh=True)
         logger.info("%s-%d is read from broker %d, as its leader says", *tp, follower)
-        self._replicas.follow(tp, follower, leader, now)
+        self._replicas.read_from(tp, follower, leader, now)
         return None
 
     def arrival_of(self, tp: TopicPartition) -> int:
         """The higher, the later the partition brought something; 0 for never."""
-        return self.turns.get(tp, 0)
+        return self.arrival_order.get(tp, 0)
 
     def note_up_to_date(
         self,
-        quiet: Collection[tuple[TopicPartition, int, Watermarks]],
+        up_to_date: Collection[tuple[TopicPartition, int, Watermarks]],
         now: float,
         *,
         had_room: bool = False,
     ) -> None:
         """Note partitions that a response leaves out, with their epochs and latest watermarks."""
-        for tp, _, _ in quiet:
-            self._succeeded(tp)
-        self._buffer.note_up_to_date(quiet, at=now, had_room=had_room)
+        for tp, _, _ in up_to_date:
+            self._note_success(tp)
+        self._buffer.note_up_to_date(up_to_date, at=now, had_room=had_room)
 
-    def _succeeded(self, tp: TopicPartition) -> None:
+    def _note_success(self, tp: TopicPartition) -> None:
         self._retries.succeeded(tp)
         self._failing.succeeded(tp)
 
-    def _failed(
-        self, ask: Ask, failure: Failure, now: float, *, again_at_once: bool = False
+    def _note_failure(
+        self,
+        request: PartitionRequest,
+        failure: Failure,
+        now: float,
+        *,
+        retry_at_once: bool = False,
     ) -> bool:
-        tp, epoch = ask.topic_partition, ask.epoch
+        tp, epoch = request.topic_partition, request.epoch
         self._counters.partition_errors += 1
-        if failure.refresh:
+        if failure.needs_refresh:
             self._cluster.request_refresh()
-        if failure.then is Then.REFUSE:
-            return self._refusals.refused(tp, epoch, failure.error, self._retries, now)
-        if again_at_once or (failure.refresh and self._leaders.moved(tp, ask.leader_epoch)):
+        if failure.action is FailureAction.DENY:
+            return self._denied_topics.note_denied(tp, epoch, failure.error, self._retries, now)
+        if retry_at_once or (
+            failure.needs_refresh and self._leaders.has_newer_leader(tp, request.leader_epoch)
+        ):
             self._retries.succeeded(tp)  # somebody else is asked
         else:
             self._retries.failed(tp, now, epoch)
-        if failure.then is Then.RETRY:
+        if failure.action is FailureAction.RETRY:
             self._failing.failed(tp, failure.error)
             self._buffer.note_error(tp, epoch, failure.error)
             return False
-        passing = failure.then is Then.RAISE
-        return self._buffer.append(FailedFetch(tp, epoch, failure.error, passing=passing))
+        is_transient = failure.action is FailureAction.RAISE
+        return self._buffer.append(FailedFetch(tp, epoch, failure.error, is_transient=is_transient))

@@ -12,13 +12,13 @@ Key = TypeVar("Key")
 
 
 class _Retry:
-    __slots__ = ("at", "epoch", "failures", "refused")
+    __slots__ = ("at", "epoch", "failures", "is_denied")
 
-    def __init__(self, epoch: int, failures: int, at: float, *, refused: bool = False) -> None:
+    def __init__(self, epoch: int, failures: int, at: float, *, is_denied: bool = False) -> None:
         self.epoch = epoch
         self.failures = failures
         self.at = at
-        self.refused = refused
+        self.is_denied = is_denied
 
 
 class Retries(Generic[Key]):
@@ -28,10 +28,10 @@ class Retries(Generic[Key]):
     """
 
     def __init__(
-        self, backoff: Backoff, rng: random.Random, refused_backoff: Backoff | None = None
+        self, backoff: Backoff, rng: random.Random, denied_backoff: Backoff | None = None
     ) -> None:
         self._backoff = backoff
-        self._refused_backoff = refused_backoff or backoff
+        self._denied_backoff = denied_backoff or backoff
         self._rng = rng
         self._retries: dict[Key, _Retry] = {}
 
@@ -43,13 +43,13 @@ class Retries(Generic[Key]):
         self._retries[key] = _Retry(epoch, failures, at)
         return at
 
-    def refused(self, key: Key, now: float, epoch: int = 0) -> bool:
+    def note_denied(self, key: Key, now: float, epoch: int = 0) -> bool:
         """Note that a right is missing; the pauses are longer. True if that is news."""
         retry = self._retries.get(key)
-        known = retry is not None and retry.epoch == epoch and retry.refused
+        known = retry is not None and retry.epoch == epoch and retry.is_denied
         failures = retry.failures + 1 if retry is not None and known else 1
-        at = now + self._refused_backoff.delay(failures, self._rng)
-        self._retries[key] = _Retry(epoch, failures, at, refused=True)
+        at = now + self._denied_backoff.delay(failures, self._rng)
+        self._retries[key] = _Retry(epoch, failures, at, is_denied=True)
         return not known
 
     def not_before(self, key: Key, epoch: int = 0) -> float:

@@ -9,19 +9,22 @@ import anyio
 
 from kohort.config import FetchConfig
 from kohort.errors import KafkaError
-from kohort.fetcher._cluster_view import Cluster
-from kohort.fetcher._request import FetchPlan, fetch_request
+from kohort.fetcher._cluster_view import FetchCluster
+from kohort.fetcher._request import FetchRequestPlan, fetch_request
 from kohort.transport import start_soon
 
 logger = logging.getLogger("kohort.fetcher")
 
 
 async def end_sessions(
-    cluster: Cluster, config: FetchConfig, plans: Iterable[tuple[int, FetchPlan]], timeout: float
+    cluster: FetchCluster,
+    config: FetchConfig,
+    plans: Iterable[tuple[int, FetchRequestPlan]],
+    timeout: float,
 ) -> None:
     """Send each broker the end of its session within ``timeout`` seconds; never raises."""
 
-    async def end(node: int, plan: FetchPlan) -> None:
+    async def end(node: int, plan: FetchRequestPlan) -> None:
         try:
             await cluster.request(
                 fetch_request(config, plan, 0, 0), node=node, max_version=plan.max_version

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kohort.errors import ErrorCode
-from kohort.fetcher._request import Ask, FetchPlan
+from kohort.fetcher._request import FetchRequestPlan, PartitionRequest
 from kohort.protocol import ZERO_UUID
 from kohort.types import TopicPartition
 
@@ -41,34 +41,36 @@ class Watermarks(NamedTuple):
     log_start_offset: int
 
 
-class Quiet(Mapping[TopicPartition, Watermarks]):
+class UpToDatePartitions(Mapping[TopicPartition, Watermarks]):
     """The partitions that an answer leaves out, and their latest watermarks.
 
     A view: making one costs nothing, however many partitions the session has.
     """
 
     def __init__(
-        self, told: Mapping[TopicPartition, Watermarks], there: Collection[TopicPartition]
+        self,
+        watermarks: Mapping[TopicPartition, Watermarks],
+        partitions: Collection[TopicPartition],
     ) -> None:
-        self._told = told
-        self._there = there
+        self._watermarks = watermarks
+        self._named = partitions
 
     def __getitem__(self, tp: TopicPartition) -> Watermarks:
-        if tp in self._there:
+        if tp in self._named:
             raise KeyError(tp)
-        return self._told[tp]
+        return self._watermarks[tp]
 
     def __contains__(self, tp: object) -> bool:
-        return tp in self._told and tp not in self._there
+        return tp in self._watermarks and tp not in self._named
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        return (tp for tp in self._told if tp not in self._there)
+        return (tp for tp in self._watermarks if tp not in self._named)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-NOTHING_QUIET = Quiet({}, ())
+NONE_UP_TO_DATE = UpToDatePartitions({}, ())
 
 
 class FetchSession:
@@ -81,20 +83,20 @@ class FetchSession:
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self.id = NO_SESSION
-        self.asks: dict[TopicPartition, Ask] = {}
+        self.requests: dict[TopicPartition, PartitionRequest] = {}
         """Every partition that the latest request fetches, named in it or not."""
-        self.names: dict[bytes, str] = {}
+        self.topic_names: dict[bytes, str] = {}
         """The topics of these by their ids."""
-        self.answered_at: float | None = None
+        self.responded_at: float | None = None
         self._epoch = INITIAL_EPOCH
         self._by_id = False
-        self._without_id = 0
+        self._without_topic_id = 0
         self._sizes: Counter[int] = Counter()
-        self._told: dict[TopicPartition, Watermarks] = {}
-        self._unsettled: dict[TopicPartition, None] = {}
+        self._watermarks: dict[TopicPartition, Watermarks] = {}
+        self._unreported: dict[TopicPartition, None] = {}
 
     @property
-    def incremental(self) -> bool:
+    def is_incremental(self) -> bool:
         """The request under way, or the next one, is about changes only."""
         return self._epoch > INITIAL_EPOCH
 
@@ -103,101 +105,101 @@ class FetchSession:
         """The sizes that are asked for, and of how many partitions each."""
         return self._sizes
 
-    def plan(self, asks: Sequence[Ask]) -> FetchPlan:
+    def plan(self, requests: Sequence[PartitionRequest]) -> FetchRequestPlan:
         """What the next request has to say so that exactly these are fetched."""
-        wanted = {ask.topic_partition: ask for ask in asks}
-        changes: dict[TopicPartition, Ask | None] = {
-            tp: None for tp in self.asks if tp not in wanted
+        wanted = {request.topic_partition: request for request in requests}
+        changes: dict[TopicPartition, PartitionRequest | None] = {
+            tp: None for tp in self.requests if tp not in wanted
         }
         return self.update(changes | wanted)
 
-    def update(self, changes: Mapping[TopicPartition, Ask | None]) -> FetchPlan:
+    def update(self, changes: Mapping[TopicPartition, PartitionRequest | None]) -> FetchRequestPlan:
         """The next request after these changes; None: the partition is no longer fetched."""
-        changed: list[Ask] = []
-        forgotten: list[Ask] = []
-        for tp, ask in changes.items():
-            known = self.asks.get(tp)
-            if known == ask:
+        changed: list[PartitionRequest] = []
+        forgotten: list[PartitionRequest] = []
+        for tp, request in changes.items():
+            known = self.requests.get(tp)
+            if known == request:
                 continue
-            if ask is not None and known is not None and known[3:] == ask[3:]:
-                self.asks[tp] = ask  # another offset, or another epoch
-                self._unsettled[tp] = None
-                if known.offset != ask.offset:
-                    changed.append(ask)
+            if request is not None and known is not None and known[3:] == request[3:]:
+                self.requests[tp] = request  # another offset, or another epoch
+                self._unreported[tp] = None
+                if known.offset != request.offset:
+                    changed.append(request)
                 continue
             if known is not None:
-                self._without_id -= known.topic_id == ZERO_UUID
+                self._without_topic_id -= known.topic_id == ZERO_UUID
                 self._count(known.max_bytes, -1)
-            if ask is None:
+            if request is None:
                 assert known is not None
-                del self.asks[tp]
-                self._unsettled.pop(tp, None)
+                del self.requests[tp]
+                self._unreported.pop(tp, None)
                 forgotten.append(known)
                 continue
-            self.asks[tp] = ask
-            self.names[ask.topic_id] = tp.topic
-            self._without_id += ask.topic_id == ZERO_UUID
-            self._count(ask.max_bytes, 1)
-            self._unsettled[tp] = None
-            if known is None or not _same(known, ask):
-                changed.append(ask)
-            if known is not None and known.topic_id != ask.topic_id:
-                self.failed()  # another topic of the same name
-        by_id = not self._without_id
+            self.requests[tp] = request
+            self.topic_names[request.topic_id] = tp.topic
+            self._without_topic_id += request.topic_id == ZERO_UUID
+            self._count(request.max_bytes, 1)
+            self._unreported[tp] = None
+            if known is None or not _is_same_request(known, request):
+                changed.append(request)
+            if known is not None and known.topic_id != request.topic_id:
+                self.restart()  # another topic of the same name
+        by_id = not self._without_topic_id
         if by_id != self._by_id:
-            self.failed()
+            self.restart()
         self._by_id = by_id
-        if not self._enabled or not self.incremental:
-            self._told.clear()
-            self.names = {ask.topic_id: tp.topic for tp, ask in self.asks.items()}
+        if not self._enabled or not self.is_incremental:
+            self._watermarks.clear()
+            self.topic_names = {request.topic_id: tp.topic for tp, request in self.requests.items()}
             epoch = INITIAL_EPOCH if self._enabled else FINAL_EPOCH
-            return FetchPlan(list(self.asks.values()), (), self.id, epoch, by_id)
-        for ask in forgotten:
-            self._told.pop(ask.topic_partition, None)
-        return FetchPlan(changed, forgotten, self.id, self._epoch, by_id)
+            return FetchRequestPlan(list(self.requests.values()), (), self.id, epoch, by_id)
+        for request in forgotten:
+            self._watermarks.pop(request.topic_partition, None)
+        return FetchRequestPlan(changed, forgotten, self.id, self._epoch, by_id)
 
     def _count(self, size: int, by: int) -> None:
         self._sizes[size] += by
         if not self._sizes[size]:
             del self._sizes[size]
 
-    def answered(
+    def note_response(
         self,
         session_id: int,
-        there: Mapping[TopicPartition, FetchResponse.PartitionData],
+        partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
         at: float = 0.0,
-    ) -> Quiet:
+    ) -> UpToDatePartitions:
         """Take an answer without an error of its own, and what is there in it.
 
         Returns the partitions that it leaves out because there is nothing new of them, with what
         was told of them last.
         """
         if not self._enabled:
-            return NOTHING_QUIET
-        self.answered_at = at
-        for tp, data in there.items():
+            return NONE_UP_TO_DATE
+        self.responded_at = at
+        for tp, data in partitions.items():
             if data.error_code:
-                self._told.pop(tp, None)
+                self._watermarks.pop(tp, None)
             else:
-                self._told[tp] = Watermarks(
+                self._watermarks[tp] = Watermarks(
                     data.high_watermark, data.last_stable_offset, data.log_start_offset
                 )
-        if not self.incremental:
+        if not self.is_incremental:
             self.id = session_id
-            whole = len(there) == len(self.asks)
-            self._epoch = 1 if whole and self.id != NO_SESSION else INITIAL_EPOCH
-            return NOTHING_QUIET
+            is_full = len(partitions) == len(self.requests)
+            self._epoch = 1 if is_full and self.id != NO_SESSION else INITIAL_EPOCH
+            return NONE_UP_TO_DATE
         if session_id != self.id:
             # The broker has closed it: every partition was forgotten, or it lacks the memory.
             self.id, self._epoch = session_id, INITIAL_EPOCH
         else:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
-        return Quiet(self._told, there)
+        return UpToDatePartitions(self._watermarks, partitions)
 
-    def settle(
+    def newly_up_to_date(
         self,
-        quiet: Quiet,
-        there: Collection[TopicPartition],
+        up_to_date: UpToDatePartitions,
+        partitions: Collection[TopicPartition],
         *,
         had_room: bool,
     ) -> dict[TopicPartition, Watermarks]:
@@ -206,31 +208,31 @@ class FetchSession:
         An answer that is quiet about a partition again says nothing new. But only an answer with
         room for more (``had_room``) says all there is to say.
         """
-        due = {tp: quiet[tp] for tp in self._unsettled if tp in quiet}
+        due = {tp: up_to_date[tp] for tp in self._unreported if tp in up_to_date}
         if had_room:
-            self._unsettled = dict.fromkeys(tp for tp in self._unsettled if tp not in due)
-        self._unsettled.update(dict.fromkeys(there))
+            self._unreported = dict.fromkeys(tp for tp in self._unreported if tp not in due)
+        self._unreported.update(dict.fromkeys(partitions))
         return due
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
         """Time of the latest response that named the partition, or left it out as unchanged."""
-        return self.answered_at if tp in self._told else None
+        return self.responded_at if tp in self._watermarks else None
 
-    def end(self) -> FetchPlan | None:
+    def close(self) -> FetchRequestPlan | None:
         """What to say so that the broker forgets the session; None if there is none."""
         if self.id == NO_SESSION:
             return None
-        plan = FetchPlan((), (), self.id, FINAL_EPOCH, self._by_id)
+        plan = FetchRequestPlan((), (), self.id, FINAL_EPOCH, self._by_id)
         self.id, self._epoch = NO_SESSION, INITIAL_EPOCH
         return plan
 
-    def failed(self, code: int = 0) -> None:
+    def restart(self, code: int = 0) -> None:
         """Nobody knows what the broker has understood: begin again, in place of the old one."""
         self._epoch = INITIAL_EPOCH
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
 
 
-def _same(known: Ask, ask: Ask) -> bool:
+def _is_same_request(known: PartitionRequest, request: PartitionRequest) -> bool:
     # The partition's epoch is ours alone.
-    return known[2:] == ask[2:]
+    return known[2:] == request[2:]

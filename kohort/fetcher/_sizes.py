@@ -18,7 +18,7 @@ FIRST_RESPONSE_BYTES = 8 << 20
 """Bytes of a response from a broker of which the speed is not known yet."""
 NEAR_SECONDS = 0.04
 """Brokers on the same network take 10 to 25 ms for ``RESPONSE_BYTES`` over TLS."""
-QUICK_SECONDS = 0.1
+FAST_SECONDS = 0.1
 SLOW_SECONDS = 0.5
 
 
@@ -41,13 +41,13 @@ class FetchSizes:
         self._adapts = self._most == DEFAULTS.max_partition_fetch_bytes
         self._first = FIRST_BYTES if self._adapts else self._most
         self._response = self._near_response = config.fetch_max_bytes
-        self._first_response = self._quick_response = self._response
+        self._first_response = self._fast_response = self._response
         if self._response == DEFAULTS.fetch_max_bytes:
             self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
             self._first_response = min(self._response, max(FIRST_RESPONSE_BYTES, self._most))
-            self._quick_response = min(self._response, max(SHARED_BYTES, self._most))
+            self._fast_response = min(self._response, max(SHARED_BYTES, self._most))
         self._known: set[int] = set()
-        self._quick: set[int] = set()
+        self._fast: set[int] = set()
         self._near: set[int] = set()
         self.partitions = 1
         """Number of the partitions that share ``SHARED_BYTES``."""
@@ -55,31 +55,31 @@ class FetchSizes:
     @property
     def read_ahead(self) -> int:
         """Bytes to have for the caller before a partition is fetched twice."""
-        return max(map(self.of_response, self._known), default=self._first_response)
+        return max(map(self.response_bytes, self._known), default=self._first_response)
 
-    def of_partition(self, node: int) -> int:
+    def partition_bytes(self, node: int) -> int:
         """Return the bytes to ask a broker for, of one partition."""
-        if node not in self._quick or not self._adapts:
+        if node not in self._fast or not self._adapts:
             return self._first
         return max(self._first, min(self._most, SHARED_BYTES // max(self.partitions, 1)))
 
-    def of_response(self, node: int) -> int:
+    def response_bytes(self, node: int) -> int:
         """Return the bytes to ask a broker for in all. One larger batch still comes."""
         if node not in self._known:
             return self._first_response
         if node in self._near:
             return self._near_response
-        return self._quick_response if node in self._quick else self._response
+        return self._fast_response if node in self._fast else self._response
 
     def note_response(self, node: int, size: int, total: int, seconds: float) -> None:
         """Note a response of ``total`` bytes, ``size`` of one partition, and how long it took."""
         if 2 * size < min(self._first, FIRST_BYTES):
             return  # the broker may have waited for records
         self._known.add(node)
-        if seconds < QUICK_SECONDS:
-            self._quick.add(node)
+        if seconds < FAST_SECONDS:
+            self._fast.add(node)
         if seconds < NEAR_SECONDS * max(1.0, total / RESPONSE_BYTES):
             self._near.add(node)
         elif seconds > SLOW_SECONDS:
             self._near.discard(node)
-            self._quick.discard(node)
+            self._fast.discard(node)

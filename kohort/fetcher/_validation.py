@@ -18,10 +18,10 @@ import anyio
 
 from kohort.errors import KafkaError, UnsupportedVersionError
 from kohort.fetcher._buffer import FetchBuffer
-from kohort.fetcher._cluster_view import Cluster
+from kohort.fetcher._cluster_view import FetchCluster
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._errors import EpochEnd, Failure, Then, truncation, validation_failure
-from kohort.fetcher._failure_reports import Refusals
+from kohort.fetcher._errors import EpochEnd, Failure, FailureAction, truncation, validation_failure
+from kohort.fetcher._failure_reports import DeniedTopics
 from kohort.fetcher._offsets import no_leader
 from kohort.fetcher._retries import Retries
 from kohort.protocol import messages
@@ -45,7 +45,7 @@ class _Check(NamedTuple):
     leader: Leader
 
 
-Verdict: TypeAlias = EpochEnd | Failure
+ValidationResult: TypeAlias = EpochEnd | Failure
 
 
 class Validation:
@@ -53,11 +53,11 @@ class Validation:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: FetchCluster,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
         retries: Retries[TopicPartition],
-        refusals: Refusals | None = None,
+        denied_topics: DeniedTopics | None = None,
         *,
         on_done: Callable[[Iterable[TopicPartition]], None],
         on_ready: Callable[[], None],
@@ -66,81 +66,90 @@ class Validation:
         self._subscription = subscription
         self._buffer = buffer
         self._retries = retries
-        self._refusals = refusals or Refusals(buffer, "raise", cluster)
+        self._denied_topics = denied_topics or DeniedTopics(buffer, "raise", cluster)
         self._on_done = on_done
         self._on_ready = on_ready
-        self._good: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, leader epoch
-        self._read: dict[TopicPartition, tuple[int, int]] = {}  # partition epoch, batch's epoch
-        self._asked: set[tuple[TopicPartition, int]] = set()
+        # Partition epoch and leader epoch.
+        self._validated: dict[TopicPartition, tuple[int, int]] = {}
+        # Partition epoch and the epoch of the last batch.
+        self._read_epochs: dict[TopicPartition, tuple[int, int]] = {}
+        self._in_flight: set[tuple[TopicPartition, int]] = set()
 
-    def good(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
+    def mark_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
         """The position is in the log of this leader."""
-        self._good[tp] = epoch, leader_epoch
+        self._validated[tp] = epoch, leader_epoch
 
     def is_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
         """Return True if good() was called with these, and nothing was read since that differs."""
-        return self._good.get(tp) == (epoch, leader_epoch)
+        return self._validated.get(tp) == (epoch, leader_epoch)
 
-    def read(self, tp: TopicPartition, epoch: int, asked_under: int, batch_epoch: int) -> None:
+    def note_read_epoch(
+        self, tp: TopicPartition, epoch: int, leader_epoch: int, batch_epoch: int
+    ) -> None:
         """A fetch under a leader's epoch brought data, the last batch of which has an epoch."""
-        self._read[tp] = epoch, batch_epoch
-        if self._good.get(tp, (epoch, -1)) != (epoch, asked_under):
-            self._good.pop(tp, None)  # an answer of the leader before, which the new one may lack
+        self._read_epochs[tp] = epoch, batch_epoch
+        if self._validated.get(tp, (epoch, -1)) != (epoch, leader_epoch):
+            # The previous leader sent these records, and the new leader may lack them.
+            self._validated.pop(tp, None)
 
-    def needed(self, target: FetchTarget, leader: Leader) -> bool:
+    def is_needed(self, target: FetchTarget, leader: Leader) -> bool:
         """The position has to be checked before it is fetched at."""
         if target.leader_epoch < 0 or leader.epoch < 0:
             return False
-        if self._good.get(target.topic_partition) == (target.epoch, leader.epoch):
+        if self._validated.get(target.topic_partition) == (target.epoch, leader.epoch):
             return False
         # A leader cuts nothing off its own log.
         return target.leader_epoch < leader.epoch
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget any others."""
-        for memory in (self._good, self._read):
+        for memory in (self._validated, self._read_epochs):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
         self._retries.keep_only(partitions)
 
     def start(self, tasks: TaskGroup, checks: Mapping[FetchTarget, Leader], now: float) -> float:
         """Check whatever is due; returns when to come again."""
-        come_again = float("inf")
+        wake_at = float("inf")
         by_node: dict[int, list[_Check]] = defaultdict(list)
         for target, leader in checks.items():
             key = target.topic_partition, target.epoch
-            if key in self._asked:
+            if key in self._in_flight:
                 continue
             not_before = self._retries.not_before(*key)
             if not_before > now:
-                come_again = min(come_again, not_before)
+                wake_at = min(wake_at, not_before)
             else:
                 by_node[leader.node].append(_Check(target, leader))
-        for node, asked in by_node.items():
-            self._asked.update((each.target.topic_partition, each.target.epoch) for each in asked)
-            start_soon(tasks, self._check, node, asked)
-        return come_again
+        for node, due in by_node.items():
+            self._in_flight.update((each.target.topic_partition, each.target.epoch) for each in due)
+            start_soon(tasks, self._check, node, due)
+        return wake_at
 
     async def _check(self, node: int, checks: list[_Check]) -> None:
-        verdicts: Mapping[TopicPartition, Verdict] = {}
+        results: Mapping[TopicPartition, ValidationResult] = {}
         try:
-            verdicts = await self._ask(node, checks)
+            results = await self._request_epoch_ends(node, checks)
         except Exception as error:
             # A bug, but no reason to take the other partitions down with it.
             logger.exception("validating positions at broker %d failed", node)
-            failure = Failure(KafkaError(f"validating positions failed: {error!r}"), Then.RAISE)
-            verdicts = {each.target.topic_partition: failure for each in checks}
+            failure = Failure(
+                KafkaError(f"validating positions failed: {error!r}"), FailureAction.RAISE
+            )
+            results = {each.target.topic_partition: failure for each in checks}
         finally:
-            self._asked.difference_update(
+            self._in_flight.difference_update(
                 (each.target.topic_partition, each.target.epoch) for each in checks
             )
         now = anyio.current_time()
         for each in checks:
             tp = each.target.topic_partition
-            self._judge(each, verdicts.get(tp) or no_leader(tp), now)
+            self._apply(each, results.get(tp) or no_leader(tp), now)
         self._on_done([each.target.topic_partition for each in checks])
 
-    async def _ask(self, node: int, checks: list[_Check]) -> Mapping[TopicPartition, Verdict]:
+    async def _request_epoch_ends(
+        self, node: int, checks: list[_Check]
+    ) -> Mapping[TopicPartition, ValidationResult]:
         partitions = [each.target.topic_partition for each in checks]
         try:
             response = await self._cluster.request(
@@ -151,46 +160,46 @@ class Validation:
             return dict.fromkeys(partitions, EpochEnd(-1, -1))
         except KafkaError as error:
             self._cluster.request_refresh()
-            then = Then.RETRY if error.retriable else Then.RAISE
-            return dict.fromkeys(partitions, Failure(error, then))
-        return _verdicts(response)
+            action = FailureAction.RETRY if error.retriable else FailureAction.RAISE
+            return dict.fromkeys(partitions, Failure(error, action))
+        return _results(response)
 
-    def _judge(self, check: _Check, verdict: Verdict, now: float) -> None:
+    def _apply(self, check: _Check, result: ValidationResult, now: float) -> None:
         target, leader = check
         tp, epoch = target.topic_partition, target.epoch
         with self._subscription.lock:
             state = self._subscription.current(tp, epoch)
             if state is None or state.fetch_offset != target.offset:
                 return  # it has moved on meanwhile
-        if isinstance(verdict, Failure):
-            self._failed(tp, epoch, verdict, now)
+        if isinstance(result, Failure):
+            self._failed(tp, epoch, result, now)
             return
         self._retries.succeeded(tp)
-        was_read = self._read.get(tp) == (epoch, target.leader_epoch)
-        if verdict.epoch < 0 or verdict.offset < 0:
+        was_read = self._read_epochs.get(tp) == (epoch, target.leader_epoch)
+        if result.epoch < 0 or result.offset < 0:
             # It knows nothing of the epoch: no proof of anything.
             logger.info("%s-%d: its leader does not know of epoch %d", *tp, target.leader_epoch)
-        elif verdict.offset < target.offset or (was_read and verdict.epoch < target.leader_epoch):
+        elif result.offset < target.offset or (was_read and result.epoch < target.leader_epoch):
             # (An epoch that wrote nothing is forgotten, so a missing one proves something only
             # if a batch of it was read.)
-            error = truncation(tp, target.offset, verdict)
+            error = truncation(tp, target.offset, result)
             logger.error("%s", str(error))
-            if self._buffer.append(FailedFetch(tp, epoch, error, passing=False)):
+            if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False)):
                 self._on_ready()
             return
-        self.good(tp, epoch, leader.epoch)
+        self.mark_validated(tp, epoch, leader.epoch)
 
     def _failed(self, tp: TopicPartition, epoch: int, failure: Failure, now: float) -> None:
-        if failure.refresh:
+        if failure.needs_refresh:
             self._cluster.request_refresh()
-        if failure.then is Then.REFUSE:
-            if self._refusals.refused(tp, epoch, failure.error, self._retries, now):
+        if failure.action is FailureAction.DENY:
+            if self._denied_topics.note_denied(tp, epoch, failure.error, self._retries, now):
                 self._on_ready()
             return
         self._retries.failed(tp, now, epoch)
-        if failure.then is Then.RETRY:
+        if failure.action is FailureAction.RETRY:
             self._buffer.note_error(tp, epoch, failure.error)
-        elif self._buffer.append(FailedFetch(tp, epoch, failure.error, passing=True)):
+        elif self._buffer.append(FailedFetch(tp, epoch, failure.error, is_transient=True)):
             self._on_ready()
 
 
@@ -210,13 +219,15 @@ def _request(checks: list[_Check]) -> messages.OffsetForLeaderEpochRequest:
     return request(replica_id=-1, topics=list(topics.values()))
 
 
-def _verdicts(response: messages.OffsetForLeaderEpochResponse) -> dict[TopicPartition, Verdict]:
-    verdicts: dict[TopicPartition, Verdict] = {}
+def _results(
+    response: messages.OffsetForLeaderEpochResponse,
+) -> dict[TopicPartition, ValidationResult]:
+    results: dict[TopicPartition, ValidationResult] = {}
     for topic in response.topics:
         for found in topic.partitions:
             tp = TopicPartition(topic.topic, found.partition)
             if found.error_code:
-                verdicts[tp] = validation_failure(found.error_code, tp)
+                results[tp] = validation_failure(found.error_code, tp)
             else:
-                verdicts[tp] = EpochEnd(found.leader_epoch, found.end_offset)
-    return verdicts
+                results[tp] = EpochEnd(found.leader_epoch, found.end_offset)
+    return results

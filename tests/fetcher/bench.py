@@ -38,8 +38,8 @@ class Bench:
         self.buffer.append(fetch)
         return fetch
 
-    def fail(self, tp: TopicPartition, error: KafkaError, *, passing: bool) -> None:
-        self.buffer.append(FailedFetch(tp, self.epoch(tp), error, passing=passing))
+    def fail(self, tp: TopicPartition, error: KafkaError, *, is_transient: bool) -> None:
+        self.buffer.append(FailedFetch(tp, self.epoch(tp), error, is_transient=is_transient))
 
     def epoch(self, tp: TopicPartition) -> int:
         return self.subscription.snapshot().partitions[tp].epoch

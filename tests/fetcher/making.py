@@ -114,7 +114,7 @@ def with_room(buffer: FetchBuffer, subscription: SubscriptionState) -> list[Fetc
     """Every target that there is room and memory for."""
     targets = subscription.fetchable()
     with subscription.lock:
-        buffer.look()
+        buffer.update_limits()
         chosen = [target for target in targets if buffer.has_room(target)]
     allowed = buffer.allowed
     return [each for each in chosen if allowed is None or each.topic_partition in allowed]

@@ -77,8 +77,8 @@ class TestDraining:
         for tp in (T0, T1):
             bench.put(tp, 0, batch(0, 2))
         bench.drain(2)
-        assert bench.buffer.bytes_held() == len(batch(0, 2))
-        assert bench.buffer.held()[T0] == 0
+        assert bench.buffer.bytes_buffered() == len(batch(0, 2))
+        assert bench.buffer.bytes_by_partition()[T0] == 0
 
     def test_what_was_over_and_dropped_when_a_drain_broke_off_is_fetched_again(self) -> None:
         """The core may append in the moment before what was taken is put back."""
@@ -156,7 +156,7 @@ class TestDraining:
         lease = CountedLease()
         bench.put(T0, 0, lease=lease)
         assert bench.subscription.high_watermark(T0) == 1000
-        assert bench.buffer.bytes_held() == 0
+        assert bench.buffer.bytes_buffered() == 0
         assert lease.released == 1
 
     def test_seeking_without_draining_does_not_pile_up_memory(self) -> None:
@@ -164,7 +164,7 @@ class TestDraining:
         for offset in range(50):
             bench.subscription.seek(T0, offset)
             bench.put(T0, offset, batch(offset, 1))
-        assert bench.buffer.bytes_held() == len(batch(49, 1))
+        assert bench.buffer.bytes_buffered() == len(batch(49, 1))
 
     def test_closing_releases_everything(self) -> None:
         bench = Bench(T0)
@@ -345,17 +345,17 @@ class TestPoison:
 class TestErrors:
     def test_an_error_that_passes_is_raised_once_each_time_it_happens(self) -> None:
         bench = Bench(T0)
-        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=True)
         with pytest.raises(TopicAuthorizationFailedError):
             bench.drain()
         assert bench.drain() == {}
-        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=True)
         with pytest.raises(TopicAuthorizationFailedError):
             bench.drain()
 
     def test_an_error_that_has_passed_is_not_raised(self) -> None:
         bench = Bench(T0)
-        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=True)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=True)
         assert bench.subscription.snapshot().partitions[T0].last_error is not None
         bench.put(T0, 0, batch(0, 2))
         assert bench.drain() == {T0: [0, 1]}
@@ -365,7 +365,7 @@ class TestErrors:
     def test_an_error_comes_after_the_data_before_it(self) -> None:
         bench = Bench(T0, default_reset=OffsetReset.NONE)
         bench.put(T0, 0, batch(0, 2))
-        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), passing=False)
+        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), is_transient=False)
         assert bench.drain(1) == {T0: [0]}
         assert bench.drain() == {T0: [1]}
         for _ in range(2):
@@ -376,7 +376,7 @@ class TestErrors:
     def test_out_of_range_is_reset_by_the_policy_after_the_data_before_it(self) -> None:
         bench = Bench(T0, default_reset=OffsetReset.EARLIEST)
         bench.put(T0, 0, batch(0, 2))
-        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), passing=False)
+        bench.fail(T0, OffsetOutOfRangeError("2 is out of range"), is_transient=False)
         assert bench.drain(1) == {T0: [0]}
         assert bench.subscription.pending_resets() == []
         assert bench.drain() == {T0: [1]}
@@ -397,7 +397,7 @@ class TestErrors:
     def test_an_error_of_a_partition_without_a_position_is_raised(self) -> None:
         bench = Bench(T0)
         bench.subscription.request_reset(T0)
-        bench.fail(T0, TopicAuthorizationFailedError("no"), passing=False)
+        bench.fail(T0, TopicAuthorizationFailedError("no"), is_transient=False)
         with pytest.raises(TopicAuthorizationFailedError):
             bench.drain()
 

@@ -15,9 +15,9 @@ from kohort.fetcher._completed import FailedFetch
 from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, FetchConnection
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
-from kohort.fetcher._planning import Fetch, Planner
+from kohort.fetcher._planning import FetchPlanner, PlannedFetch
 from kohort.fetcher._replicas import Replicas
-from kohort.fetcher._request import Ask, fetch_request, partitions_of
+from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
 from kohort.fetcher._retries import Retries
 from kohort.fetcher._sizes import FetchSizes
 from kohort.fetcher._validation import Validation
@@ -41,7 +41,7 @@ STEPS = 400
 class Walk(NamedTuple):
     """The candidates that a look at every partition finds."""
 
-    ready: dict[int, dict[TopicPartition, Ask]]
+    ready: dict[int, dict[TopicPartition, PartitionRequest]]
     has_waiting: dict[TopicPartition, int]
     unvalidated: set[TopicPartition]
 
@@ -80,7 +80,7 @@ class Machine:
             self.validation,
             lambda tp, _: self.sizes.get(tp, SIZE),
         )
-        self.planner = Planner(
+        self.planner = FetchPlanner(
             self.candidates,
             self.buffer,
             CONFIG,
@@ -89,7 +89,7 @@ class Machine:
         )
         self.brokers = {node: FetchSessions(random.Random(node)) for node in NODES}
         self.asked: dict[tuple[TopicPartition, int], FetchConnection] = {}
-        self.out: list[tuple[Fetch, Any]] = []
+        self.out: list[tuple[PlannedFetch, Any]] = []
         for number, tp in enumerate(PARTITIONS):
             self.cluster.leaders[tp] = Leader(NODES[number % 4 // 3], 5)
         self.assign(set(PARTITIONS))
@@ -176,9 +176,9 @@ class Machine:
         leader = self.cluster.leaders.get(tp)
         if leader is not None and self.owned(tp):
             if stays:
-                self.replicas.stay(tp, leader, self.now)
+                self.replicas.keep_on_leader(tp, leader, self.now)
             else:
-                self.replicas.follow(tp, node, leader, self.now)
+                self.replicas.read_from(tp, node, leader, self.now)
             self.candidates.touch([tp])
 
     def resize(self) -> None:
@@ -190,14 +190,14 @@ class Machine:
         tp = self.some()
         leader = self.cluster.leaders.get(tp)
         if leader is not None and self.owned(tp):
-            self.validation.good(tp, self.epoch(tp), leader.epoch)
+            self.validation.mark_validated(tp, self.epoch(tp), leader.epoch)
             self.candidates.touch([tp])
 
     def fail(self) -> None:
         tp, passing = self.some(), self.rng.random() < 0.5
         if self.owned(tp):
             error = BrokerNotAvailableError("no")
-            self.buffer.append(FailedFetch(tp, self.epoch(tp), error, passing=passing))
+            self.buffer.append(FailedFetch(tp, self.epoch(tp), error, is_transient=passing))
 
     def wait(self) -> None:
         self.now += self.rng.choice([0.2, 1.0, 11.0])
@@ -223,28 +223,28 @@ class Machine:
         self.candidates.refresh(self.now)
         walk = self.walk()
         free = self.free(walk)
-        fetches, _ = self.planner.due(self.now)
+        fetches, _ = self.planner.plan_due(self.now)
         for fetch in fetches:
-            lane = fetch.lane
-            asks = dict(lane.session.asks)
+            lane = fetch.connection
+            asks = dict(lane.session.requests)
             assert asks == free[lane.node]
             request = self.understood(fetch)
             self.asked.update(((tp, ask.epoch), lane) for tp, ask in asks.items())
             self.out.append((fetch, request))
-        busy = [lane for lane in self.planner.all_lanes() if lane.busy]
+        busy = [lane for lane in self.planner.all_connections() if lane.is_busy]
         assert len(self.out) == len(busy)
         for node in free:
-            lanes = self.planner.lanes(node)
-            took = any(fetch.lane.node == node for fetch in fetches)
+            lanes = self.planner.connections(node)
+            took = any(fetch.connection.node == node for fetch in fetches)
             until = lanes.main.until - 2 * MEET_MARGIN
             is_parked = lanes.main.sent_at + PARKED_AFTER <= self.now < until
-            if not took and (not lanes.main.busy or (is_parked and not lanes.side.busy)):
+            if not took and (not lanes.main.is_busy or (is_parked and not lanes.extra.is_busy)):
                 assert not free[node], "something may be fetched, and nothing was"
         assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}
 
-    def free(self, walk: Walk) -> dict[int, dict[TopicPartition, Ask]]:
+    def free(self, walk: Walk) -> dict[int, dict[TopicPartition, PartitionRequest]]:
         """Partitions that each broker may be asked for, and that are not in flight there."""
-        found: dict[int, dict[TopicPartition, Ask]] = {}
+        found: dict[int, dict[TopicPartition, PartitionRequest]] = {}
         allowed = self.buffer.allowed
         for node, ready in walk.ready.items():
             for tp, ask in ready.items():
@@ -253,15 +253,15 @@ class Machine:
                     found.setdefault(node, {})[tp] = ask
         return found
 
-    def understood(self, fetch: Fetch) -> Any:
+    def understood(self, fetch: PlannedFetch) -> Any:
         """The request as the broker understands it: it must be all that the lane asks for."""
         version = min(18, fetch.plan.max_version)
         sent = encode(fetch_request(CONFIG, fetch.plan, 500, SIZE), version)
-        broker = self.brokers[fetch.lane.node]
+        broker = self.brokers[fetch.connection.node]
         plan = broker.plan(decode(FetchRequest, version, sent), version)
         if not plan.error:
             assert sorted((each.key.partition, each.offset) for each in plan.partitions) == sorted(
-                (tp.partition, ask.offset) for tp, ask in fetch.lane.session.asks.items()
+                (tp.partition, ask.offset) for tp, ask in fetch.connection.session.requests.items()
             )
         return plan
 
@@ -282,15 +282,15 @@ class Machine:
         if not self.out:
             return
         fetch, plan = self.out.pop(pick % len(self.out))
-        lane = fetch.lane
+        lane = fetch.connection
         session = lane.session
         if outcome == "lost" or plan.error:
-            session.failed(plan.error)
-            self.candidates.touch(session.asks)
+            session.restart(plan.error)
+            self.candidates.touch(session.requests)
         else:
             self.take(lane, plan, brings, spoilt, outcome)
         lane.finish()
-        self.buffer.memory.answered(fetch.granted)
+        self.buffer.memory.release_grant(fetch.granted)
         for key in [key for key, asked_by in self.asked.items() if asked_by is lane]:
             del self.asked[key]
 
@@ -316,12 +316,12 @@ class Machine:
                     partitions=[data],
                 )
             )
-        there = partitions_of(response, session.asks, session.names)
-        quiet = session.answered(response.session_id, there, self.now)
+        there = partitions_of(response, session.requests, session.topic_names)
+        quiet = session.note_response(response.session_id, there, self.now)
         assert not set(quiet) & set(there)
         for number, (tp, data) in enumerate(there.items()):
-            ask = session.asks[tp]
-            if self.planner.lane_of(tp) is not lane:
+            ask = session.requests[tp]
+            if self.planner.connection_of(tp) is not lane:
                 continue
             if data.error_code:
                 self.retries.failed(tp, self.now, ask.epoch)
@@ -336,11 +336,11 @@ class Machine:
                     broken(bytes_) if spoilt else bytes_,
                     epoch=ask.epoch,
                 )
-                self.validation.read(tp, ask.epoch, ask.leader_epoch, 3)
+                self.validation.note_read_epoch(tp, ask.epoch, ask.leader_epoch, 3)
                 self.turns[tp] = max(self.turns.values(), default=0) + number
                 self.buffer.append(fetch, at=self.now)
         self.candidates.touch(there)
-        session.settle(quiet, there, had_room=True)
+        session.newly_up_to_date(quiet, there, had_room=True)
 
     # --- the comparison -------------------------------------------------------------------------
 
@@ -359,13 +359,13 @@ class Machine:
             node = self.replicas.find(tp, leader, self.now)
             if target not in roomy:
                 walk.has_waiting[tp] = node
-            elif self.validation.needed(target, leader):
+            elif self.validation.is_needed(target, leader):
                 walk.unvalidated.add(tp)
             else:
                 if topic_id == NO_ID:
                     topic_id = self.cluster.topics["t"].topic_id
                 size = self.sizes.get(tp, SIZE)
-                ask = Ask(tp, epoch, offset, leader.epoch, size, topic_id)
+                ask = PartitionRequest(tp, epoch, offset, leader.epoch, size, topic_id)
                 walk.ready.setdefault(node, {})[tp] = ask
         assert self.buffer.allowed is allowed
         return walk
@@ -373,7 +373,7 @@ class Machine:
     def compare(self) -> None:
         due = self.candidates.refresh(self.now)
         assert due > self.now
-        waits = self.buffer._fetcher_waits
+        waits = self.buffer._is_fetcher_waiting
         walk = self.walk()
         nodes = self.candidates.nodes
         assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
@@ -424,7 +424,7 @@ def test_candidates_equal_a_walk_when_memory_is_scarce(seed: int) -> None:
 def test_timers_do_not_grow_when_a_follower_is_read() -> None:
     machine = Machine(0, memory=1 << 62, ahead=1 << 20)
     tp = PARTITIONS[0]
-    machine.replicas.follow(tp, 3, machine.cluster.leaders[tp], machine.now)
+    machine.replicas.read_from(tp, 3, machine.cluster.leaders[tp], machine.now)
     sizes = []
     for _ in range(50):
         machine.candidates.touch([tp])
@@ -465,7 +465,7 @@ def test_lanes_are_free_again_when_planning_fails(
     with monkeypatch.context() as patch:
         patch.setattr(memory, "grant_counted", fails)
         with pytest.raises(LookupError):
-            machine.planner.due(machine.now)
-    assert memory.asked == 0
-    fetches, _ = machine.planner.due(machine.now)
-    assert sorted(each.topic_partition for f in fetches for each in f.plan.asks) == PARTITIONS
+            machine.planner.plan_due(machine.now)
+    assert memory.in_flight_bytes == 0
+    fetches, _ = machine.planner.plan_due(machine.now)
+    assert sorted(each.topic_partition for f in fetches for each in f.plan.requests) == PARTITIONS

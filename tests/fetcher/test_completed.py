@@ -42,10 +42,10 @@ def test_records_come_in_slices_and_the_position_follows_them() -> None:
     assert fetch.position == 3
     assert offsets(fetch.take(4)) == [3, 4, 5, 6]
     assert fetch.position == 7
-    assert not fetch.exhausted
+    assert not fetch.is_exhausted
     assert offsets(fetch.take(100)) == [7, 8, 9]
     assert fetch.position == 10
-    assert fetch.exhausted
+    assert fetch.is_exhausted
     assert fetch.take(100) == []
 
 
@@ -72,7 +72,7 @@ def test_the_position_passes_gaps_of_compaction_and_empty_batches() -> None:
     assert only_gaps.next_offset == 10
     assert only_gaps.take(5) == []
     assert only_gaps.position == 10
-    assert only_gaps.exhausted
+    assert only_gaps.is_exhausted
 
 
 def test_an_offset_in_the_gap_at_the_end_of_a_batch_is_passed() -> None:
@@ -142,7 +142,7 @@ def test_a_wrong_crc_comes_after_the_records_before_it_and_stays() -> None:
         assert "seek" in str(error)
         assert fetch.position == 3
         assert fetch.take(100) == []
-    assert not fetch.exhausted
+    assert not fetch.is_exhausted
 
 
 def test_crcs_are_not_checked_when_that_is_switched_off() -> None:
@@ -205,7 +205,7 @@ def test_a_deserializer_that_recovers_goes_on_where_it_failed() -> None:
     poison.clear()
     assert offsets(fetch.take(100)) == [2, 3]
     assert fetch.error is None
-    assert fetch.exhausted
+    assert fetch.is_exhausted
 
 
 def test_keys_are_deserialized_too_and_told_apart_in_errors() -> None:
@@ -230,7 +230,7 @@ def test_what_was_taken_can_be_put_back() -> None:
     assert offsets(fetch.take(3)) == [0, 1, 2]
     assert fetch.position == 3
     assert offsets(fetch.take(9)) == [3, 4, 5]
-    assert fetch.exhausted
+    assert fetch.is_exhausted
 
 
 def test_an_interrupt_in_a_deserializer_loses_nothing() -> None:

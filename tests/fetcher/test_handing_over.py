@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kohort.fetcher._fetcher import SMALL_ANSWER
+from kohort.fetcher._fetcher import SMALL_RESPONSE_BYTES
 from tests.fetcher.fake import Consumer, FakeCluster
 from tests.fetcher.making import T0, batch, owning
 
@@ -51,6 +51,6 @@ async def test_the_caller_goes_first_when_an_answer_is_small() -> None:
 
 async def test_the_next_fetch_goes_first_when_an_answer_is_large() -> None:
     cluster = FakeCluster()
-    cluster.add(T0).append(SMALL_ANSWER // 8, batch(0, SMALL_ANSWER // 8))
+    cluster.add(T0).append(SMALL_RESPONSE_BYTES // 8, batch(0, SMALL_RESPONSE_BYTES // 8))
     observed = await read_one_answer(cluster)
     assert observed.fetches_sent == []

@@ -121,7 +121,7 @@ class Interleaving(RuleBasedStateMachine):
         data = [data for _, _, data in self.log[at : at + count]]
         lease = CountedLease()
         self.leases.append(lease)
-        held: Any = self.buffer.memory.hold(lease, sum(map(len, data)))
+        held: Any = self.buffer.memory.count(lease, sum(map(len, data)))
         self.buffer.append(
             fetched(self.subscription, tp, offset, *data, epoch=epoch, lease=held, **self.options)
         )
@@ -174,7 +174,7 @@ class Interleaving(RuleBasedStateMachine):
         if hasattr(self, "buffer"):
             self.buffer.close()
             assert all(lease.released <= 1 for lease in self.leases)
-            assert self.buffer.memory.held == 0
+            assert self.buffer.memory.pooled_bytes == 0
 
 
 Interleaving.TestCase.settings = settings(

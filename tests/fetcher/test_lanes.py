@@ -13,20 +13,20 @@ class TestLanes:
     def test_the_main_lane_comes_first(self) -> None:
         lanes = NodeConnections(1)
         choice = lanes.choose(10.0, 0.5)
-        assert (choice.lane, choice.max_wait) == (lanes.main, 0.5)
+        assert (choice.connection, choice.max_wait) == (lanes.main, 0.5)
 
     def test_a_fetch_that_may_just_be_coming_in_is_waited_for(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
         choice = lanes.choose(10.0 + PARKED_AFTER / 2, 0.5)
-        assert choice.lane is None
-        assert choice.ask_again == 10.0 + PARKED_AFTER
+        assert choice.connection is None
+        assert choice.retry_at == 10.0 + PARKED_AFTER
 
     def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
         choice = lanes.choose(10.1, 0.5)
-        assert choice.lane is lanes.side
+        assert choice.connection is lanes.extra
         assert abs(10.1 + choice.max_wait - (10.5 - MEET_MARGIN)) < 1e-9
 
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
@@ -37,16 +37,16 @@ class TestLanes:
     def test_each_lane_has_one_fetch_in_flight(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
-        lanes.side.start(10.1, 0.3)
+        lanes.extra.start(10.1, 0.3)
         assert lanes.choose(10.2, 0.5) == (None, 0.0, float("inf"))
         lanes.main.finish()
-        assert lanes.choose(10.2, 0.5).lane is lanes.main
+        assert lanes.choose(10.2, 0.5).connection is lanes.main
 
     def test_beside_full_partitions_nothing_is_parked_for_long_at_first(self) -> None:
         lanes = NodeConnections(1)
         waits = [lanes.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
         assert waits == [PARKED_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
-        lanes.came()
+        lanes.note_records()
         assert lanes.choose(10.0, 0.5, has_waiting=True).max_wait == PARKED_AFTER
         assert lanes.choose(10.0, 0.5).max_wait == 0.5
 
@@ -55,17 +55,17 @@ class TestLanes:
         choice = lanes.choose(10.0, 0.5, has_waiting=True)
         lanes.main.start(10.0, choice.max_wait)
         choice = lanes.choose(10.001, 0.5)
-        assert (choice.lane, choice.ask_again) == (None, 10.0 + PARKED_AFTER)
+        assert (choice.connection, choice.retry_at) == (None, 10.0 + PARKED_AFTER)
         overdue_at = lanes.main.until + PARKED_AFTER
         assert lanes.choose(10.0 + PARKED_AFTER, 0.5) == (None, 0.0, overdue_at)
         choice = lanes.choose(overdue_at, 0.5)
-        assert (choice.lane, choice.max_wait) == (lanes.side, PARKED_AFTER)
+        assert (choice.connection, choice.max_wait) == (lanes.extra, PARKED_AFTER)
 
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
         lanes = NodeConnections(1)
         lanes.not_before = 12.0
         assert lanes.choose(11.0, 0.5) == (None, 0.0, 12.0)
-        assert lanes.choose(12.0, 0.5).lane is lanes.main
+        assert lanes.choose(12.0, 0.5).connection is lanes.main
 
 
 class TestRetries:

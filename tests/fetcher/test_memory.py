@@ -24,16 +24,16 @@ class TestGrants:
         assert memory.grant([30, 30], 50, 2) == (40, 40)
         assert memory.grant([30, 30], 50, 1) == (40, 40)
         assert memory.grant([30, 30], 50, 1) == (30, 30)
-        assert memory.asked == 130
+        assert memory.in_flight_bytes == 130
 
     def test_an_answer_counts_until_it_is_released(self) -> None:
         memory, lease = FetchMemory(100), CountedLease()
         granted = memory.grant([70], 500, 1)
-        held = memory.hold(lease, 110)
-        memory.answered(granted)
-        assert (memory.asked, memory.held, memory.full) == (0, 110, True)
+        held = memory.count(lease, 110)
+        memory.release_grant(granted)
+        assert (memory.in_flight_bytes, memory.pooled_bytes, memory.is_full) == (0, 110, True)
         held.release()
-        assert (memory.held, memory.full, lease.released) == (0, False, 1)
+        assert (memory.pooled_bytes, memory.is_full, lease.released) == (0, False, 1)
 
 
 def bench_of(*partitions: TopicPartition, limit: int) -> Bench:
@@ -42,7 +42,7 @@ def bench_of(*partitions: TopicPartition, limit: int) -> Bench:
 
 def put(bench: Bench, tp: TopicPartition, offset: int, *data: bytes) -> CompletedFetch:
     """An answer with one partition in it."""
-    lease: Any = bench.buffer.memory.hold(CountedLease(), sum(map(len, data)))
+    lease: Any = bench.buffer.memory.count(CountedLease(), sum(map(len, data)))
     return bench.put(tp, offset, *data, lease=lease)
 
 
@@ -67,7 +67,7 @@ class TestRoom:
         assert bench.with_room() == set()
         bench.subscription.pause([T0, T1])
         assert bench.with_room() == {T2}
-        assert bench.buffer.memory.taken == both
+        assert bench.buffer.memory.used == both
         bench.subscription.resume([T0, T1])
         targets = bench.subscription.fetchable()
         positions = {target.topic_partition: target.offset for target in targets}
@@ -116,7 +116,7 @@ class TestRoom:
         assert bench.with_room() == set()
         bench.subscription.seek(T0, 50)
         assert bench.with_room() == {T0}
-        assert bench.buffer.memory.held == 0
+        assert bench.buffer.memory.pooled_bytes == 0
 
 
 PARTITIONS = [TopicPartition("t", number) for number in range(60)]
@@ -139,8 +139,8 @@ async def settled() -> None:
 
 def check(consumer: Consumer, limit: int) -> None:
     memory = consumer.fetcher.buffer.memory
-    assert memory.held <= limit
-    assert consumer.fetcher.buffer.bytes_held() <= limit
+    assert memory.pooled_bytes <= limit
+    assert consumer.fetcher.buffer.bytes_buffered() <= limit
 
 
 @pytest.mark.anyio
@@ -157,11 +157,11 @@ class TestFetching:
             await settled()
             # What is left is shared; each broker may be asked for one partition in any case.
             check(consumer, (20 + 3 * 2) * BATCH)
-            assert consumer.fetcher.buffer.memory.held >= 15 * BATCH
+            assert consumer.fetcher.buffer.memory.pooled_bytes >= 15 * BATCH
             sent = len(cluster.fetches)
             await settled()
             assert len(cluster.fetches) == sent
-            assert consumer.fetcher.buffer.memory.asked == 0
+            assert consumer.fetcher.buffer.memory.in_flight_bytes == 0
 
     async def test_many_partitions_are_not_all_held_when_the_caller_has_plenty(self) -> None:
         cluster = sixty()
@@ -210,7 +210,7 @@ class TestFetching:
         subscription = owning(*PARTITIONS)
         async with consuming(cluster, subscription, **self.OPTIONS) as consumer:
             await settled()
-            held = set(consumer.fetcher.buffer.held())
+            held = set(consumer.fetcher.buffer.bytes_by_partition())
             subscription.pause(held)
             consumer.fetcher.wake()
             others = len(PARTITIONS) - len(held)
@@ -232,7 +232,7 @@ class TestOrder:
         waiting: dict[TopicPartition, int] = {}
         for _ in range(200):
             for tp in partitions:
-                if not bench.buffer.held().get(tp):
+                if not bench.buffer.bytes_by_partition().get(tp):
                     count = 50 if tp == hot else 1
                     bench.put(tp, ends[tp], batch(ends[tp], count))
                     ends[tp] += count

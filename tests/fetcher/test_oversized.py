@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kohort.errors import RecordTooLargeError
-from kohort.fetcher._oversized import Found, find_batch
+from kohort.fetcher._oversized import OversizedBatch, find_batch
 from kohort.protocol import encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.transport import OversizedFrameError
@@ -49,12 +49,12 @@ class TestFinding:
         small = Partition(partition_index=0, records=batch(0, 2), aborted_transactions=aborted)
         empty = Partition(partition_index=2, records=None, aborted_transactions=None)
         head = head_of(response(small, empty, large(T1, 4)), version)
-        assert find_batch(head, version, {ID: "t"}) == Found(T1, 2 * LIMIT + 12, 7)
+        assert find_batch(head, version, {ID: "t"}) == OversizedBatch(T1, 2 * LIMIT + 12, 7)
 
     def test_batch_size_stays_unknown_without_header(self) -> None:
         whole = head_of(response(large(T1, 4)), 12)
         start = whole.index(batch(4, 3)[:8])
-        assert find_batch(whole[: start + 10], 12, {}) == Found(T1)
+        assert find_batch(whole[: start + 10], 12, {}) == OversizedBatch(T1)
 
     @pytest.mark.parametrize("size", [0, 3, 5, 12, 20, 30])
     def test_nothing_is_found_when_head_is_short(self, size: int) -> None:
@@ -68,7 +68,7 @@ class TestFinding:
     def test_batch_of_old_format_ends_at_its_offset(self) -> None:
         head = bytearray(head_of(response(large(T1, 4)), 12))
         head[head.index(batch(4, 3)[:8]) + 16] = 1
-        assert find_batch(bytes(head), 12, {}) == Found(T1, 2 * LIMIT + 12, 5)
+        assert find_batch(bytes(head), 12, {}) == OversizedBatch(T1, 2 * LIMIT + 12, 5)
 
 
 Oversized = Callable[[int, FetchRequest], Any]

@@ -206,7 +206,7 @@ class TestSkippingBatches:
     def test_what_does_not_come_at_all_is_raised(self) -> None:
         bench = bench_with("skip")
         error = RecordTooLargeError("too large", topic_partition=T0, offset=0)
-        bench.fail(T0, error, passing=False)
+        bench.fail(T0, error, is_transient=False)
         for _ in range(2):
             with pytest.raises(RecordTooLargeError):
                 bench.drain()
@@ -216,7 +216,7 @@ class TestSkippingBatches:
         bench = bench_with("skip")
         for _ in range(2):
             error = CorruptBatchError("the broker says so", topic_partition=T0, offset=0)
-            bench.fail(T0, error, passing=True)
+            bench.fail(T0, error, is_transient=True)
             with pytest.raises(CorruptBatchError):
                 bench.drain()
             assert bench.drain() == {}
@@ -278,7 +278,7 @@ class TestPausing:
         assert bench.drain() == {T1: [0, 1]}
         assert bench.drain() == {}
         assert bench.with_room() == {T1}
-        assert bench.buffer.bytes_held() == 0
+        assert bench.buffer.bytes_buffered() == 0
 
     def test_resume_tries_again_and_is_paused_again_or_goes_on(
         self, spoil: Spoil, error: type[DataError]
@@ -300,7 +300,7 @@ def test_what_does_not_come_at_all_may_be_paused(passing: bool) -> None:
     bench = bench_with("pause", T0, T1)
     kind = CorruptBatchError if passing else RecordTooLargeError
     bench.put(T1, 0, batch(0, 2))
-    bench.fail(T0, kind("no", topic_partition=T0, offset=0), passing=passing)
+    bench.fail(T0, kind("no", topic_partition=T0, offset=0), is_transient=passing)
     assert bench.drain() == {T1: [0, 1]}
     assert bench.subscription.paused() == {T0}
     assert bench.drain() == {}
@@ -367,7 +367,7 @@ class TestCallables:
 
 def test_what_is_neither_corrupt_nor_undeserializable_is_not_asked_about() -> None:
     bench = bench_with("skip")
-    bench.fail(T0, NoOffsetForPartitionError("nowhere", topic_partition=T0), passing=False)
+    bench.fail(T0, NoOffsetForPartitionError("nowhere", topic_partition=T0), is_transient=False)
     with pytest.raises(NoOffsetForPartitionError):
         bench.drain()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kohort.fetcher._replicas import LEAVE_FOR, Replicas
+from kohort.fetcher._replicas import LEADER_ONLY_SECONDS, Replicas
 from kohort.protocol.messages import FetchRequest, FetchResponse
 from kohort.transport import Leader, PartitionMetadata, TopicMetadata
 from tests.fetcher.fake import FakeCluster, consuming
@@ -22,43 +22,43 @@ class TestChoosing:
     def test_the_leader_is_read_from_until_it_names_a_follower(self) -> None:
         replicas = Replicas(300.0)
         assert replicas.find(T0, LEADER, 10.0) == 1
-        assert replicas.of(T0) is None
-        replicas.follow(T0, 2, LEADER, 10.0)
+        assert replicas.chosen_node(T0) is None
+        replicas.read_from(T0, 2, LEADER, 10.0)
         assert replicas.find(T0, LEADER, 309.0) == 2
-        assert replicas.of(T0) == 2
-        assert not replicas.stays(T0)
+        assert replicas.chosen_node(T0) == 2
+        assert not replicas.is_kept_on_leader(T0)
 
     def test_what_a_leader_said_grows_old(self) -> None:
         replicas = Replicas(300.0)
-        replicas.follow(T0, 2, LEADER, 10.0)
+        replicas.read_from(T0, 2, LEADER, 10.0)
         assert replicas.find(T0, LEADER, 310.0) == 1
-        assert replicas.of(T0) is None
+        assert replicas.chosen_node(T0) is None
 
     @pytest.mark.parametrize("new", [Leader(3, 6), Leader(1, 6)])
     def test_what_a_leader_said_ends_with_its_leadership(self, new: Leader) -> None:
         replicas = Replicas(300.0)
-        replicas.follow(T0, 2, LEADER, 10.0)
+        replicas.read_from(T0, 2, LEADER, 10.0)
         assert replicas.find(T0, new, 11.0) == new.node
 
     def test_a_follower_that_fails_is_left_for_a_while(self) -> None:
         replicas = Replicas(300.0)
-        replicas.follow(T0, 2, LEADER, 10.0)
-        assert not replicas.leave(T0, 1, 11.0)
-        assert replicas.leave(T0, 2, 11.0)
-        assert replicas.stays(T0)
-        assert replicas.find(T0, LEADER, 11.0 + LEAVE_FOR - 0.1) == 1
-        assert replicas.stays(T0)
-        assert not replicas.leave(T0, 1, 12.0), "the leader is no follower"
-        assert replicas.find(T0, LEADER, 11.0 + LEAVE_FOR) == 1
-        assert not replicas.stays(T0)
+        replicas.read_from(T0, 2, LEADER, 10.0)
+        assert not replicas.leave_follower(T0, 1, 11.0)
+        assert replicas.leave_follower(T0, 2, 11.0)
+        assert replicas.is_kept_on_leader(T0)
+        assert replicas.find(T0, LEADER, 11.0 + LEADER_ONLY_SECONDS - 0.1) == 1
+        assert replicas.is_kept_on_leader(T0)
+        assert not replicas.leave_follower(T0, 1, 12.0), "the leader is no follower"
+        assert replicas.find(T0, LEADER, 11.0 + LEADER_ONLY_SECONDS) == 1
+        assert not replicas.is_kept_on_leader(T0)
 
     def test_partitions_that_are_gone_are_forgotten(self) -> None:
         replicas = Replicas(300.0)
-        replicas.follow(T0, 2, LEADER, 10.0)
+        replicas.read_from(T0, 2, LEADER, 10.0)
         replicas.keep_only([T0])
-        assert replicas.of(T0) == 2
+        assert replicas.chosen_node(T0) == 2
         replicas.keep_only([])
-        assert replicas.of(T0) is None
+        assert replicas.chosen_node(T0) is None
 
 
 def replicated() -> FakeCluster:

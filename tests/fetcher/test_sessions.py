@@ -9,7 +9,7 @@ import pytest
 
 from kohort.config import FetchConfig
 from kohort.errors import ErrorCode
-from kohort.fetcher._request import Ask, fetch_request, partitions_of
+from kohort.fetcher._request import PartitionRequest, fetch_request, partitions_of
 from kohort.fetcher._sessions import SESSION_ERRORS, FetchSession, Watermarks
 from kohort.protocol import decode, encode
 from kohort.protocol.messages import FetchRequest, FetchResponse
@@ -21,9 +21,9 @@ PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number i
 T0, T1, *_ = PARTITIONS
 
 
-def ask(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> Ask:
+def ask(tp: TopicPartition, offset: int = 0, epoch: int = 1, **more: Any) -> PartitionRequest:
     more.setdefault("topic_id", IDS[tp.topic])
-    return Ask(tp, epoch, offset, 0, 1000, **more)
+    return PartitionRequest(tp, epoch, offset, 0, 1000, **more)
 
 
 class Broker:
@@ -32,14 +32,14 @@ class Broker:
     def __init__(self, version: int = 18, *, enabled: bool = True) -> None:
         self.version = version
         self.sessions = FetchSessions(random.Random(5))
-        self.lane = FetchSession(enabled=enabled)
+        self.connection = FetchSession(enabled=enabled)
         self.request = FetchRequest()
         self.high_watermarks: dict[TopicPartition, int] = {}
 
-    def send(self, *asks: Ask) -> ServedFetch:
+    def send(self, *asks: PartitionRequest) -> ServedFetch:
         """A request as it arrives; its plan must be what is asked for, with the same offsets."""
-        self.asks = {ask.topic_partition: ask for ask in asks}
-        plan = self.lane.plan(asks)
+        self.requests = {ask.topic_partition: ask for ask in asks}
+        plan = self.connection.plan(asks)
         version = min(self.version, plan.max_version)
         sent = encode(fetch_request(FetchConfig(), plan, 500, 1 << 20), version)
         self.request = decode(FetchRequest, version, sent)
@@ -80,11 +80,15 @@ class Broker:
                 )
             )
         if response.error_code:
-            self.lane.failed(response.error_code)
+            self.connection.restart(response.error_code)
             return {}
-        return dict(self.lane.answered(response.session_id, partitions_of(response, self.asks)))
+        return dict(
+            self.connection.note_response(
+                response.session_id, partitions_of(response, self.requests)
+            )
+        )
 
-    def fetch(self, *asks: Ask) -> dict[TopicPartition, Watermarks]:
+    def fetch(self, *asks: PartitionRequest) -> dict[TopicPartition, Watermarks]:
         return self.answer(self.send(*asks))
 
     @property
@@ -139,7 +143,7 @@ def test_after_an_error_a_full_request_takes_the_place_of_the_session(code: Erro
     plan = broker.send(ask(T0), ask(T1))
     plan.error = code
     broker.answer(plan)
-    assert not broker.lane.incremental
+    assert not broker.connection.is_incremental
     broker.fetch(ask(T0), ask(T1))
     assert broker.place == (code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert len(broker.named) == 2
@@ -152,7 +156,7 @@ def test_an_answer_that_was_lost_ends_the_session_on_both_sides() -> None:
     broker = Broker()
     broker.fetch(ask(T0))
     broker.send(ask(T0, 5))
-    broker.lane.failed()
+    broker.connection.restart()
     broker.fetch(ask(T0, 5))
     assert broker.place == (True, 0)
     assert len(broker.sessions) == 1
@@ -224,7 +228,7 @@ def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
         plan = broker.send(*asks)
         what = rng.random()
         if what < 0.05:
-            broker.lane.failed()
+            broker.connection.restart()
         elif what < 0.1:
             broker.sessions = FetchSessions(rng)
             broker.answer(plan)
@@ -233,4 +237,4 @@ def test_both_sides_agree_whatever_happens(seed: int, version: int) -> None:
             for tp, told in quiet.items():
                 assert told.high_watermark == broker.high_watermarks.get(tp, 0)
             if broker.request.session_epoch > 0 and not plan.error:
-                assert broker.lane.incremental
+                assert broker.connection.is_incremental

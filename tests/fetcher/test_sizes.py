@@ -24,16 +24,16 @@ def sizes(**options: Any) -> FetchSizes:
 
 class TestFetchSizes:
     def test_a_partition_gets_one_mebibyte_at_first(self) -> None:
-        assert sizes().of_partition(1) == MIB
+        assert sizes().partition_bytes(1) == MIB
 
     def test_the_first_large_response_has_eight_mebibytes(self) -> None:
         found = sizes()
-        assert found.of_response(1) == found.read_ahead == 8 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 8 * MIB
         found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, NEAR)
-        assert found.of_response(1) == found.read_ahead == 8 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 8 * MIB
         found.note_response(1, MIB, MIB, SLOW)
-        assert found.of_response(1) == found.read_ahead == FetchConfig().fetch_max_bytes
-        assert sizes(max_partition_fetch_bytes=9 * MIB).of_response(1) == 9 * MIB
+        assert found.response_bytes(1) == found.read_ahead == FetchConfig().fetch_max_bytes
+        assert sizes(max_partition_fetch_bytes=9 * MIB).response_bytes(1) == 9 * MIB
 
     @pytest.mark.parametrize(
         ("seconds", "size"), [(NEAR, 4 * MIB), (QUICK, 4 * MIB), (MIDDLING, MIB), (SLOW, MIB)]
@@ -43,47 +43,47 @@ class TestFetchSizes:
     ) -> None:
         found = sizes()
         found.note_response(1, MIB, MIB, seconds)
-        assert found.of_partition(1) == size
-        assert found.of_partition(2) == MIB
+        assert found.partition_bytes(1) == size
+        assert found.partition_bytes(2) == MIB
 
     def test_a_small_response_changes_nothing(self) -> None:
         found = sizes()
         found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, NEAR)
-        assert found.of_partition(1) == MIB
+        assert found.partition_bytes(1) == MIB
         found.note_response(1, MIB, MIB, NEAR)
         found.note_response(1, MIB // 2 - 1, MIB // 2 - 1, SLOW)
-        assert found.of_partition(1) == 4 * MIB
+        assert found.partition_bytes(1) == 4 * MIB
 
     def test_a_slow_response_takes_it_back(self) -> None:
         found = sizes()
         found.note_response(1, MIB, MIB, NEAR)
         found.note_response(1, 4 * MIB, 4 * MIB, MIDDLING)
-        assert found.of_partition(1) == 4 * MIB
+        assert found.partition_bytes(1) == 4 * MIB
         found.note_response(1, 4 * MIB, 4 * MIB, SLOW)
-        assert found.of_partition(1) == MIB
+        assert found.partition_bytes(1) == MIB
 
     @pytest.mark.parametrize(("partitions", "size"), [(4, 4), (8, 2), (16, 1), (1000, 1)])
     def test_many_partitions_share_what_is_asked_for(self, partitions: int, size: int) -> None:
         found = sizes()
         found.note_response(1, MIB, MIB, QUICK)
         found.partitions = partitions
-        assert found.of_partition(1) == size * MIB
+        assert found.partition_bytes(1) == size * MIB
 
     @pytest.mark.parametrize("given", [77, MIB, 3 * MIB, 16 * MIB])
     def test_a_given_size_of_partitions_counts_as_it_is(self, given: int) -> None:
         found = sizes(max_partition_fetch_bytes=given)
         found.partitions = 20
-        assert found.of_partition(1) == given
+        assert found.partition_bytes(1) == given
         for seconds in (NEAR, SLOW):
             found.note_response(1, given, given, seconds)
-            assert found.of_partition(1) == given
+            assert found.partition_bytes(1) == given
 
     @pytest.mark.parametrize("given", [MIB, 30 * MIB, 60 * MIB])
     def test_a_given_size_of_responses_counts_as_it_is(self, given: int) -> None:
         found = sizes(fetch_max_bytes=given, buffer_memory=64 * MIB)
-        assert found.of_response(1) == found.read_ahead == given
+        assert found.response_bytes(1) == found.read_ahead == given
         found.note_response(1, MIB, MIB, NEAR)
-        assert found.of_response(1) == found.read_ahead == given
+        assert found.response_bytes(1) == found.read_ahead == given
 
     @pytest.mark.parametrize(
         ("seconds", "size"), [(QUICK, 16 * MIB), (MIDDLING, 50 * MIB), (SLOW, 50 * MIB)]
@@ -100,34 +100,34 @@ class TestFetchSizes:
     def test_the_nearer_a_broker_the_smaller_its_responses(self) -> None:
         found = sizes()
         found.note_response(1, MIB, MIB, MIDDLING)
-        assert found.of_response(1) == found.read_ahead == 50 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 50 * MIB
         found.note_response(1, MIB, MIB, QUICK)
-        assert found.of_response(1) == found.read_ahead == 16 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 16 * MIB
         found.note_response(1, MIB, MIB, NEAR)
-        assert found.of_response(1) == found.read_ahead == 4 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 4 * MIB
         found.note_response(2, MIB, MIB, QUICK)
-        assert found.of_response(1) == 4 * MIB
-        assert found.of_response(2) == found.read_ahead == 16 * MIB
+        assert found.response_bytes(1) == 4 * MIB
+        assert found.response_bytes(2) == found.read_ahead == 16 * MIB
         found.note_response(1, MIB, MIB, MIDDLING)
-        assert found.of_response(1) == 4 * MIB
+        assert found.response_bytes(1) == 4 * MIB
         found.note_response(1, MIB, MIB, SLOW)
-        assert found.of_response(1) == found.read_ahead == 50 * MIB
+        assert found.response_bytes(1) == found.read_ahead == 50 * MIB
 
     def test_a_larger_response_of_a_near_broker_may_take_longer(self) -> None:
         found = sizes()
         found.note_response(1, 4 * MIB, 16 * MIB, QUICK)
-        assert found.of_response(1) == 4 * MIB
+        assert found.response_bytes(1) == 4 * MIB
 
     def test_broker_is_near_at_the_speed_of_tls(self) -> None:
         """Larger responses over TLS fill the socket, and cost a broker twice the CPU time."""
         found = sizes()
         found.note_response(1, MIB, 4 * MIB, 0.025)
-        assert found.of_response(1) == 4 * MIB
+        assert found.response_bytes(1) == 4 * MIB
 
     def test_a_response_has_room_for_what_one_partition_may_have(self) -> None:
         found = sizes(max_partition_fetch_bytes=9 * MIB)
         found.note_response(1, MIB, MIB, NEAR)
-        assert found.of_response(1) == 9 * MIB
+        assert found.response_bytes(1) == 9 * MIB
 
 
 def large_log(cluster: FakeCluster, tp: TopicPartition, batches: int) -> None:

@@ -70,7 +70,7 @@ async def test_what_was_read_before_the_cut_is_handed_out_first() -> None:
         assert await consumer.read(3) == {T0: [1, 2, 3]}
         error = await told(consumer)
         assert (error.offset, error.diverging_offset, error.diverging_epoch) == (4, 1, 3)
-        assert consumer.fetcher.buffer.standing() == {T0: error}
+        assert consumer.fetcher.buffer.permanent_errors() == {T0: error}
         count = len(cluster.validations)
         for _ in range(3):
             assert str(await told(consumer)) == str(error)
@@ -210,7 +210,7 @@ async def test_what_the_old_leader_still_gave_is_validated_too() -> None:
         await consumer.poll(timeout=0.1)  # a fetch is parked at broker 1
         consumer.subscription.pause([T0])
         lead(cluster, 2, 7)
-        consumer.fetcher._validation.good(
+        consumer.fetcher._validation.mark_validated(
             T0, consumer.subscription.snapshot().partitions[T0].epoch, 7
         )
         late = cluster.logs[T0]

@@ -6,7 +6,7 @@ import random
 import struct
 from typing import NamedTuple
 
-from kohort.fetcher._request import Ask
+from kohort.fetcher._request import PartitionRequest
 from kohort.protocol import encode_response
 from kohort.protocol.messages import FetchResponse
 from kohort.types import TopicPartition
@@ -27,10 +27,10 @@ class Case(NamedTuple):
     offset: int
 
     @property
-    def asks(self) -> dict[TopicPartition, Ask]:
+    def requests(self) -> dict[TopicPartition, PartitionRequest]:
         """Partitions 0 and 1 of one topic."""
         return {
-            tp: Ask(tp, 1, self.offset, 3, 1 << 20, TOPIC_ID)
+            tp: PartitionRequest(tp, 1, self.offset, 3, 1 << 20, TOPIC_ID)
             for tp in (TopicPartition(TOPIC, index) for index in PARTITIONS)
         }
 

@@ -39,7 +39,7 @@ from kohort.errors import DataError, MessageDecodeError
 from kohort.fetcher._completed import CompletedFetch, DecodeOptions
 from kohort.fetcher._errors import Failure
 from kohort.fetcher._lease import SharedLease
-from kohort.fetcher._request import Answer, partitions_of, read_answers
+from kohort.fetcher._request import FetchResult, partitions_of, read_results
 from kohort.protocol import decode_response
 from kohort.protocol.messages import FetchResponse
 from kohort.records import Record, TablePlan, to_arrow, to_columns
@@ -115,16 +115,16 @@ def read(case: Case, *, arrow: bool) -> list[Any]:
     return out
 
 
-def _answers(case: Case, response: FetchResponse) -> dict[TopicPartition, Answer]:
-    asks, lease = case.asks, SharedLease(_NoLease())
+def _answers(case: Case, response: FetchResponse) -> dict[TopicPartition, FetchResult]:
+    asks, lease = case.requests, SharedLease(_NoLease())
     there = partitions_of(response, asks)
-    return read_answers(there, asks, options=DecodeOptions(), lease=lease, largest=1 << 20)
+    return read_results(there, asks, options=DecodeOptions(), lease=lease, largest=1 << 20)
 
 
 def _taken(fetch: CompletedFetch) -> list[Any]:
     """The records, each as a tuple, and at the end what they stopped at."""
     out: list[Any] = []
-    while not fetch.exhausted:
+    while not fetch.is_exhausted:
         out += map(_row, fetch.take(50))
         if fetch.error is not None:
             return [*out, _told(fetch.error)]
@@ -133,7 +133,7 @@ def _taken(fetch: CompletedFetch) -> list[Any]:
 
 def _rows(fetch: CompletedFetch, *, arrow: bool) -> list[Any]:
     out: list[Any] = []
-    while not fetch.exhausted:
+    while not fetch.is_exhausted:
         plan = TablePlan(40)
         if fetch.measure(plan) and arrow:
             batch = to_arrow(plan)
