@@ -20,6 +20,8 @@ BIN := $(VENV)/bin
 PINS := constraints/pins.txt
 # An editable installation warns of folders beside the package; ours are meant to be there.
 PIP := PYTHONWARNINGS='ignore:Editable installation' $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS)
+# Pyright finds packages through PATH and PYTHONPATH. The last variable keeps it from asking PyPI for a newer version.
+PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 PACKAGING := $(PINS) pyproject.toml setup.py $(addprefix kohort/records/,_batch.py _columns.py _iteration.py) $(wildcard kohort/records/*.pxd kohort/records/*.h kohort/transport/*.pyx)
 
 # A file's tests stay together, in the order of the files: the longest are put first.
@@ -48,6 +50,7 @@ lint: $(VENV)/.dev ## Check style, format and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(PYRIGHT) --verifytypes kohort --ignoreexternal
 
 fuzz: $(VENV)/.dev ## 1,000,000 mutated requests to the in-process cluster, as many responses, and 500,000 logins.
 	$(BIN)/python -m tests.support.fuzz $(ARGS)

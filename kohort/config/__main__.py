@@ -8,5 +8,5 @@ from pathlib import Path
 from kohort.config import replace_tables
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
+    page: Path = Path(sys.argv[1])
     page.write_text(replace_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, TypeVar, final
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
 E = TypeVar("E", bound=BaseException)
 
@@ -52,7 +52,7 @@ class Secret:
 
         return hmac.compare_digest(self.reveal_bytes(), other.reveal_bytes())
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return SHOWN

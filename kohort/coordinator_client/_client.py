@@ -145,7 +145,7 @@ class CoordinatorClient:
         self._queued_commands: list[Command] = []
         self._changed = anyio.Event()
         self._has_failed = False
-        self.confirmed_until = math.inf
+        self.confirmed_until: float = math.inf
         """Until when the partitions cannot be another member's already; readable from any thread.
 
         After that the session may have ended at the coordinator: nothing of them should be handed

@@ -130,8 +130,10 @@ class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE
         reason: str = "",
     ) -> None:
         super().__init__(message, code=code)
-        self.topic_partition, self.offset = topic_partition, offset
-        self.next_offset, self.reason = next_offset, reason or str(self)
+        self.topic_partition: TopicPartition | None = topic_partition
+        self.offset: int | None = offset
+        self.next_offset: int | None = next_offset
+        self.reason: str = reason or str(self)
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):

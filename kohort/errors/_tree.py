@@ -82,7 +82,7 @@ class OffsetsTimeoutError(KafkaTimeoutError):
         self, message: str, *, found: Mapping[TopicPartition, OffsetAndTimestamp | None]
     ) -> None:
         super().__init__(message)
-        self.found = dict(found)
+        self.found: dict[TopicPartition, OffsetAndTimestamp | None] = dict(found)
 
 
 class TransportError(KafkaError):
@@ -195,7 +195,7 @@ class DataError(KafkaError):
         reason: str = "",
     ) -> None:
         super().__init__(message)
-        self.reason = reason or message
+        self.reason: str = reason or message
         self.topic_partition = topic_partition
         self.offset = offset
         self.next_offset = next_offset

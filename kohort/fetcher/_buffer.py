@@ -67,7 +67,7 @@ class FetchBuffer(PartitionQueues):
         super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
         self.tables: History | None = None
         """Sizes of the last table; None before the first one."""
-        self.policy = ErrorPolicy(subscription, on_error, on_room=on_room)
+        self.policy: ErrorPolicy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._may_deliver = may_deliver
         self._laggiest_first = laggiest_first
         self._by_lag = laggiest_first

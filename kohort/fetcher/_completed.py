@@ -60,16 +60,16 @@ class CompletedFetch:
         self.last_stable_offset: Final = last_stable_offset
         self.log_start_offset: Final = log_start_offset
         self.size: Final = records.size
-        self.next_offset: Final = records.next_offset
+        self.next_offset: Final[int] = records.next_offset
         """Where the next fetch starts."""
-        self.last_leader_epoch: Final = records.leader_epoch
-        self.position = records.passed
+        self.last_leader_epoch: Final[int] = records.leader_epoch
+        self.position: int = records.passed
         """The offset behind what was taken."""
         self.error: DataError | None = None
         """What the last take() stopped at; nothing gets past it."""
-        self.raised = 0
+        self.raised: int = 0
         self.is_busy = False
-        self.is_measured = False
+        self.is_measured: bool = False
         """Rows may have gone into a table: what is behind :attr:`position` may not be at hand."""
         self._set = records
         self._deserialize = deserialize

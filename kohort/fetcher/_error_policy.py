@@ -51,10 +51,10 @@ class PolicyCounters:
     __slots__ = ("batches_skipped", "bytes_skipped", "pauses", "records_skipped")
 
     def __init__(self) -> None:
-        self.records_skipped = 0
-        self.batches_skipped = 0
-        self.bytes_skipped = 0
-        self.pauses = 0
+        self.records_skipped: int = 0
+        self.batches_skipped: int = 0
+        self.bytes_skipped: int = 0
+        self.pauses: int = 0
 
 
 class _Decision(NamedTuple):
@@ -79,7 +79,7 @@ class ErrorPolicy:
         *,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        self.counters = PolicyCounters()
+        self.counters: PolicyCounters = PolicyCounters()
         self._subscription = subscription
         self._on_error = on_error
         self._on_room = on_room

@@ -106,7 +106,7 @@ class Fetcher:
         )
         self._largest = max(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         self._sizes = FetchSizes(config)
-        self.buffer = FetchBuffer(
+        self.buffer: FetchBuffer = FetchBuffer(
             subscription,
             max_bytes=self._sizes.read_ahead,
             on_room=on_room or weak_callback(self.wake),
@@ -115,7 +115,7 @@ class Fetcher:
             memory=FetchMemory(config.buffer_memory),
             laggiest_first=config.fetch_order == "lag",
         )
-        self.offsets = OffsetLookup(cluster, config, rng=rng)
+        self.offsets: OffsetLookup = OffsetLookup(cluster, config, rng=rng)
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         denied_backoff = Backoff.from_ms(DENIED_BACKOFF_MS, metadata_max_age_ms)
         denied_topics = DeniedTopics(self.buffer, config.on_error, cluster)

@@ -28,11 +28,11 @@ class FetchMemory:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self.pooled_bytes = 0
+        self.pooled_bytes: int = 0
         """Bytes of answers in pooled buffers that are not released."""
         self.buffered_bytes = 0
         """Bytes of the batches whose records are not handed out; the buffer keeps it up to date."""
-        self.in_flight_bytes = 0
+        self.in_flight_bytes: int = 0
         """Bytes that the fetches in flight may bring."""
 
     @property

@@ -37,11 +37,11 @@ class BufferCounters:
     )
 
     def __init__(self) -> None:
-        self.records_delivered = 0
-        self.bytes_appended = 0
-        self.dropped_stale = 0
-        self.errors_raised = 0
-        self.bytes_evicted = 0
+        self.records_delivered: int = 0
+        self.bytes_appended: int = 0
+        self.dropped_stale: int = 0
+        self.errors_raised: int = 0
+        self.bytes_evicted: int = 0
 
 
 class PartitionQueues:
@@ -56,13 +56,13 @@ class PartitionQueues:
         memory: FetchMemory | None = None,
     ) -> None:
         """``max_bytes``: see :attr:`read_ahead`; ``memory``: so much is held, whatever it is."""
-        self.counters = BufferCounters()
-        self.memory = memory or FetchMemory(1 << 62)
+        self.counters: BufferCounters = BufferCounters()
+        self.memory: FetchMemory = memory or FetchMemory(1 << 62)
         self._subscription = subscription
         self._lock = subscription.lock
         self.read_ahead = max_bytes
         """Bytes to have for the caller before a partition is fetched twice."""
-        self.is_ample = False
+        self.is_ample: bool = False
         """True if so much is buffered that no partition needs a fetch, as of update_limits()."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock

@@ -36,7 +36,7 @@ class CommitOnRevoke(ConsumerRebalanceListener):
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self.awaits = inspect.iscoroutinefunction(consumer.commit)
+        self.awaits: bool = inspect.iscoroutinefunction(consumer.commit)
 
     def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
         offsets = _of(self._consumer.positions(), revoked)
@@ -61,7 +61,7 @@ class ExternalOffsets(ConsumerRebalanceListener):
         self._consumer = consumer
         self._load = load
         self._save = save
-        self.awaits = inspect.iscoroutinefunction(load) or inspect.iscoroutinefunction(save)
+        self.awaits: bool = inspect.iscoroutinefunction(load) or inspect.iscoroutinefunction(save)
 
     def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
         found = self._load(assigned) if assigned else {}
@@ -95,7 +95,7 @@ class ListenerChain(ConsumerRebalanceListener):
         for listener in listeners:
             check_listener(listener, asynchronous=True)
         self._listeners = listeners
-        self.awaits = any(is_awaited(listener) for listener in listeners)
+        self.awaits: bool = any(is_awaited(listener) for listener in listeners)
 
     def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
         return self._call("on_partitions_assigned", assigned)

@@ -187,7 +187,7 @@ class Struct(metaclass=StructMeta):
     _fields: ClassVar[tuple[FieldSpec, ...]]
     _has_secrets: ClassVar[bool]
     """True if a field of this class, or of a structure inside it, is secret."""
-    __hash__ = None  # type: ignore[assignment]  # mutable, as object's own signature does not say
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # mutable, as object's own signature does not say
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)

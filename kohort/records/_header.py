@@ -50,6 +50,19 @@ class BatchHeader:
         "producer_epoch",
         "producer_id",
     )
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
 
     def __init__(self, fields: tuple[int, ...]) -> None:
         (

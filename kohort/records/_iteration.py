@@ -36,8 +36,8 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self.rung = True
-        self.taken_at = -math.inf
+        self.rung: bool = True
+        self.taken_at: float = -math.inf
         """Time of the latest step that took a record of a run, by the iterator's clock."""
         _bells.add(self)
 
@@ -68,13 +68,13 @@ class RecordRun:
 
     def __init__(self, bell: Bell, clock: Callable[[], float]) -> None:
         self.bell = bell
-        self.now = -math.inf
+        self.now: float = -math.inf
         """Time of the latest step, in seconds."""
         self.records: list[Record] = []
-        self.first = 0
-        self.index = 0
-        self.stop = 0
-        self.until = -math.inf
+        self.first: int = 0
+        self.index: int = 0
+        self.stop: int = 0
+        self.until: float = -math.inf
         use_clock(self, clock)
 
     def set_clock(self, clock: Callable[[], float]) -> None:

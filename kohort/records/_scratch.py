@@ -26,7 +26,7 @@ class Scratch:
         self._buffer = bytearray()
         self._large = 0  # how many batches from now on follow a large one closely
         self._keeps_large = False
-        self.ratio = 0.0
+        self.ratio: float = 0.0
         """How many times its size the latest batch became."""
 
     @property

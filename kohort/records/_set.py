@@ -55,23 +55,23 @@ class RecordSet:
         self._pos = 0
         self._run_ends: list[int] = []
         self._runs_are_old: list[bool] = []
-        self.batches = 0
-        self.last_offset = -2
+        self.batches: int = 0
+        self.last_offset: int = -2
         """The highest of the batches; -2 without one."""
-        self.leader_epoch = -1
+        self.leader_epoch: int = -1
         """Of the last batch; -1 without one."""
-        self.read_epoch = -1
+        self.read_epoch: int = -1
         """The leader epoch of what measure() moved behind last."""
         self._end: int = self._scan()
         self.size: int = self._end
         """Bytes of the batches that are whole."""
-        self.next_offset = max(offset, self.last_offset + 1)
+        self.next_offset: int = max(offset, self.last_offset + 1)
         """Where the next fetch starts."""
         self.records: list[Record] = []
         """What was read last."""
-        self.passed = offset
+        self.passed: int = offset
         """The offset behind these."""
-        self.tail_size = 0
+        self.tail_size: int = 0
         """Bytes of a batch at the end that was cut off; nothing is wrong with that."""
         self.tail_needs: int | None = None
         """Bytes that it claims to have, None if not even that is there."""

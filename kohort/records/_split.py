@@ -33,8 +33,8 @@ class RecordBatch:
     __slots__ = ("header", "raw")
 
     def __init__(self, header: BatchHeader, raw: memoryview) -> None:
-        self.header = header
-        self.raw = raw
+        self.header: BatchHeader = header
+        self.raw: memoryview[int] = raw
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> RecordBatch:
@@ -149,7 +149,7 @@ class BatchSplit(Iterator[RecordBatch]):
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._data = memoryview(data)
         self._pos = 0
-        self.tail_size = 0
+        self.tail_size: int = 0
         self.tail_needs: int | None = None
 
     def __next__(self) -> RecordBatch:

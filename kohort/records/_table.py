@@ -149,7 +149,7 @@ class TablePlan:
         allocate: Allocate = in_python,
         history: History | None = None,
     ) -> None:
-        self.max_rows = min(max_rows, MAX_ROWS)
+        self.max_rows: int = min(max_rows, MAX_ROWS)
         self._max_bytes = min(max_bytes, MAX_BYTES)
         self._allocate = allocate
         self._history = history or History()

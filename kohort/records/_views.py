@@ -65,8 +65,8 @@ class RecordColumns:
     __slots__ = ("_rows", "_table", "partition", "topic")
 
     def __init__(self, table: Table, topic: str, partition: int, rows: range) -> None:
-        self.topic = topic
-        self.partition = partition
+        self.topic: str = topic
+        self.partition: int = partition
         self._table = table
         self._rows = rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from kohort.config import SaslConfig, Secret
 from kohort.errors import CredentialsUnavailableError, SecurityError
@@ -25,7 +25,7 @@ class Credentials:
             return NotImplemented
         return self.username == other.username and self.password == other.password
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class CredentialsSource:

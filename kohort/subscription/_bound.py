@@ -15,8 +15,8 @@ class BoundPositions:
     """The assigned partitions, and the id of the topic that each position belongs to."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.history = TopicHistory()
+        self.lock: threading.Lock = threading.Lock()
+        self.history: TopicHistory = TopicHistory()
         self._run = NO_RUN
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._recreated: set[TopicPartition] = set()

@@ -32,8 +32,8 @@ class Run:
     __slots__ = ("records", "state")
 
     def __init__(self, state: PartitionState | None, records: RecordRun) -> None:
-        self.state = state
-        self.records = records
+        self.state: PartitionState | None = state
+        self.records: RecordRun = records
 
     def fold(self) -> None:
         """Have the partition's state as it is after the latest step. The caller holds the lock."""

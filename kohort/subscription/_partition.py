@@ -83,8 +83,8 @@ class PartitionState:
     )
 
     def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
-        self.topic_partition = topic_partition
-        self.epoch = epoch
+        self.topic_partition: TopicPartition = topic_partition
+        self.epoch: int = epoch
         """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
         self.position: int | None = None
         """The next offset to hand to the caller; None until it is known."""
@@ -94,23 +94,23 @@ class PartitionState:
         """From here on nothing is asked for; None: without end."""
         self.consumed: int | None = None
         """The position that may be committed automatically; see note_consumed()."""
-        self.consumed_epoch = -1
-        self.leader_epoch = -1
+        self.consumed_epoch: int = -1
+        self.leader_epoch: int = -1
         """Epoch of the last batch before the position, or of the committed offset; -1 unknown."""
-        self.fetch_leader_epoch = -1
+        self.fetch_leader_epoch: int = -1
         """The epoch of the last batch that was fetched; -1 unknown."""
-        self.paused = False
-        self.pending_revocation = False
+        self.paused: bool = False
+        self.pending_revocation: bool = False
         """Still owned, its position still commits, but no longer fetched or delivered."""
-        self.unwanted = False
+        self.unwanted: bool = False
         """True if its topic is no longer subscribed to. Stays until it is again, or is revoked."""
         self.reset: OffsetReset | None = None
         """The position is to be looked up by this rule."""
-        self.first = False
+        self.first: bool = False
         """The reset gives the first position, for lack of a committed offset."""
-        self.topic_id = NO_ID
+        self.topic_id: bytes = NO_ID
         """The id of the topic that the position belongs to."""
-        self.recreated = False
+        self.recreated: bool = False
         """The topic has another id by now: the position is neither fetched at nor committed."""
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None

@@ -30,10 +30,10 @@ class SubscriptionState(BoundPositions):
 
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         super().__init__()
-        self.bell = Bell()
+        self.bell: Bell = Bell()
         """Rings at whatever changes which records may be handed out."""
         self.default_reset = default_reset
-        self.changes = 0
+        self.changes: int = 0
         """Grows whenever a partition's epoch changes or a partition goes."""
         self._mode = SubscriptionMode.NONE
         self._topics: frozenset[str] = frozenset()

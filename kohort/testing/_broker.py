@@ -49,11 +49,11 @@ class Broker:
         self.node = node
         self.coordinator = coordinator
         self.transactions = transactions
-        self.fetch_sessions = FetchSessions(cluster.rng)
-        self.is_alive = True
-        self.cancel_scope = anyio.CancelScope()
+        self.fetch_sessions: FetchSessions = FetchSessions(cluster.rng)
+        self.is_alive: bool = True
+        self.cancel_scope: anyio.CancelScope = anyio.CancelScope()
         """Cancel scope of all tasks of the broker."""
-        self.stopped = anyio.Event()
+        self.stopped: anyio.Event = anyio.Event()
         """Event that is set after the broker's connections are closed."""
 
     def kill(self) -> None:

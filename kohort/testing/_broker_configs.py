@@ -38,7 +38,7 @@ class BrokerConfigs:
         self._static = config.static_configs()
         self._racks = config.racks is not None
         # Kafka stores this one for the whole cluster when it is formatted, because leaders use it.
-        self.cluster_overrides = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
+        self.cluster_overrides: dict[str, str] = {MIN_ISR: self._static.pop(MIN_ISR, "1")}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.topic_defaults: dict[str, str] = {}
         self._refresh()

@@ -64,22 +64,22 @@ class ClusterCore:
     ) -> None:
         self.config = config
         self.changed = changed
-        self.rng = random.Random(config.seed)
+        self.rng: random.Random = random.Random(config.seed)
         self._epoch_ms = (int(time.time() * 1000) if started_ms is None else started_ms) - int(
             anyio.current_time() * 1000
         )
-        self.cluster_id = _base64_id(self.rng)
+        self.cluster_id: str = _base64_id(self.rng)
         self.requests: deque[ReceivedRequest] = deque(maxlen=_MAX_KEPT_REQUESTS)
-        self.faults = Faults(config.seed)
+        self.faults: Faults = Faults(config.seed)
         self.authorizer: Authorizer | None = config.security.make_authorizer()
         self._network = network
         self._tasks: TaskGroup | None = None
         self._sessions_changed = anyio.Event()
         self._producer_ids = itertools.count()
-        self.transaction_router = TransactionRouter(self)
+        self.transaction_router: TransactionRouter = TransactionRouter(self)
         host = config.advertised_host or _ANY_ADDRESS.get(config.host, config.host)
         racks: Sequence[str | None] = config.racks or [None] * config.brokers
-        self.all_nodes = [
+        self.all_nodes: list[BrokerNode] = [
             BrokerNode(
                 config.first_node_id + index,
                 host,
@@ -89,17 +89,21 @@ class ClusterCore:
             for index, rack in enumerate(racks)
         ]
         hosts = list(dict.fromkeys((host, config.host)))
-        self.security = SecurityState(config.security, hosts, config.seed, self.now_ms)
-        self.registry = BrokerRegistry(config.broker_session_timeout_ms)
+        self.security: SecurityState = SecurityState(
+            config.security, hosts, config.seed, self.now_ms
+        )
+        self.registry: BrokerRegistry = BrokerRegistry(config.broker_session_timeout_ms)
         self.brokers: dict[int, Broker] = {}
         """Those that run."""
         ids = {node.id: node.rack for node in self.all_nodes}
-        self.configs = BrokerConfigs(config)
+        self.configs: BrokerConfigs = BrokerConfigs(config)
         defaults = self.configs.topic_defaults
-        self.topics = Topics(ids, self.rng, self._on_leader_changed, self.is_live, defaults)
-        self.controller = Controller(self.topics.partitions, self.is_live)
+        self.topics: Topics = Topics(ids, self.rng, self._on_leader_changed, self.is_live, defaults)
+        self.controller: Controller = Controller(self.topics.partitions, self.is_live)
         interval_ms = config.log_retention_check_interval_ms
-        self.cleaner = Cleaner(self.topics, interval_ms, self.now_ms, lambda: self.changed())
+        self.cleaner: Cleaner = Cleaner(
+            self.topics, interval_ms, self.now_ms, lambda: self.changed()
+        )
         for node in self.all_nodes:
             self.brokers[node.id] = self._make_broker(node)
             self.registry.register(node.id)

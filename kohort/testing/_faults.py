@@ -163,7 +163,7 @@ class Faults:
     """The rules of a cluster, asked in the order in which they were made."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(f"faults {seed}")
+        self.rng: random.Random = random.Random(f"faults {seed}")
         self._rules: list[Rule] = []
 
     def add(self, rule: Rule) -> Rule:

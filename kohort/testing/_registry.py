@@ -19,8 +19,8 @@ class BrokerRegistry:
     """Entries by node id. The controller is the first that asked, until its own session ends."""
 
     def __init__(self, session_timeout_ms: int) -> None:
-        self.controller_id = -1
-        self.controller_epoch = 0
+        self.controller_id: int = -1
+        self.controller_epoch: int = 0
         self._timeout = session_timeout_ms / 1000
         self._epochs = itertools.count()
         self._sessions: dict[int, BrokerSession] = {}

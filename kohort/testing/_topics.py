@@ -50,13 +50,13 @@ class Partition:
     __slots__ = ("index", "isr", "lags", "leader", "leader_epoch", "log", "replicas", "topic")
 
     def __init__(self, topic: Topic, index: int, replicas: Sequence[int]) -> None:
-        self.topic = topic
-        self.index = index
-        self.replicas = list(replicas)
-        self.isr = list(replicas)
-        self.leader = NO_LEADER
-        self.leader_epoch = -1
-        self.log = PartitionLog()
+        self.topic: Topic = topic
+        self.index: int = index
+        self.replicas: list[int] = list(replicas)
+        self.isr: list[int] = list(replicas)
+        self.leader: int = NO_LEADER
+        self.leader_epoch: int = -1
+        self.log: PartitionLog = PartitionLog()
         self.lags: dict[int, Lag] = {}
         """By node id, of followers only."""
 
@@ -134,7 +134,7 @@ class Topic:
         self._defaults = defaults
         self.on_leader_changed = on_leader_changed
         self.id = topic_id
-        self.configs = dict(configs)
+        self.configs: dict[str, str] = dict(configs)
         """What differs from the defaults."""
         self.partitions: list[Partition] = []
 

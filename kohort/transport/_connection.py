@@ -90,17 +90,17 @@ class BrokerConnection:
     ) -> None:
         self.peer = peer
         """``host:port``, escaped."""
-        self.versions = BrokerVersions(peer, ())
+        self.versions: BrokerVersions = BrokerVersions(peer, ())
         self._loop = callback_loop()
         self._clock = clock_of(self._loop)
-        self.last_used = self._clock()
+        self.last_used: float = self._clock()
         """When a request was last made or answered."""
-        self.response_count = 0
+        self.response_count: int = 0
         """Answers since the handshake."""
         self.failure: KafkaError | None = None
         """Why it is closed; None while it is open."""
-        self.closed_by_us = False
-        self.lost_requests = 0
+        self.closed_by_us: bool = False
+        self.lost_requests: int = 0
         """Requests that failed because it closed."""
         self.logins: Logins | None = None
         """Renews the SASL session; None without SASL."""

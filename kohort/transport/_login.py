@@ -155,9 +155,9 @@ class SaslSession:
     __slots__ = ("began_at", "ends_at", "principal")
 
     def __init__(self, principal: str, began_at: float, seconds: float | None) -> None:
-        self.principal = principal
-        self.began_at = began_at
-        self.ends_at = None if seconds is None else began_at + seconds
+        self.principal: str = principal
+        self.began_at: float = began_at
+        self.ends_at: float | None = None if seconds is None else began_at + seconds
 
 
 class DirectLoginSender:
@@ -171,7 +171,7 @@ class DirectLoginSender:
         take_id: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
-        self.sent_at = 0.0
+        self.sent_at: float = 0.0
         self._clock = clock
         self._link = link
         self._source = source

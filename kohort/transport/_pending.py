@@ -40,16 +40,16 @@ class Pending:
         now: float,
         done: OneShot,
     ) -> None:
-        self.name = name
-        self.correlation_id = correlation_id
-        self.buffers = buffers
-        self.timeout = timeout
-        self.deadline = now + timeout
-        self.done = done
+        self.name: str = name
+        self.correlation_id: int = correlation_id
+        self.buffers: list[Buffer] = buffers
+        self.timeout: float = timeout
+        self.deadline: float = now + timeout
+        self.done: OneShot = done
         self.frame: Frame | None = None
         self.error: KafkaError | None = None
-        self.abandoned = False
-        self.large = False
+        self.abandoned: bool = False
+        self.large: bool = False
         """The answer may be over the bound, and its first bytes are wanted then."""
         self.on_frame: Callable[[Frame], Any] | None = None
         """Called with the answer before the task that waits goes on, unless it was cancelled."""

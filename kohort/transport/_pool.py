@@ -93,7 +93,7 @@ class BufferLease:
     def __init__(self, pool: BufferPool, buffer: bytearray) -> None:
         self._pool = pool
         self._buffer: bytearray | None = buffer
-        self.view = memoryview(buffer)
+        self.view: memoryview[int] = memoryview(buffer)
 
     def release(self) -> None:
         """Give it back; the second time does nothing. From any thread."""

@@ -126,7 +126,7 @@ class Logins:
         timeout: float,
         rng: random.Random,
     ) -> None:
-        self.session = SaslSession("", 0.0, None)
+        self.session: SaslSession = SaslSession("", 0.0, None)
         self.mechanism = mechanism
         self._host = host
         self._peer = peer

@@ -95,7 +95,7 @@ class GroupCoordinator:
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.partitions: set[int] = set()
-        self.pending = PendingOffsets()
+        self.pending: PendingOffsets = PendingOffsets()
         self._env = env
         self._append = append
         self._changed = changed

@@ -24,9 +24,9 @@ class ClassicGroup:
     ) -> None:
         self.group_id = group_id
         self.env = env
-        self.state = state
-        self.previous_state = GroupState.EMPTY
-        self.state_timestamp_ms = -1
+        self.state: GroupState = state
+        self.previous_state: GroupState = GroupState.EMPTY
+        self.state_timestamp_ms: int = -1
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None

@@ -70,10 +70,10 @@ class PartitionLog:
     """
 
     def __init__(self) -> None:
-        self.start_offset = 0
-        self.end_offset = 0
-        self.epochs = EpochCache()
-        self.producers = ProducerStates()
+        self.start_offset: int = 0
+        self.end_offset: int = 0
+        self.epochs: EpochCache = EpochCache()
+        self.producers: ProducerStates = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
         self.watchers: set[Callable[[], None]] = set()
         """Called after each append and each move of the log's start or leader."""

@@ -99,8 +99,8 @@ class ClientLogin:
         time: Callable[[], float],
         principal: str = ANONYMOUS,
     ) -> None:
-        self.principal = principal
-        self.by_token = False
+        self.principal: str = principal
+        self.by_token: bool = False
         """True after a login by a delegation token."""
         self.phase = Phase.FIRST_REQUEST if listener.uses_sasl else Phase.OPEN
         self.listener = listener

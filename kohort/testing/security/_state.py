@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from kohort.testing.security._certificates import Certificates
+from kohort.testing.security._credentials import CredentialStore
 from kohort.testing.security._delegation import DelegationTokens
 from kohort.testing.security._listeners import Listener
 from kohort.testing.security._mechanism import ServerMechanism
@@ -48,11 +49,11 @@ class SecurityState:
         self, settings: Security, hosts: Sequence[str], seed: int, now_ms: Callable[[], int]
     ) -> None:
         self.settings = settings
-        self.credentials = settings.credentials.copy()
+        self.credentials: CredentialStore = settings.credentials.copy()
         self.now_ms = now_ms
-        self.rng = random.Random(f"security {seed}")
-        self.delegation = DelegationTokens(secrets.token_bytes(32), now_ms)
-        self.certificates = Certificates(hosts, settings.certificates)
+        self.rng: random.Random = random.Random(f"security {seed}")
+        self.delegation: DelegationTokens = DelegationTokens(secrets.token_bytes(32), now_ms)
+        self.certificates: Certificates = Certificates(hosts, settings.certificates)
         self._tls_faults: list[TlsFault] = []
 
     @property
