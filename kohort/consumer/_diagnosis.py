@@ -167,7 +167,7 @@ def _partition(
         "end": end_of(state, committed_only=only),
         "high_watermark": state.high_watermark,
         "paused": state.paused,
-        "being_revoked": state.leaving,
+        "being_revoked": state.is_leaving,
         "leader": None if leader is None else leader.node,
         "read_from": engine.fetcher.follower(tp) or (None if leader is None else leader.node),
         "last_fetch_seconds_ago": seconds_since(engine, fetched_at),

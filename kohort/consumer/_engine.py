@@ -69,7 +69,7 @@ class Engine:
         engine = weakref.proxy(self)
         self.config = config
         self.subscription = subscription or SubscriptionState(
-            OffsetReset.of(config.fetch.auto_offset_reset)
+            OffsetReset.from_option(config.fetch.auto_offset_reset)
         )
         self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.bell)
         self.cluster = ClusterClient.of(config, rng)
@@ -357,7 +357,7 @@ class Engine:
         the rebalance that takes them away.
         """
         known = self.cluster.metadata
-        consumed = self.subscription.consumed()
+        consumed = self.subscription.consumed_offsets()
         return self.replaced | {
             tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
         }

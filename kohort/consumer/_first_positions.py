@@ -106,7 +106,7 @@ class FirstPositionRules:
         """The rule for a partition without a committed offset; None while it is not known."""
         subscription = self._subscription
         history, rule = subscription.history, subscription.default_reset
-        old, now = history.last_read(tp), history.of(tp.topic)
+        old, now = history.last_position_id(tp), history.current_id(tp.topic)
         if NO_ID not in (old, now) and old != now:
             return self._of_recreated(tp.topic, old, now)
         if rule == self._of_new:
@@ -139,4 +139,4 @@ def _of_new_partitions(config: FetchConfig) -> OffsetReset:
         chosen = "none" if config.auto_offset_reset == "none" else "earliest"
     elif chosen == "auto_offset_reset":
         chosen = config.auto_offset_reset
-    return OffsetReset.of(chosen)
+    return OffsetReset.from_option(chosen)

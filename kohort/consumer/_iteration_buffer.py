@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kohort.records import ConsumerRecord, RecordRun
-from kohort.subscription import PartitionState, Run, SubscriptionState
+from kohort.subscription import PartitionRun, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 Record = ConsumerRecord[Any, Any]
@@ -70,7 +70,7 @@ class IterationBuffer:
         self._may_deliver = may_deliver
         self._held: deque[_Held] = deque()
         self._latest: tuple[_Held, PartitionState] | None = None
-        self._running: tuple[_Held, Run] | None = None
+        self._running: tuple[_Held, PartitionRun] | None = None
         self.run = RecordRun(subscription.bell, clock)
         """The records that steps may take without a call of this object."""
         self.given = 0
@@ -154,7 +154,7 @@ class IterationBuffer:
             last = len(held.records) - 1
             epoch = state.leader_epoch
             if held.index < last and held.records[last].leader_epoch == epoch:
-                run = Run(state, self.run)
+                run = PartitionRun(state, self.run)
                 self._running = held, run
                 self._subscription.start_run(run)
                 self.run.begin(held.records, held.index, last, until)
@@ -229,13 +229,13 @@ class IterationBuffer:
         return None
 
     def _state(self, held: _Held) -> PartitionState | None:
-        return self._subscription.current(held.topic_partition, held.epoch)
+        return self._subscription.partition_at(held.topic_partition, held.epoch)
 
     def _may_give(
         self, held: _Held, state: PartitionState, partitions: Collection[TopicPartition] | None
     ) -> bool:
         return (
             state.position is not None
-            and state.deliverable
+            and state.is_deliverable
             and (partitions is None or held.topic_partition in partitions)
         )

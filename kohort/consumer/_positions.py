@@ -121,8 +121,8 @@ class PositionFinder:
                 state.position,
                 state.epoch,
                 state.reset,
-                state.first,
-                state.leaving,
+                state.is_first,
+                state.is_leaving,
                 state.last_error,
             )
 
@@ -166,10 +166,10 @@ class PositionFinder:
             at = committed.get(tp)
             if tp in refused:
                 continue  # where it starts is not known: asked for again later
-            if history.of(tp.topic) != ids[tp] != NO_ID:
+            if history.current_id(tp.topic) != ids[tp] != NO_ID:
                 continue  # recreated meanwhile: asked for again
             if at is not None:
-                topic_id = history.certain(tp.topic)
+                topic_id = history.confirmed_id(tp.topic)
                 subscription.set_position(
                     tp, at.offset, at.leader_epoch, epoch=epoch, topic_id=topic_id
                 )

@@ -61,7 +61,7 @@ class StartupWait:
         partitions = engine.subscription.snapshot().partitions
         return all(
             state.position is not None
-            or state.leaving
+            or state.is_leaving
             or tp in standing
             or (state.last_error is not None and not state.last_error.retriable)
             for tp, state in partitions.items()

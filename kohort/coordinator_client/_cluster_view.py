@@ -72,13 +72,13 @@ class GroupCluster(Protocol):
 class TopicIdHistory(Protocol):
     """The ids of topics, and the offsets that belong to topics that were deleted."""
 
-    def of(self, topic: str, /) -> bytes:
+    def current_id(self, topic: str, /) -> bytes:
         """The id that the topic has now; zeros if it has none, or it is not known."""
 
-    def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
+    def is_deleted_offset(self, tp: TopicPartition, offset: int, /) -> bool:
         """True if the offset is known to belong to a topic that was deleted."""
 
-    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+    def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
         """The coordinator does not know this id: the topic may have another one by now."""
 
 
@@ -88,14 +88,14 @@ class LatestIds:
     def __init__(self, cluster: GroupCluster) -> None:
         self._cluster = cluster
 
-    def of(self, topic: str, /) -> bytes:
+    def current_id(self, topic: str, /) -> bytes:
         known = self._cluster.metadata.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
-    def is_void(self, tp: TopicPartition, offset: int, /) -> bool:
+    def is_deleted_offset(self, tp: TopicPartition, offset: int, /) -> bool:
         return False
 
-    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+    def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
         pass
 
 
@@ -128,5 +128,5 @@ def known_topics(metadata: MetadataView, names: Iterable[str], *, racks: bool) -
 
 def topic_ids(history: TopicIdHistory, names: Iterable[str]) -> dict[str, bytes] | None:
     """The ids of all of these topics; None if one is not known (KIP-516)."""
-    ids = {name: history.of(name) for name in names}
+    ids = {name: history.current_id(name) for name in names}
     return None if ZERO_UUID in ids.values() else ids

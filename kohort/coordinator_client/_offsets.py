@@ -140,7 +140,7 @@ class OffsetManager:
         gone = [
             tp
             for tp in remaining
-            if any(now := self._history.of(tp.topic)) and known.get(tp, now) != now
+            if any(now := self._history.current_id(tp.topic)) and known.get(tp, now) != now
         ]
         return {tp: remaining.pop(tp) for tp in gone}
 
@@ -303,11 +303,11 @@ class OffsetManager:
                     retry_reason = self._check_fetched(at, {tp}) or retry_reason
                     if at == ErrorCode.UNKNOWN_TOPIC_ID and ids is not None:
                         by_name = True
-                        self._history.doubt(tp.topic, ids[tp.topic])
+                        self._history.mark_unconfirmed(tp.topic, ids[tp.topic])
                     if action_for(ApiKey.OFFSET_FETCH, at) is not CoordinatorAction.PROCEED:
                         continue
                 else:
-                    outdated = at is not None and self._history.is_void(tp, at.offset)
+                    outdated = at is not None and self._history.is_deleted_offset(tp, at.offset)
                     result[tp] = None if outdated and not has_topic_ids(response) else at
                 remaining.discard(tp)
             return retry_reason if remaining else ""

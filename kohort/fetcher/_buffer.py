@@ -264,7 +264,7 @@ class FetchBuffer(PartitionQueues):
         self, tp: TopicPartition, partitions: Collection[TopicPartition] | None
     ) -> PartitionState | None:
         state = self._subscription.partition(tp)
-        if state is None or not state.deliverable:
+        if state is None or not state.is_deliverable:
             return None
         return state if partitions is None or tp in partitions else None
 
@@ -324,7 +324,7 @@ class FetchBuffer(PartitionQueues):
         recreated = isinstance(item.error, TopicRecreatedError)
         strategy = OffsetReset.EARLIEST if recreated else self._subscription.default_reset
         with self._lock:
-            state = self._subscription.current(item.topic_partition, item.epoch)
+            state = self._subscription.partition_at(item.topic_partition, item.epoch)
             if state is None:
                 return
             self._subscription.start_reset(state, strategy)
@@ -342,8 +342,8 @@ class FetchBuffer(PartitionQueues):
                 fetch.is_busy = False
                 tp = fetch.topic_partition
                 self._subscription.touch(tp)
-                state = self._subscription.current(tp, fetch.epoch)
-                if state is None or not state.deliverable or not target.is_ready(fetch):
+                state = self._subscription.partition_at(tp, fetch.epoch)
+                if state is None or not state.is_deliverable or not target.is_ready(fetch):
                     wake = target.put_back(self._subscription, fetch, records) or wake
                     self._is_fetcher_waiting = self._is_fetcher_waiting or wake
                     found.records = ()
@@ -381,7 +381,7 @@ class FetchBuffer(PartitionQueues):
                 target.put_back(self._subscription, fetch, found.records)
                 fetch.is_busy = False
                 self._subscription.touch(tp)
-                state = self._subscription.current(tp, fetch.epoch)
+                state = self._subscription.partition_at(tp, fetch.epoch)
                 if state is not None and found.records and fetch not in self._queues.get(tp, ()):
                     self._subscription.refetch_from(state)  # it was over, and dropped by an append
         self._on_room()  # whoever was to be woken may not have been

@@ -142,7 +142,7 @@ class Candidates:
                 self.has_waiting.pop(tp, None)
                 self.resets.pop(tp, None)
                 state = subscription.partition(tp)
-                target = None if state is None else state.target()
+                target = None if state is None else state.fetch_target()
                 targets.append((tp, target, target is None or self._buffer.has_room(target)))
                 if state is not None and (pending := subscription.pending_reset(state)):
                     self.resets[tp] = pending

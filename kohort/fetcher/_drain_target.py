@@ -125,7 +125,7 @@ class TableTarget(Generic[T]):
     def put_back(
         self, subscription: SubscriptionState, fetch: CompletedFetch, taken: range
     ) -> bool:
-        state: PartitionState | None = subscription.current(fetch.topic_partition, fetch.epoch)
+        state: PartitionState | None = subscription.partition_at(fetch.topic_partition, fetch.epoch)
         if state is None or not (taken or fetch.is_partly_decoded or fetch.is_measured):
             return False
         subscription.refetch_from(state)

@@ -245,8 +245,8 @@ class ErrorPolicy:
         )
 
     def _current(self, item: Item) -> PartitionState | None:
-        state = self._subscription.current(item.topic_partition, item.epoch)
-        return state if state is not None and state.deliverable else None
+        state = self._subscription.partition_at(item.topic_partition, item.epoch)
+        return state if state is not None and state.is_deliverable else None
 
     def _log_skip(self, error: DataError, next_offset: int | None) -> None:
         assert error.topic_partition is not None

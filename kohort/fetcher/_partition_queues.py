@@ -81,7 +81,7 @@ class PartitionQueues:
         """
         tp = item.topic_partition
         with self._lock:
-            state = self._subscription.current(tp, item.epoch)
+            state = self._subscription.partition_at(tp, item.epoch)
             if state is None:
                 self.counters.dropped_stale += 1
                 item.release()
@@ -128,7 +128,7 @@ class PartitionQueues:
         """The brokers have nothing to add to what they said of these (partition, epoch) before."""
         with self._lock:
             for tp, epoch, watermarks in up_to_date:
-                if state := self._subscription.current(tp, epoch):
+                if state := self._subscription.partition_at(tp, epoch):
                     queue = self._queues.get(tp)
                     if queue and isinstance(queue[-1], FailedFetch) and queue[-1].is_transient:
                         queue.pop()
@@ -144,7 +144,7 @@ class PartitionQueues:
     def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
         """Remember an error that passes by itself, for who asks why nothing comes."""
         with self._lock:
-            if state := self._subscription.current(tp, epoch):
+            if state := self._subscription.partition_at(tp, epoch):
                 state.last_error = error
 
     def bytes_buffered(self) -> int:
@@ -249,13 +249,13 @@ class PartitionQueues:
                 continue
             queued += size
             state = self._subscription.partition(tp)
-            if state is not None and state.deliverable and self._is_wanted(tp):
+            if state is not None and state.is_deliverable and self._is_wanted(tp):
                 if all(item.epoch == state.epoch and not item.is_blocked for item in queue):
                     deliverable += size
         return queued, deliverable
 
     def _is_current(self, item: Item) -> bool:
-        return self._subscription.current(item.topic_partition, item.epoch) is not None
+        return self._subscription.partition_at(item.topic_partition, item.epoch) is not None
 
     def _drop_finished(self, tp: TopicPartition, queue: deque[Item]) -> None:
         """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.

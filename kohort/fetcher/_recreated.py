@@ -38,7 +38,7 @@ class RecreatedTopics:
         """Append the errors that are missing, and log each recreation once."""
         found = [
             each
-            for each in self._subscription.recreated()
+            for each in self._subscription.recreated_partitions()
             if self._appended.get(each.topic_partition) != (each.epoch, each.new_id)
         ]
         if not found:

@@ -77,7 +77,7 @@ class PositionResets:
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in resets:
             tp, epoch = pending.topic_partition, pending.epoch
-            strategy = self._first_reset(tp) if pending.first else pending.strategy
+            strategy = self._first_reset(tp) if pending.is_first else pending.strategy
             if strategy == OffsetReset.NONE:
                 self._report_missing(pending)
             elif (tp, epoch) not in self._in_flight:
@@ -160,7 +160,7 @@ class PositionResets:
             return
         self._reported[tp] = epoch
         history = self._subscription.history
-        old, now = history.last_read(tp), history.of(tp.topic)
+        old, now = history.last_position_id(tp), history.current_id(tp.topic)
         error: KafkaError = NoOffsetForPartitionError(
             f"{tp.topic}-{tp.partition} has no committed offset to start at, and "
             f'auto_offset_reset is "none": seek({tp}, ...), seek_to_beginning({tp}) or '

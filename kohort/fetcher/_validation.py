@@ -168,7 +168,7 @@ class Validation:
         target, leader = check
         tp, epoch = target.topic_partition, target.epoch
         with self._subscription.lock:
-            state = self._subscription.current(tp, epoch)
+            state = self._subscription.partition_at(tp, epoch)
             if state is None or state.fetch_offset != target.offset:
                 return  # it has moved on meanwhile
         if isinstance(result, Failure):

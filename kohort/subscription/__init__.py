@@ -15,7 +15,7 @@ between them, shared with the buffer of completed fetches and held for a few ass
 from __future__ import annotations
 
 from kohort.subscription._history import NO_ID, Recreation, TopicHistory
-from kohort.subscription._iteration_run import NO_GROUP, NO_RUN, Run, Session
+from kohort.subscription._iteration_run import NO_GROUP, NO_RUN, GroupSession, PartitionRun
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -32,13 +32,13 @@ __all__ = [
     "NO_ID",
     "NO_RUN",
     "FetchTarget",
+    "GroupSession",
     "OffsetReset",
+    "PartitionRun",
     "PartitionState",
     "PendingReset",
     "RecreatedPartition",
     "Recreation",
-    "Run",
-    "Session",
     "SubscriptionMode",
     "SubscriptionSnapshot",
     "SubscriptionState",

@@ -32,19 +32,21 @@ class BoundPositions:
         that is being looked up by a rule is looked up again.
         """
         with self.lock:
-            self._run.fold()
-            found = self.history.note(ids)
-            anew = {each.topic for each in found}
+            self._run.apply()
+            found = self.history.note_ids(ids)
+            recreated_topics = {each.topic for each in found}
             for tp, state in self._partitions.items():
                 self.touch(tp)
                 if state.position is None:
-                    if tp.topic in anew and state.first:
+                    if tp.topic in recreated_topics and state.is_first:
                         state.epoch, state.reset = self._new_epoch(), None
                     continue
-                if tp.topic in anew:
-                    self.history.void(tp, {state.position, state.consumed or 0} - {0})
-                if state.topic_id == NO_ID or tp.topic in anew:
-                    known = self.history.certain(tp.topic)
+                if tp.topic in recreated_topics:
+                    self.history.note_deleted_offsets(
+                        tp, {state.position, state.consumed or 0} - {0}
+                    )
+                if state.topic_id == NO_ID or tp.topic in recreated_topics:
+                    known = self.history.confirmed_id(tp.topic)
                     self._bind(tp, state, known if state.topic_id == NO_ID else state.topic_id)
             return found
 
@@ -65,22 +67,26 @@ class BoundPositions:
     def _bind(self, tp: TopicPartition, state: PartitionState, topic_id: bytes) -> None:
         state.topic_id = topic_id
         self.history.note_position(tp, topic_id)
-        state.recreated = self.history.is_former(tp.topic, topic_id)
-        if state.recreated:
+        state.is_recreated = self.history.is_former(tp.topic, topic_id)
+        if state.is_recreated:
             self._recreated.add(tp)
 
-    def recreated(self) -> list[RecreatedPartition]:
+    def recreated_partitions(self) -> list[RecreatedPartition]:
         """The partitions with positions in topics that were recreated since."""
         if not self._recreated:
             return []
         with self.lock:
-            self._run.fold()
+            self._run.apply()
             self._recreated = {
-                tp for tp in self._recreated if (s := self._partitions.get(tp)) and s.recreated
+                tp for tp in self._recreated if (s := self._partitions.get(tp)) and s.is_recreated
             }
             return [
                 RecreatedPartition(
-                    tp, state.epoch, state.position, state.topic_id, self.history.of(tp.topic)
+                    tp,
+                    state.epoch,
+                    state.position,
+                    state.topic_id,
+                    self.history.current_id(tp.topic),
                 )
                 for tp in sorted(self._recreated)
                 if (state := self._partitions[tp]).position is not None
@@ -103,6 +109,6 @@ class BoundPositions:
             return {
                 tp: state.topic_id
                 if (state := self._partitions.get(tp)) is not None and state.topic_id != NO_ID
-                else self.history.of(tp.topic)
+                else self.history.current_id(tp.topic)
                 for tp in partitions
             }

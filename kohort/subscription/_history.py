@@ -29,13 +29,13 @@ class TopicHistory:
     def __init__(self) -> None:
         self._ids: dict[str, bytes] = {}
         self._former: dict[str, set[bytes]] = {}
-        self._doubted: dict[str, bytes] = {}
+        self._unconfirmed: dict[str, bytes] = {}
         self._logged: dict[str, bytes] = {}
         self._positions: dict[TopicPartition, bytes] = {}
         self._offsets: dict[TopicPartition, int] = {}
-        self._void: dict[TopicPartition, set[int]] = {}
+        self._deleted_offsets: dict[TopicPartition, set[int]] = {}
 
-    def of(self, topic: str, /) -> bytes:
+    def current_id(self, topic: str, /) -> bytes:
         """The id that the topic has now; NO_ID if it has none, or it is not known."""
         return self._ids.get(topic, NO_ID)
 
@@ -43,7 +43,7 @@ class TopicHistory:
         """True if the topic had this id and has another one now."""
         return topic_id in self._former.get(topic, ())
 
-    def note(self, ids: Mapping[str, bytes]) -> list[Recreation]:
+    def note_ids(self, ids: Mapping[str, bytes]) -> list[Recreation]:
         """Take the ids that brokers name; returns the topics that were recreated since."""
         found = []
         for topic, new in ids.items():
@@ -55,7 +55,7 @@ class TopicHistory:
                 self._former.setdefault(topic, set()).add(old)
                 found.append(Recreation(topic, old, new))
                 for tp in [tp for tp in self._offsets if tp.topic == topic]:
-                    self.void(tp, [self._offsets.pop(tp)])
+                    self.note_deleted_offsets(tp, [self._offsets.pop(tp)])
         return found
 
     def needs_log(self, topic: str, topic_id: bytes, /) -> bool:
@@ -63,14 +63,14 @@ class TopicHistory:
         logged, self._logged[topic] = self._logged.get(topic), topic_id
         return logged != topic_id
 
-    def doubt(self, topic: str, topic_id: bytes, /) -> None:
+    def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
         """A broker does not know this id: the topic may have another one by now."""
-        self._doubted[topic] = topic_id
+        self._unconfirmed[topic] = topic_id
 
-    def certain(self, topic: str, /) -> bytes:
+    def confirmed_id(self, topic: str, /) -> bytes:
         """Return the same as :meth:`of`, but NO_ID if a broker does not know the id."""
-        topic_id = self.of(topic)
-        return NO_ID if self._doubted.get(topic) == topic_id else topic_id
+        topic_id = self.current_id(topic)
+        return NO_ID if self._unconfirmed.get(topic) == topic_id else topic_id
 
     # --- positions ------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class TopicHistory:
         if topic_id != NO_ID:
             self._positions[tp] = topic_id
 
-    def last_read(self, tp: TopicPartition) -> bytes:
+    def last_position_id(self, tp: TopicPartition) -> bytes:
         """The id of the topic that the latest position in the partition belonged to, or NO_ID."""
         return self._positions.get(tp, NO_ID)
 
@@ -88,13 +88,13 @@ class TopicHistory:
     def note_offset(self, tp: TopicPartition, offset: int) -> None:
         """This offset of the topic that is there now is committed, or is about to be."""
         self._offsets[tp] = offset
-        if tp in self._void:
-            self._void[tp].discard(offset)
+        if tp in self._deleted_offsets:
+            self._deleted_offsets[tp].discard(offset)
 
-    def void(self, tp: TopicPartition, offsets: Iterable[int]) -> None:
+    def note_deleted_offsets(self, tp: TopicPartition, offsets: Iterable[int]) -> None:
         """These offsets belong to a topic that was deleted."""
-        self._void.setdefault(tp, set()).update(offsets)
+        self._deleted_offsets.setdefault(tp, set()).update(offsets)
 
-    def is_void(self, tp: TopicPartition, offset: int) -> bool:
+    def is_deleted_offset(self, tp: TopicPartition, offset: int) -> bool:
         """True if the offset is known to belong to a topic that was deleted."""
-        return offset in self._void.get(tp, ())
+        return offset in self._deleted_offsets.get(tp, ())

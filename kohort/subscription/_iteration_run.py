@@ -9,7 +9,7 @@ from kohort.records import Bell, RecordRun
 from kohort.subscription._partition import PartitionState
 
 
-class Session(Protocol):
+class GroupSession(Protocol):
     """How long the partitions cannot be another member's."""
 
     @property
@@ -20,10 +20,10 @@ class _NoGroup:
     confirmed_until = math.inf
 
 
-NO_GROUP: Session = _NoGroup()
+NO_GROUP: GroupSession = _NoGroup()
 
 
-class Run:
+class PartitionRun:
     """The records that steps of iteration take of one partition, and the partition's state.
 
     A step changes ``records`` alone. :meth:`fold` writes down what follows from it.
@@ -35,7 +35,7 @@ class Run:
         self.state: PartitionState | None = state
         self.records: RecordRun = records
 
-    def fold(self) -> None:
+    def apply(self) -> None:
         """Have the partition's state as it is after the latest step. The caller holds the lock."""
         state, given = self.state, self.records.given
         if state is not None and given is not None:
@@ -43,4 +43,4 @@ class Run:
             state.consumed, state.consumed_epoch = given.offset, state.leader_epoch
 
 
-NO_RUN = Run(None, RecordRun(Bell(), lambda: 0.0))
+NO_RUN = PartitionRun(None, RecordRun(Bell(), lambda: 0.0))

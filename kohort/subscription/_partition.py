@@ -44,7 +44,7 @@ class OffsetReset(_ResetFields):
         return self in (OffsetReset.EARLIEST, OffsetReset.LATEST)
 
     @classmethod
-    def of(cls, option: str) -> OffsetReset:
+    def from_option(cls, option: str) -> OffsetReset:
         """From the option as it is in the configuration."""
         return cls(option, reset_duration_ms(option))
 
@@ -65,8 +65,10 @@ class PartitionState:
         "fetch_leader_epoch",
         "fetch_offset",
         "fetched_at",
-        "first",
         "high_watermark",
+        "is_first",
+        "is_recreated",
+        "is_unsubscribed",
         "last_error",
         "last_stable_offset",
         "leader_epoch",
@@ -74,11 +76,9 @@ class PartitionState:
         "paused",
         "pending_revocation",
         "position",
-        "recreated",
         "reset",
         "topic_id",
         "topic_partition",
-        "unwanted",
         "withheld",
     )
 
@@ -102,15 +102,15 @@ class PartitionState:
         self.paused: bool = False
         self.pending_revocation: bool = False
         """Still owned, its position still commits, but no longer fetched or delivered."""
-        self.unwanted: bool = False
+        self.is_unsubscribed: bool = False
         """True if its topic is no longer subscribed to. Stays until it is again, or is revoked."""
         self.reset: OffsetReset | None = None
         """The position is to be looked up by this rule."""
-        self.first: bool = False
+        self.is_first: bool = False
         """The reset gives the first position, for lack of a committed offset."""
         self.topic_id: bytes = NO_ID
         """The id of the topic that the position belongs to."""
-        self.recreated: bool = False
+        self.is_recreated: bool = False
         """The topic has another id by now: the position is neither fetched at nor committed."""
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -123,24 +123,24 @@ class PartitionState:
         """The latest error of a fetch or look-up; None again after the next success."""
 
     @property
-    def leaving(self) -> bool:
+    def is_leaving(self) -> bool:
         """Still owned, but not for long."""
-        return self.pending_revocation or self.unwanted
+        return self.pending_revocation or self.is_unsubscribed
 
     @property
-    def deliverable(self) -> bool:
+    def is_deliverable(self) -> bool:
         """What is there of it may be handed to the caller."""
-        return not self.paused and not self.leaving
+        return not self.paused and not self.is_leaving
 
     @property
-    def fetchable(self) -> bool:
+    def is_fetchable(self) -> bool:
         """More of it may be asked for."""
-        return self.position is not None and self.deliverable and not self.recreated
+        return self.position is not None and self.is_deliverable and not self.is_recreated
 
     @property
     def awaits_position(self) -> bool:
         """True while neither a position is known nor a reset is pending."""
-        return self.position is None and self.reset is None and not self.leaving
+        return self.position is None and self.reset is None and not self.is_leaving
 
     @property
     def at_fetch_end(self) -> bool:
@@ -148,10 +148,10 @@ class PartitionState:
         end, offset = self.fetch_end, self.fetch_offset
         return end is not None and offset is not None and offset >= end
 
-    def target(self) -> FetchTarget | None:
+    def fetch_target(self) -> FetchTarget | None:
         """The next offset to fetch; None while the partition must not be fetched."""
         offset = self.fetch_offset
-        if offset is None or not self.fetchable or self.at_fetch_end:
+        if offset is None or not self.is_fetchable or self.at_fetch_end:
             return None
         return FetchTarget(
             self.topic_partition, self.epoch, offset, self.fetch_leader_epoch, self.topic_id
@@ -162,7 +162,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_leader_epoch = leader_epoch
         self.reset = None
-        self.first = self.recreated = False
+        self.is_first = self.is_recreated = False
         self.note_consumed()
 
     def note_consumed(self) -> None:
@@ -198,7 +198,7 @@ class PendingReset(NamedTuple):
     topic_partition: TopicPartition
     epoch: int
     strategy: OffsetReset
-    first: bool = False
+    is_first: bool = False
     """It is the first position: a new partition may go by another rule."""
     topic_id: bytes = NO_ID
     """The id that the topic has now."""

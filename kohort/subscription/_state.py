@@ -11,7 +11,7 @@ from kohort.errors import IllegalStateError, NotAssignedError
 from kohort.records import Bell
 from kohort.subscription._bound import BoundPositions
 from kohort.subscription._history import NO_ID
-from kohort.subscription._iteration_run import NO_RUN, Run
+from kohort.subscription._iteration_run import NO_RUN, PartitionRun
 from kohort.subscription._partition import (
     FetchTarget,
     OffsetReset,
@@ -40,7 +40,7 @@ class SubscriptionState(BoundPositions):
         self._pattern: re.Pattern[str] | None = None
         self._assigned = _NO_PARTITIONS
         self._epochs = 0
-        self._given_out: dict[TopicPartition, PartitionState] = {}
+        self._moved: dict[TopicPartition, PartitionState] = {}
 
     # --- what is wanted -------------------------------------------------------------------------
 
@@ -68,9 +68,9 @@ class SubscriptionState(BoundPositions):
             raise TypeError("subscribe() takes a list of topic names, not one string")
         wanted = frozenset(topics)
         with self.lock:
-            self._enter(SubscriptionMode.TOPICS, replaces=replaces)
+            self._set_mode(SubscriptionMode.TOPICS, replaces=replaces)
             self._pattern = None
-            self._want(wanted)
+            self._set_topics(wanted)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], *, replaces: bool = False) -> None:
         """Want every topic whose name the pattern matches from its beginning.
@@ -79,10 +79,10 @@ class SubscriptionState(BoundPositions):
         """
         compiled = re.compile(pattern)
         with self.lock:
-            self._enter(SubscriptionMode.PATTERN, replaces=replaces)
+            self._set_mode(SubscriptionMode.PATTERN, replaces=replaces)
             self._pattern = compiled
             if replaces:
-                self._want(frozenset(name for name in self._topics if compiled.match(name)))
+                self._set_topics(frozenset(name for name in self._topics if compiled.match(name)))
 
     def match_topics(self, names: Iterable[str]) -> bool:
         """In pattern mode: take the cluster's topics; True if the wanted ones changed."""
@@ -92,39 +92,40 @@ class SubscriptionState(BoundPositions):
             wanted = frozenset(name for name in names if self._pattern.match(name))
             if wanted == self._topics:
                 return False
-            self._want(wanted)
+            self._set_topics(wanted)
             return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Own exactly these partitions, without a group; those owned before keep their state."""
         wanted = frozenset(partitions)
         with self.lock:
-            self._enter(SubscriptionMode.MANUAL)
-            self._own(wanted)
+            self._set_mode(SubscriptionMode.MANUAL)
+            self._set_assigned(wanted)
 
     def unsubscribe(self) -> None:
         """Want and own nothing."""
         with self.lock:
             self._mode = SubscriptionMode.NONE
             self._topics, self._pattern = frozenset(), None
-            self._own(_NO_PARTITIONS)
+            self._set_assigned(_NO_PARTITIONS)
 
-    def _enter(self, mode: SubscriptionMode, *, replaces: bool = False) -> None:
+    def _set_mode(self, mode: SubscriptionMode, *, replaces: bool = False) -> None:
         allowed = {SubscriptionMode.NONE, mode}
         if replaces:
             allowed |= {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
         if self._mode not in allowed:
             raise IllegalStateError(
-                f"the consumer takes its partitions by {_BY[self._mode]} already and cannot take "
-                f"them by {_BY[mode]} at the same time: call unsubscribe() first"
+                f"the consumer takes its partitions by {_MODE_CALLS[self._mode]} already and "
+                f"cannot take them by {_MODE_CALLS[mode]} at the same time: "
+                "call unsubscribe() first"
             )
         self._mode = mode
 
-    def _want(self, topics: frozenset[str]) -> None:
+    def _set_topics(self, topics: frozenset[str]) -> None:
         self._stop_run()
         self._topics = topics
         for tp, state in self._partitions.items():
-            state.unwanted = tp.topic not in topics
+            state.is_unsubscribed = tp.topic not in topics
             self.touch(tp)
 
     # --- what is owned --------------------------------------------------------------------------
@@ -143,19 +144,19 @@ class SubscriptionState(BoundPositions):
             if self._mode not in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
                 raise IllegalStateError("a group assigned partitions, but nothing is subscribed to")
             added = wanted - self._assigned
-            self._own(wanted)
+            self._set_assigned(wanted)
             for tp in wanted:
                 self._partitions[tp].pending_revocation = False
-                self._partitions[tp].unwanted = tp.topic not in self._topics
+                self._partitions[tp].is_unsubscribed = tp.topic not in self._topics
             self._touched.update(dict.fromkeys(self._partitions))
             return added
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Own these no more; returns those that were owned."""
         with self.lock:
-            gone = self._assigned.intersection(partitions)
-            self._own(self._assigned - gone)
-            return gone
+            revoked = self._assigned.intersection(partitions)
+            self._set_assigned(self._assigned - revoked)
+            return revoked
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch and deliver nothing more of these; they stay owned until :meth:`revoke`."""
@@ -166,13 +167,13 @@ class SubscriptionState(BoundPositions):
                     state.pending_revocation = True
                     self.touch(tp)
 
-    def _own(self, wanted: frozenset[TopicPartition]) -> None:
+    def _set_assigned(self, wanted: frozenset[TopicPartition]) -> None:
         if wanted == self._assigned:
             return
         kept = {tp: state for tp, state in self._partitions.items() if tp in wanted}
         for tp in sorted(self._assigned - wanted):
             self.touch(tp)
-            self._given_out.pop(tp, None)
+            self._moved.pop(tp, None)
         for tp in sorted(wanted - kept.keys()):
             kept[tp] = PartitionState(tp, self._new_epoch())
             self.touch(tp)
@@ -180,19 +181,19 @@ class SubscriptionState(BoundPositions):
         self.changes += 1
         self._stop_run()
 
-    def start_run(self, run: Run) -> None:
+    def start_run(self, run: PartitionRun) -> None:
         """Let the caller take records without the lock, which it holds now."""
-        self._run.fold()
+        self._run.apply()
         self._run = run
 
-    def stop_run(self, run: Run) -> None:
+    def stop_run(self, run: PartitionRun) -> None:
         """That was enough. The caller holds the lock."""
         if self._run is run:
             self._stop_run()
 
     def _stop_run(self) -> None:
         self.bell.ring()
-        self._run.fold()
+        self._run.apply()
         self._run = NO_RUN
 
     def _new_epoch(self) -> int:
@@ -206,18 +207,18 @@ class SubscriptionState(BoundPositions):
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
         """The state of an assigned partition. The caller holds the lock."""
-        self._run.fold()
+        self._run.apply()
         state = self._partitions.get(tp)
         if state is not None:
-            self._given_out[tp] = state  # the caller may move the position
+            self._moved[tp] = state  # the caller may move the position
         return state
 
-    def current(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
+    def partition_at(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
         """The state if the partition is still at this epoch. The caller holds the lock."""
         state = self.partition(tp)
         return state if state is not None and state.epoch == epoch else None
 
-    def _owned(self, tp: TopicPartition) -> PartitionState:
+    def _assigned_partition(self, tp: TopicPartition) -> PartitionState:
         state = self.partition(tp)
         if state is None:
             raise NotAssignedError(
@@ -229,7 +230,7 @@ class SubscriptionState(BoundPositions):
     def position(self, tp: TopicPartition) -> int | None:
         """The next offset to hand to the caller; None while it is not known."""
         with self.lock:
-            return self._owned(tp).position
+            return self._assigned_partition(tp).position
 
     def seek(
         self, tp: TopicPartition, offset: int, leader_epoch: int = -1, *, until: int | None = None
@@ -241,12 +242,12 @@ class SubscriptionState(BoundPositions):
         if offset < 0:
             raise ValueError(f"cannot seek {tp.topic}-{tp.partition} to {offset}: must be >= 0")
         with self.lock:
-            state = self._owned(tp)
+            state = self._assigned_partition(tp)
             state.epoch = self._new_epoch()
             state.last_error = None
             state.move_to(offset, leader_epoch)
             state.fetch_end = until
-            self._bind(tp, state, self.history.of(tp.topic))
+            self._bind(tp, state, self.history.current_id(tp.topic))
             self.touch(tp)
 
     def forget_fetched(self) -> None:
@@ -271,7 +272,7 @@ class SubscriptionState(BoundPositions):
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
         """Continue where the rule (else the default one) says, once it has been looked up."""
         with self.lock:
-            self.start_reset(self._owned(tp), strategy)
+            self.start_reset(self._assigned_partition(tp), strategy)
 
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
         """:meth:`request_reset` for code that holds the lock."""
@@ -279,9 +280,9 @@ class SubscriptionState(BoundPositions):
         state.position = state.fetch_offset = state.fetch_end = state.consumed = None
         state.leader_epoch = state.fetch_leader_epoch = -1
         state.last_error = None
-        if state.recreated:  # what the brokers said of the old topic
+        if state.is_recreated:  # what the brokers said of the old topic
             state.high_watermark = state.last_stable_offset = state.log_start_offset = None
-        state.topic_id, state.recreated, state.first = NO_ID, False, False
+        state.topic_id, state.is_recreated, state.is_first = NO_ID, False, False
         state.reset = strategy or self.default_reset
         self.touch(state.topic_partition)
 
@@ -300,22 +301,24 @@ class SubscriptionState(BoundPositions):
         if the epoch is another one, or there is a position by now: the partition was sought.
         """
         with self.lock:
-            state = self.current(tp, epoch)
+            state = self.partition_at(tp, epoch)
             if state is None or state.position is not None:
                 return False
             state.move_to(offset, leader_epoch)
             state.last_error = None
-            self._bind(tp, state, self.history.of(tp.topic) if topic_id is None else topic_id)
+            self._bind(
+                tp, state, self.history.current_id(tp.topic) if topic_id is None else topic_id
+            )
             self.touch(tp)
             return True
 
     def reset_if_unknown(self, tp: TopicPartition, *, epoch: int) -> None:
         """Have the first position looked up, if the partition still waits at that epoch."""
         with self.lock:
-            state = self.current(tp, epoch)
+            state = self.partition_at(tp, epoch)
             if state is not None and state.awaits_position:
                 self.start_reset(state)
-                state.first = True
+                state.is_first = True
 
     def awaiting_position(self) -> dict[TopicPartition, int]:
         """Partitions with neither a position nor a reset under way -> their epochs."""
@@ -332,10 +335,12 @@ class SubscriptionState(BoundPositions):
 
     def pending_reset(self, state: PartitionState) -> PendingReset | None:
         """The rule to look the position up by; None without one. The caller holds the lock."""
-        if state.reset is None or state.leaving:
+        if state.reset is None or state.is_leaving:
             return None
         tp = state.topic_partition
-        return PendingReset(tp, state.epoch, state.reset, state.first, self.history.of(tp.topic))
+        return PendingReset(
+            tp, state.epoch, state.reset, state.is_first, self.history.current_id(tp.topic)
+        )
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all owned partitions that have one: what was consumed up to.
@@ -343,11 +348,11 @@ class SubscriptionState(BoundPositions):
         Without those in topics that were recreated since.
         """
         with self.lock:
-            self._run.fold()
+            self._run.apply()
             return {
                 tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
                 for tp, state in self._partitions.items()
-                if state.position is not None and not state.recreated
+                if state.position is not None and not state.is_recreated
             }
 
     def note_consumed(self, partitions: frozenset[TopicPartition] | None = None) -> None:
@@ -358,34 +363,34 @@ class SubscriptionState(BoundPositions):
         with self.lock:
             self._stop_run()
             if partitions is not None:
-                for tp in partitions & self._given_out.keys():
-                    self._given_out.pop(tp).note_consumed()
+                for tp in partitions & self._moved.keys():
+                    self._moved.pop(tp).note_consumed()
                 return
             # Whatever moves a position got the state from partition() since the last call.
-            for state in self._given_out.values():
+            for state in self._moved.values():
                 state.consumed, state.consumed_epoch = state.position, state.leader_epoch
-            self._given_out.clear()
+            self._moved.clear()
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
 
         Bound to the ownership: a partition that was revoked and comes back starts again. Positions
         in topics that were recreated since are left out.
         """
         with self.lock:
-            self._run.fold()
+            self._run.apply()
             return {
                 tp: OffsetAndMetadata(state.consumed, "", state.consumed_epoch)
                 for tp, state in self._partitions.items()
-                if state.consumed is not None and not state.recreated
+                if state.consumed is not None and not state.is_recreated
             }
 
     # --- what may be fetched --------------------------------------------------------------------
 
-    def fetchable(self) -> list[FetchTarget]:
+    def fetch_targets(self) -> list[FetchTarget]:
         """What to ask for next of every partition that is positioned, not paused, not leaving."""
         with self.lock:
-            found = [state.target() for state in self._partitions.values()]
+            found = [state.fetch_target() for state in self._partitions.values()]
             return [target for target in found if target is not None]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -398,7 +403,7 @@ class SubscriptionState(BoundPositions):
 
     def _set_paused(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         with self.lock:
-            for state in [self._owned(tp) for tp in partitions]:
+            for state in [self._assigned_partition(tp) for tp in partitions]:
                 state.paused = paused
                 self.touch(state.topic_partition)
             self._stop_run()
@@ -411,17 +416,17 @@ class SubscriptionState(BoundPositions):
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """The offset after the last replicated record, as of the latest fetch; None before one."""
         with self.lock:
-            return self._owned(tp).high_watermark
+            return self._assigned_partition(tp).high_watermark
 
     def last_stable_offset(self, tp: TopicPartition) -> int | None:
         """The end of what is decided, as of the latest fetch; None before one."""
         with self.lock:
-            return self._owned(tp).last_stable_offset
+            return self._assigned_partition(tp).last_stable_offset
 
     def snapshot(self) -> SubscriptionSnapshot:
         """A copy of everything."""
         with self.lock:
-            self._run.fold()
+            self._run.apply()
             return SubscriptionSnapshot(
                 self._mode,
                 self._topics,
@@ -430,7 +435,7 @@ class SubscriptionState(BoundPositions):
             )
 
 
-_BY = {
+_MODE_CALLS = {
     SubscriptionMode.TOPICS: "subscribe(topics)",
     SubscriptionMode.PATTERN: "subscribe(pattern=...)",
     SubscriptionMode.MANUAL: "assign()",

@@ -295,7 +295,7 @@ def test_rule_for_new_partitions_follows_its_option(
     config = ConsumerConfig.from_kwargs(
         auto_offset_reset=general, auto_offset_reset_new_partitions=of_new
     )
-    rules = FirstPositionRules(SubscriptionState(OffsetReset.of(general)), config.fetch)
+    rules = FirstPositionRules(SubscriptionState(OffsetReset.from_option(general)), config.fetch)
     rules.baseline.observe(missing(), {"t"})
     rules.baseline.observe(snapshot([0]), {"t"})
     rule = rules.of(T0)

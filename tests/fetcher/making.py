@@ -112,7 +112,7 @@ def offsets(records: Iterable[Any]) -> list[int]:
 
 def with_room(buffer: FetchBuffer, subscription: SubscriptionState) -> list[FetchTarget]:
     """Every target that there is room and memory for."""
-    targets = subscription.fetchable()
+    targets = subscription.fetch_targets()
     with subscription.lock:
         buffer.update_limits()
         chosen = [target for target in targets if buffer.has_room(target)]

@@ -51,7 +51,7 @@ class TestDraining:
         bench = Bench(T0, T1)
         bench.put(T0, 0, batch(0, 5))
         bench.put(T1, 0, batch(0, 5))
-        [target, _] = bench.subscription.fetchable()
+        [target, _] = bench.subscription.fetch_targets()
         assert target.offset == 5
         assert (bench.position(T0), bench.position(T1)) == (0, 0)
         assert bench.drain(3) == {T0: [0, 1, 2]}
@@ -100,7 +100,7 @@ class TestDraining:
                 bench.buffer._drain(Interrupted(), 100, None, True)
         assert bench.drain() == {}
         assert bench.position(T0) == 0
-        [target] = bench.subscription.fetchable()
+        [target] = bench.subscription.fetch_targets()
         assert target.offset == 0
 
     def test_only_the_partitions_asked_for(self) -> None:

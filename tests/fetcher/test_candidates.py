@@ -347,7 +347,7 @@ class Machine:
     def walk(self) -> Walk:
         """Look at every partition."""
         walk = Walk({}, {}, set())
-        targets = self.subscription.fetchable()
+        targets = self.subscription.fetch_targets()
         allowed = self.buffer.allowed
         with self.subscription.lock:
             roomy = [target for target in targets if self.buffer.has_room(target)]

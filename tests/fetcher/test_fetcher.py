@@ -678,9 +678,9 @@ class TestPositions:
         [
             (OffsetReset.EARLIEST, [4, 5, 6, 7, 8, 9, 10, 11]),
             (OffsetReset.LATEST, [10, 11]),
-            (OffsetReset.of("by_duration:PT2S"), [7, 8, 9, 10, 11]),
-            (OffsetReset.of("by_duration:PT0S"), [10, 11]),
-            (OffsetReset.of("by_duration:P365000D"), [4, 5, 6, 7, 8, 9, 10, 11]),
+            (OffsetReset.from_option("by_duration:PT2S"), [7, 8, 9, 10, 11]),
+            (OffsetReset.from_option("by_duration:PT0S"), [10, 11]),
+            (OffsetReset.from_option("by_duration:P365000D"), [4, 5, 6, 7, 8, 9, 10, 11]),
         ],
         ids=["earliest", "latest", "2 s", "0 s", "1,000 years"],
     )

@@ -69,7 +69,7 @@ class TestRoom:
         assert bench.with_room() == {T2}
         assert bench.buffer.memory.used == both
         bench.subscription.resume([T0, T1])
-        targets = bench.subscription.fetchable()
+        targets = bench.subscription.fetch_targets()
         positions = {target.topic_partition: target.offset for target in targets}
         refetched = next(tp for tp in (T0, T1) if positions[tp] < 20)
         kept = T1 if refetched == T0 else T0

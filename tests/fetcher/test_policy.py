@@ -36,7 +36,7 @@ def bench_with(on_error: Any, *partitions: TopicPartition) -> Bench:
 
 def refetched(bench: Bench, tp: TopicPartition, *data: bytes, **options: Any) -> None:
     """What the fetcher does when the partition is to be fetched anew."""
-    [target] = [each for each in bench.subscription.fetchable() if each.topic_partition == tp]
+    [target] = [each for each in bench.subscription.fetch_targets() if each.topic_partition == tp]
     bench.put(tp, target.offset, *data, **options)
 
 

@@ -58,7 +58,7 @@ def test_a_cut_in_the_middle_of_a_batch_goes_on_there(mix: bool) -> None:
     if mix:
         assert bench.drain(2) == {T0: [4, 5]}
         assert drain(bench) == []  # records were decoded ahead: the bytes are fetched anew
-        [target] = [each for each in bench.subscription.fetchable() if each[0] == T0]
+        [target] = [each for each in bench.subscription.fetch_targets() if each[0] == T0]
         assert target.offset == 6
         bench.put(T0, 6, batch(5, 5))
         assert drain(bench) == [(T0, [6, 7, 8, 9])]
@@ -98,7 +98,7 @@ def test_a_partition_that_goes_between_measuring_and_delivering_spoils_the_table
     assert drain(bench, meanwhile=go) == []
     assert bench.position(T1) == 0, "nothing of it was delivered"
     assert bench.rooms, "the fetcher is told"
-    [target] = [each for each in bench.subscription.fetchable() if each[0] == T1]
+    [target] = [each for each in bench.subscription.fetch_targets() if each[0] == T1]
     assert target.offset == 0
     bench.put(T1, 0, batch(0, 3))
     if how == "paused":

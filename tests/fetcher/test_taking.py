@@ -56,7 +56,7 @@ def test_after_single_records_a_table_begins_behind_them_once_it_is_fetched_anew
     how = TableTarget(TablePlan(), Built)
     bench.buffer.drain_table(how)
     assert how.plan.rows == 10, "T1's"
-    [target] = [each for each in bench.subscription.fetchable() if each.topic_partition == T0]
+    [target] = [each for each in bench.subscription.fetch_targets() if each.topic_partition == T0]
     assert target.offset == 2
 
 

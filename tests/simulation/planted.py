@@ -101,12 +101,12 @@ def rebalance_while_records_are_held() -> Iterator[None]:
 @contextmanager
 def read_on_in_recreated_topics() -> Iterator[None]:
     """A new id of a topic is taken, and positions in the old topic are kept."""
-    note: Callable[..., list[Recreation]] = TopicHistory.note
+    note: Callable[..., list[Recreation]] = TopicHistory.note_ids
 
     def noted(history: TopicHistory, ids: Mapping[str, bytes]) -> list[Recreation]:
         note(history, ids)
         history._former.clear()
-        history._void.clear()
+        history._deleted_offsets.clear()
         return []
 
     def unbound(
@@ -122,7 +122,7 @@ def read_on_in_recreated_topics() -> Iterator[None]:
         bind(state, tp, partition, NO_ID)
 
     with (
-        patch.object(TopicHistory, "note", noted),
+        patch.object(TopicHistory, "note_ids", noted),
         patch.object(SubscriptionState, "topic_ids", unbound),
         patch.object(SubscriptionState, "_bind", bound),
     ):

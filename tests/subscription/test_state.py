@@ -81,7 +81,7 @@ class TestModes:
         subscription.seek(A0, 3)
         subscription.seek(B0, 4)
         subscription.subscribe(["b"])
-        assert [t.topic_partition for t in subscription.fetchable()] == [B0]
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [B0]
         assert subscription.positions_for_commit().keys() == {A0, B0}
 
     def test_topics_wanted_again_before_they_were_revoked_are_delivered_on(self) -> None:
@@ -93,23 +93,24 @@ class TestModes:
         subscription.subscribe(["b"])
         subscription.mark_pending_revocation([B0])
         subscription.subscribe(["a", "b"])
-        assert [t.topic_partition for t in subscription.fetchable()] == [A0]  # B0 is on its way out
+        # B0 is on its way out.
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A0]
 
 
 class TestConsumed:
     def test_it_is_the_position_of_the_moment_that_was_noted(self) -> None:
         subscription = owning(A0, offset=4)
         deliver(subscription, A0, 7)
-        assert subscription.consumed() == {A0: OffsetAndMetadata(4)}
+        assert subscription.consumed_offsets() == {A0: OffsetAndMetadata(4)}
         subscription.note_consumed()
-        assert subscription.consumed() == {A0: OffsetAndMetadata(7)}
+        assert subscription.consumed_offsets() == {A0: OffsetAndMetadata(7)}
 
     def test_a_seek_counts_at_once_and_a_reset_takes_it_away(self) -> None:
         subscription = owning(A0, offset=4)
         subscription.seek(A0, 2, leader_epoch=5)
-        assert subscription.consumed() == {A0: OffsetAndMetadata(2, "", 5)}
+        assert subscription.consumed_offsets() == {A0: OffsetAndMetadata(2, "", 5)}
         subscription.request_reset(A0)
-        assert subscription.consumed() == {}
+        assert subscription.consumed_offsets() == {}
 
     def test_it_does_not_outlive_the_ownership(self) -> None:
         subscription = SubscriptionState()
@@ -118,7 +119,7 @@ class TestConsumed:
         subscription.seek(A0, 9)
         subscription.revoke([A0])
         subscription.assign_from_group([A0])
-        assert subscription.consumed() == {}
+        assert subscription.consumed_offsets() == {}
 
 
 class TestOwnership:
@@ -137,7 +138,7 @@ class TestOwnership:
         assert epoch_of(subscription, A0) == epoch
         assert subscription.awaiting_position().keys() == {B0}
         subscription.resume([A0])
-        assert [t.topic_partition for t in subscription.fetchable()] == [A0]
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A0]
 
     def test_a_partition_that_comes_back_is_at_a_new_epoch(self) -> None:
         subscription = SubscriptionState()
@@ -154,7 +155,7 @@ class TestOwnership:
     def test_pending_revocation_stops_fetching_and_still_commits(self) -> None:
         subscription = owning(A0, A1, offset=4)
         subscription.mark_pending_revocation([A0, B0])
-        assert [t.topic_partition for t in subscription.fetchable()] == [A1]
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A1]
         assert subscription.positions_for_commit() == {
             A0: OffsetAndMetadata(4),
             A1: OffsetAndMetadata(4),
@@ -165,7 +166,7 @@ class TestOwnership:
         subscription.unsubscribe()
         assert subscription.assigned() == frozenset()
         assert subscription.mode is SubscriptionMode.NONE
-        assert subscription.fetchable() == []
+        assert subscription.fetch_targets() == []
 
     def test_calls_for_a_partition_that_is_not_owned_say_so(self) -> None:
         subscription = owning(A0)
@@ -186,9 +187,9 @@ class TestOwnership:
 class TestPositions:
     def test_seek_starts_anew_at_a_new_epoch(self) -> None:
         subscription = owning(A0, offset=3)
-        [before] = subscription.fetchable()
+        [before] = subscription.fetch_targets()
         subscription.seek(A0, 10, leader_epoch=2)
-        [after] = subscription.fetchable()
+        [after] = subscription.fetch_targets()
         assert after.offset == 10
         assert after.epoch > before.epoch
         assert subscription.positions_for_commit() == {A0: OffsetAndMetadata(10, "", 2)}
@@ -208,7 +209,7 @@ class TestPositions:
         subscription = owning(A0, offset=3)
         subscription.request_reset(A0)
         assert subscription.position(A0) is None
-        assert subscription.fetchable() == []
+        assert subscription.fetch_targets() == []
         assert subscription.positions_for_commit() == {}
         assert subscription.awaiting_position() == {}
         [pending] = subscription.pending_resets()
@@ -228,9 +229,9 @@ class TestPositions:
     def test_paused_partitions_are_not_fetched(self) -> None:
         subscription = owning(A0, A1)
         subscription.pause([A0])
-        assert [t.topic_partition for t in subscription.fetchable()] == [A1]
+        assert [t.topic_partition for t in subscription.fetch_targets()] == [A1]
         subscription.resume([A0])
-        assert len(subscription.fetchable()) == 2
+        assert len(subscription.fetch_targets()) == 2
 
     def test_a_snapshot_does_not_change_afterwards(self) -> None:
         subscription = owning(A0, offset=3)
