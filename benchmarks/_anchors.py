@@ -65,9 +65,9 @@ def bare_arrow(ask: Ask) -> Reading:
     """Decode into Arrow tables of the size that ``poll_arrow()`` returns."""
     import pyarrow.compute  # noqa: F401  (before the clocks start)
 
-    from kohort.records import History, TablePlan, in_arrow, to_arrow
+    from kohort.records import SizeHistory, TablePlan, allocate_in_arrow, to_arrow
 
-    history = History()
+    history = SizeHistory()
 
     def read(found: list[RecordSet]) -> tuple[int, int]:
         records = total = 0
@@ -75,10 +75,10 @@ def bare_arrow(ask: Ask) -> Reading:
         waiting = iter(found)
         each = next(waiting, None)
         while each is not None:
-            plan = TablePlan(max_bytes=TABLE_BYTES, allocate=in_arrow, history=history)
+            plan = TablePlan(max_bytes=TABLE_BYTES, allocate=allocate_in_arrow, history=history)
             plan.expect(left)
             while each is not None and plan.has_room:
-                each.measure(plan)
+                each.add_rows_to(plan)
                 if each.done:
                     left -= each.size
                     each = next(waiting, None)

@@ -61,7 +61,7 @@ def read(data: bytes, output: str) -> int:
                 _ = record.offset, record.timestamp, record.key, record.value
             count += len(found.records)
         else:
-            found.measure(plan := TablePlan())
+            found.add_rows_to(plan := TablePlan())
             count += to_arrow(plan).num_rows if output == "arrow" else len(to_columns(plan)[0])
     return count
 

@@ -115,10 +115,12 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         """As :meth:`KafkaConsumer.poll_arrow`; of these partitions only, if any are named."""
         # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
         from kohort.consumer._tables import require_pyarrow
-        from kohort.records import TablePlan, in_arrow, to_arrow
+        from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
         require_pyarrow()
-        table = await self._poll_table(partitions, timeout_ms, max_records, to_arrow, in_arrow)
+        table = await self._poll_table(
+            partitions, timeout_ms, max_records, to_arrow, allocate_in_arrow
+        )
         return to_arrow(TablePlan()) if table is None else table
 
     async def poll_batches(
@@ -128,10 +130,13 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         max_records: int | None = None,
     ) -> list[kohort.RecordColumns]:
         """As :meth:`KafkaConsumer.poll_batches`; of these partitions only, if any are named."""
-        from kohort.records import in_python, to_columns
+        from kohort.records import allocate_in_python, to_columns
 
         return (
-            await self._poll_table(partitions, timeout_ms, max_records, to_columns, in_python) or []
+            await self._poll_table(
+                partitions, timeout_ms, max_records, to_columns, allocate_in_python
+            )
+            or []
         )
 
     async def _poll_table(
@@ -220,14 +225,14 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
             run.until = self._run_until = min(self._turn_at, session.confirmed_until)
         run.now = self._clock()
         # From here on nothing is called: signal handlers run in calls.
-        if run.index < run.stop and not run.bell.rung and run.now < run.until:
-            run.bell.taken_at = run.now
+        if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
+            run.wake_up.taken_at = run.now
             record: Record = run.records[run.index]
             run.index += 1
             return record
         callback_queue = self._engine.callback_queue
         self._iteration_buffer.end_run()
-        self._engine.subscription.bell.rung = False
+        self._engine.subscription.wake_up.is_set = False
         busy = (
             callback_queue.work
             or callback_queue.woken

@@ -184,7 +184,7 @@ class AsyncLifecycle(AsyncCallbacks):
         await self._stop(autocommit=True, leave_group=leave_group)
 
     async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
-        self._engine.subscription.bell.ring()
+        self._engine.subscription.wake_up.set()
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return

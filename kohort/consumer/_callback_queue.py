@@ -12,7 +12,7 @@ import anyio
 from kohort.consumer._caller_latency import Pace
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
-from kohort.records import Bell
+from kohort.records import WakeUp
 from kohort.transport import with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition
 
@@ -123,10 +123,10 @@ class CallbackQueue:
         core: EngineLoop,
         notify: Callable[[], None],
         clock: Callable[[], float],
-        bell: Bell | None = None,
+        wake_up: WakeUp | None = None,
     ) -> None:
         self.core = core
-        self._bell = bell or Bell()
+        self._wake_up = wake_up or WakeUp()
         self.notify = notify
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
@@ -152,7 +152,7 @@ class CallbackQueue:
 
     def entered_poll(self) -> None:
         """The caller came into poll()."""
-        self._bell.ring()
+        self._wake_up.set()
         now, last = self.clock(), self.last_poll()
         self.polling = True
         self.has_returned_records = False
@@ -188,12 +188,12 @@ class CallbackQueue:
     def wake(self) -> None:
         """Have the caller raise WakeupError, as soon as it looks."""
         self.woken = True
-        self._bell.ring()
+        self._wake_up.set()
 
     @property
     def last_at(self) -> float | None:
         """When the caller last came in, went out or took a record by iteration; None for never."""
-        at, taken = self._last_at, self._bell.taken_at
+        at, taken = self._last_at, self._wake_up.taken_at
         if at is None:
             return None
         return max(at, taken)
@@ -205,7 +205,7 @@ class CallbackQueue:
     async def perform(self, work: Work) -> Any:
         """Leave something for the caller and wait until it is done."""
         self.work.append(work)
-        self._bell.ring()
+        self._wake_up.set()
         self.notify()
         self.on_work()
         try:

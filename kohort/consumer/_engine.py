@@ -71,7 +71,7 @@ class Engine:
         self.subscription = subscription or SubscriptionState(
             OffsetReset.from_option(config.fetch.auto_offset_reset)
         )
-        self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.bell)
+        self.callback_queue = CallbackQueue(EngineLoop(), notify, clock, self.subscription.wake_up)
         self.cluster = ClusterClient.of(config, rng)
         self.callback_queue.principal = lambda: engine.cluster.principal
         self.cluster.on_refusal(self.callback_queue.report, self.callback_queue.withdraw)

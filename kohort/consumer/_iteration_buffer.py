@@ -71,7 +71,7 @@ class IterationBuffer:
         self._held: deque[_Held] = deque()
         self._latest: tuple[_Held, PartitionState] | None = None
         self._running: tuple[_Held, PartitionRun] | None = None
-        self.run = RecordRun(subscription.bell, clock)
+        self.run = RecordRun(subscription.wake_up, clock)
         """The records that steps may take without a call of this object."""
         self.given = 0
         """How many records next() has given."""

@@ -103,19 +103,19 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """
         # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
         from kohort.consumer._tables import require_pyarrow
-        from kohort.records import TablePlan, in_arrow, to_arrow
+        from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
         require_pyarrow()
-        table = self._poll_table(timeout_ms, max_records, to_arrow, in_arrow)
+        table = self._poll_table(timeout_ms, max_records, to_arrow, allocate_in_arrow)
         return to_arrow(TablePlan()) if table is None else table
 
     def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[kohort.RecordColumns]:
         """As :meth:`poll_arrow` without pyarrow: columns of each partition, read in place."""
-        from kohort.records import in_python, to_columns
+        from kohort.records import allocate_in_python, to_columns
 
-        return self._poll_table(timeout_ms, max_records, to_columns, in_python) or []
+        return self._poll_table(timeout_ms, max_records, to_columns, allocate_in_python) or []
 
     def _poll_table(
         self,
@@ -204,7 +204,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """The next record without much ado, if there is nothing else to do."""
         callback_queue = self._callback_queue
         self._iteration_buffer.end_run()
-        self._engine.subscription.bell.rung = False
+        self._engine.subscription.wake_up.is_set = False
         if (
             not self._iteration_buffer
             or callback_queue.work

@@ -247,7 +247,7 @@ class SyncLifecycle(ConsumerBase):
 
     def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
         self._turn.take("close()")
-        self._engine.subscription.bell.ring()
+        self._engine.subscription.wake_up.set()
         try:
             if self._pending_close is None and not self._unfinished:
                 self._engine.note_consumed()

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kohort.fetcher import TableTarget
-from kohort.records import Allocate, History, TablePlan
+from kohort.records import Allocate, SizeHistory, TablePlan
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TablePoll(Generic[T]):
             self._engine.callback_queue.core.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
         if buffer.tables is None:
-            buffer.tables = History()
+            buffer.tables = SizeHistory()
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )

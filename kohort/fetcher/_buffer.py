@@ -29,7 +29,7 @@ from kohort.subscription import OffsetReset, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kohort.records import History
+    from kohort.records import SizeHistory
 
 logger = logging.getLogger("kohort.fetcher")
 
@@ -65,7 +65,7 @@ class FetchBuffer(PartitionQueues):
     ) -> None:
         """As FetchQueues; while ``may_deliver`` is False, everything is kept."""
         super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
-        self.tables: History | None = None
+        self.tables: SizeHistory | None = None
         """Sizes of the last table; None before the first one."""
         self.policy: ErrorPolicy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._may_deliver = may_deliver

@@ -120,7 +120,7 @@ class CompletedFetch:
         self.is_measured = True  # before anything is called: Ctrl-C comes in calls
         if not isinstance(self.error, CorruptBatchError):
             try:
-                rows = self._set.measure(plan)
+                rows = self._set.add_rows_to(plan)
             except CorruptBatchError as error:
                 self._passed = self._set.passed
                 self._fail(self._located(error))

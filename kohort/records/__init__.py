@@ -16,7 +16,7 @@ from kohort.records._compression import DEFAULT_BUDGET, Compression, compress
 from kohort.records._crc import crc32c
 from kohort.records._decoder import COMPILED, compiled_module
 from kohort.records._header import HEADER_SIZE, BatchHeader, read_header
-from kohort.records._iterators import AsyncIteration, Bell, RecordRun, SyncIteration
+from kohort.records._iterators import AsyncIteration, RecordRun, SyncIteration, WakeUp
 from kohort.records._legacy import scan_messages
 from kohort.records._record import (
     CREATE_TIME,
@@ -40,10 +40,17 @@ from kohort.records._transactions import (
 from kohort.types import lazy_names
 
 if TYPE_CHECKING:
-    from kohort.records._arrow import arrow_schema, in_arrow, to_arrow
+    from kohort.records._arrow import allocate_in_arrow, arrow_schema, to_arrow
     from kohort.records._decompress import decompress, decompress_into
     from kohort.records._encode import NewRecord, encode_batch, rewrite_header
-    from kohort.records._table import MAX_ROWS, Allocate, History, Table, TablePlan, in_python
+    from kohort.records._table import (
+        MAX_ROWS,
+        Allocate,
+        SizeHistory,
+        Table,
+        TablePlan,
+        allocate_in_python,
+    )
     from kohort.records._views import BytesColumn, RecordColumns, to_columns
 
 __all__ = [
@@ -59,13 +66,11 @@ __all__ = [
     "AsyncIteration",
     "BatchHeader",
     "BatchSplit",
-    "Bell",
     "BytesColumn",
     "Compression",
     "ConsumerRecord",
     "ControlType",
     "Headers",
-    "History",
     "NewRecord",
     "Record",
     "RecordBatch",
@@ -73,9 +78,13 @@ __all__ = [
     "RecordRun",
     "RecordSet",
     "Scratch",
+    "SizeHistory",
     "SyncIteration",
     "Table",
     "TablePlan",
+    "WakeUp",
+    "allocate_in_arrow",
+    "allocate_in_python",
     "arrow_schema",
     "compiled_module",
     "compress",
@@ -86,8 +95,6 @@ __all__ = [
     "deserialized",
     "encode_batch",
     "end_marker",
-    "in_arrow",
-    "in_python",
     "marker_epoch",
     "read_header",
     "rewrite_header",
@@ -100,7 +107,7 @@ __all__ = [
 _LATER = {
     "Allocate": "kohort.records._table",
     "BytesColumn": "kohort.records._views",
-    "History": "kohort.records._table",
+    "SizeHistory": "kohort.records._table",
     "MAX_ROWS": "kohort.records._table",
     "NewRecord": "kohort.records._encode",
     "RecordColumns": "kohort.records._views",
@@ -110,8 +117,8 @@ _LATER = {
     "decompress": "kohort.records._decompress",
     "decompress_into": "kohort.records._decompress",
     "encode_batch": "kohort.records._encode",
-    "in_arrow": "kohort.records._arrow",
-    "in_python": "kohort.records._table",
+    "allocate_in_arrow": "kohort.records._arrow",
+    "allocate_in_python": "kohort.records._table",
     "rewrite_header": "kohort.records._encode",
     "to_arrow": "kohort.records._arrow",
     "to_columns": "kohort.records._views",

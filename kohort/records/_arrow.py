@@ -34,7 +34,7 @@ def arrow_schema() -> pa.Schema:
     )
 
 
-def in_arrow(size: int) -> memoryview:
+def allocate_in_arrow(size: int) -> memoryview:
     """Memory of pyarrow's own pool, which is used again and again."""
     return memoryview(_allocate()(size)).cast("B")
 

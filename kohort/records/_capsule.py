@@ -19,7 +19,7 @@ from kohort.records._table_decoder import capsules
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Node: TypeAlias = tuple[int, int, int, tuple[memoryview | None, ...]]
+ArrayNode: TypeAlias = tuple[int, int, int, tuple[memoryview | None, ...]]
 """Length, offset, null count (-1: not counted) and buffers of an array; see _capsule.h."""
 
 _UNKNOWN = -1
@@ -62,11 +62,11 @@ def _require_pyarrow() -> None:
         )
 
 
-def _nodes(table: Table, rows: range) -> Iterator[Node]:
+def _nodes(table: Table, rows: range) -> Iterator[ArrayNode]:
     """Parents before their children, in the order of the schema."""
     buffers, length, start = table.buffers, len(rows), rows.start
 
-    def node(*names: str, nulls: str | None = None) -> Node:
+    def node(*names: str, nulls: str | None = None) -> ArrayNode:
         valid = None if nulls is None else buffers[nulls]
         count = 0 if nulls is None else _UNKNOWN
         return length, start, count, (valid, *(buffers[name] for name in names))

@@ -71,7 +71,7 @@ class Columns:
             self.header_ends[0] = self.name_ends[0] = self.header_value_ends[0] = 0
 
 
-class Lack:
+class MissingRoom:
     """Why a pass stopped before a batch that it could take otherwise.
 
     With ``rows``: the columns had no room for these rows of it, which take so many bytes (of keys,
@@ -100,7 +100,7 @@ def take_plain(
     partition: int,
     columns: Columns,
     scratch: bytearray | memoryview,
-    lack: Lack,
+    missing_room: MissingRoom,
 ) -> tuple[int, int]:
     """Put the rows from ``start_offset`` on into the columns, of batches that are plain.
 
@@ -122,7 +122,7 @@ def take_plain(
         partition,
         columns,
         scratch,
-        lack,
+        missing_room,
     )
 
 
@@ -134,7 +134,7 @@ def take_body(
     topic: bytes,
     partition: int,
     columns: Columns,
-    lack: Lack,
+    missing_room: MissingRoom,
 ) -> int:
     """The same for the records of one batch, decompressed.
 
@@ -156,7 +156,7 @@ def take_body(
         topic,
         partition,
         columns,
-        lack,
+        missing_room,
     )
 
 
@@ -172,7 +172,7 @@ def _take_plain(
     partition: int,
     columns: Columns,
     scratch: bytearray | memoryview,
-    lack: Lack,
+    missing_room: MissingRoom,
 ) -> tuple[int, int]:
     passed = start_offset
     first = columns.rows
@@ -196,7 +196,7 @@ def _take_plain(
         if codec != 0:
             body_size = unpack(codec, data, pos + _HEADER_SIZE, pos + size, scratch)
             if body_size < 0:
-                lack.scratch = -1 - body_size
+                missing_room.scratch = -1 - body_size
                 break
         if columns.rows and filled_bytes(columns) + body_size > max_bytes:
             break
@@ -214,7 +214,7 @@ def _take_plain(
             max_rows,
             room,
             columns,
-            lack,
+            missing_room,
         )
         if last == WRONG or last == NO_ROOM:
             break
@@ -239,7 +239,7 @@ def _take_body(
     topic: bytes,
     partition: int,
     columns: Columns,
-    lack: Lack,
+    missing_room: MissingRoom,
 ) -> int:
     first = columns.rows
     last = _take(
@@ -255,7 +255,7 @@ def _take_body(
         max_rows,
         _row_room(columns, len(topic)),
         columns,
-        lack,
+        missing_room,
     )
     _fill_shared(columns, first, topic, partition)
     return last
@@ -315,7 +315,7 @@ def _take(
     max_rows: int,
     room: int,
     columns: Columns,
-    lack: Lack,
+    missing_room: MissingRoom,
 ) -> int:
     """A batch's rows: ALL_FIT, WRONG, NO_ROOM (see Lack), else the last offset that is a row.
 
@@ -350,7 +350,7 @@ def _take(
     start = start_offset - base_offset
     last = -1
     cut = ALL_FIT
-    lacks = False
+    is_short = False
     for _ in range(count):
         stop, time, delta, key_pos, key_size, value_pos, value_size, pos, header_count = fields_at(
             data, pos, end
@@ -365,13 +365,13 @@ def _take(
                 cut = base_offset + delta - 1
         if taken:
             # Without room, the rest of the batch is only counted.
-            lacks = (
-                lacks
+            is_short = (
+                is_short
                 or row >= room
                 or key_size > key_room - key_at
                 or value_size > value_room - value_at
             )
-            if not lacks:
+            if not is_short:
                 offsets[row] = base_offset + delta
                 timestamp = base_timestamp if log_append else wrapped(base_timestamp, time)
                 timestamps[row] = timestamp
@@ -399,13 +399,13 @@ def _take(
             if content_size > stop - pos:
                 return WRONG
             if taken:
-                lacks = (
-                    lacks
+                is_short = (
+                    is_short
                     or header == columns.header_room
                     or name_size > columns.name_room - name_at
                     or content_size > columns.header_value_room - content_at
                 )
-                if not lacks:
+                if not is_short:
                     copy(columns.names, name_at, columns.name_room, data, name_pos, end, name_size)
                     copy(
                         columns.header_values,
@@ -429,19 +429,19 @@ def _take(
             return WRONG
         if taken:
             row += 1
-            if not lacks:
+            if not is_short:
                 key_ends[row] = key_at
                 value_ends[row] = value_at
                 header_ends[row] = header
     if pos != end or last > last_offset_delta:
         return WRONG
-    if lacks:
-        lack.rows = row - first
-        lack.key_bytes = key_at - key_ends[first]
-        lack.value_bytes = value_at - value_ends[first]
-        lack.headers = header - columns.headers
-        lack.name_bytes = name_at - columns.name_ends[columns.headers]
-        lack.header_value_bytes = content_at - columns.header_value_ends[columns.headers]
+    if is_short:
+        missing_room.rows = row - first
+        missing_room.key_bytes = key_at - key_ends[first]
+        missing_room.value_bytes = value_at - value_ends[first]
+        missing_room.headers = header - columns.headers
+        missing_room.name_bytes = name_at - columns.name_ends[columns.headers]
+        missing_room.header_value_bytes = content_at - columns.header_value_ends[columns.headers]
         return NO_ROOM
     fill_ints(columns.timestamp_types, first, row, timestamp_type, 0)
     columns.rows = row

@@ -8,10 +8,10 @@ from kohort.records._native cimport (
 
 ctypedef (Py_ssize_t, int64_t) (*passing)(
     const uint8_t[::1], Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, bint, const uint8_t[::1], int32_t, Columns,
-    uint8_t[::1], Lack) noexcept nogil
+    uint8_t[::1], MissingRoom) noexcept nogil
 ctypedef int64_t (*putting)(
     const uint8_t[::1], int64_t, int64_t, int64_t, int64_t, int32_t, int64_t, int64_t, const uint8_t[::1], int32_t,
-    Columns, Lack) noexcept nogil
+    Columns, MissingRoom) noexcept nogil
 
 cdef inline void prepare():
     kohort_prepare()
@@ -75,22 +75,22 @@ cdef inline int64_t unpack(
 cdef inline (Py_ssize_t, int64_t) released(
     passing function, const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset,
     int64_t max_rows, int64_t max_bytes, bint check_crcs, const uint8_t[::1] topic, int32_t partition,
-    Columns columns, uint8_t[::1] scratch, Lack lack):
+    Columns columns, uint8_t[::1] scratch, MissingRoom missing_room):
     cdef (Py_ssize_t, int64_t) result
     with nogil:
         result = function(
-            data, pos, end, start_offset, max_rows, max_bytes, check_crcs, topic, partition, columns, scratch, lack)
+            data, pos, end, start_offset, max_rows, max_bytes, check_crcs, topic, partition, columns, scratch, missing_room)
     return result
 
 cdef inline int64_t filled(
     putting function, const uint8_t[::1] data, int64_t count, int64_t base_offset,
     int64_t last_offset_delta, int64_t base_timestamp, int32_t timestamp_type, int64_t start_offset, int64_t max_rows,
-    const uint8_t[::1] topic, int32_t partition, Columns columns, Lack lack):
+    const uint8_t[::1] topic, int32_t partition, Columns columns, MissingRoom missing_room):
     cdef int64_t result
     with nogil:
         result = function(
             data, count, base_offset, last_offset_delta, base_timestamp, timestamp_type, start_offset, max_rows, topic,
-            partition, columns, lack)
+            partition, columns, missing_room)
     return result
 
 cdef int64_t MIN_RECORD_SIZE
@@ -128,7 +128,7 @@ cdef class Columns:
     cdef readonly int64_t rows, headers
 
 @cython.final
-cdef class Lack:
+cdef class MissingRoom:
     cdef readonly int64_t rows, key_bytes, value_bytes, headers, name_bytes, header_value_bytes, scratch
 
 cpdef int use_codecs(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t release) except -1
@@ -136,19 +136,19 @@ cpdef int use_codecs(uintptr_t lz4, uintptr_t zstd, uintptr_t create, uintptr_t 
 cpdef (Py_ssize_t, int64_t) take_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows, int64_t max_bytes,
     bint check_crcs, const uint8_t[::1] topic, int32_t partition, Columns columns, uint8_t[::1] scratch,
-    Lack lack) except *
+    MissingRoom missing_room) except *
 
 @cython.locals(timestamp_type=int32_t, log_append=bint)
 cpdef int64_t take_body(
     const uint8_t[::1] data, object header, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic,
-    int32_t partition, Columns columns, Lack lack) except? -1
+    int32_t partition, Columns columns, MissingRoom missing_room) except? -1
 
 @cython.locals(passed=int64_t, size=int64_t, attributes=int64_t, base_offset=int64_t, last_offset_delta=int64_t,
                codec=int64_t, crc=int64_t, body_size=int64_t, log_append=bint, last=int64_t, first=int64_t, room=int64_t)
 cdef (Py_ssize_t, int64_t) _take_plain(
     const uint8_t[::1] data, Py_ssize_t pos, Py_ssize_t end, int64_t start_offset, int64_t max_rows, int64_t max_bytes,
     bint check_crcs, const uint8_t[::1] topic, int32_t partition, Columns columns, uint8_t[::1] scratch,
-    Lack lack) noexcept nogil
+    MissingRoom missing_room) noexcept nogil
 
 cpdef tuple extent_of(Columns columns)
 
@@ -158,7 +158,7 @@ cpdef int64_t filled_bytes(Columns columns) noexcept nogil
 cdef int64_t _take_body(
     const uint8_t[::1] data, int64_t count, int64_t base_offset, int64_t last_offset_delta, int64_t base_timestamp,
     int32_t timestamp_type, int64_t start_offset, int64_t max_rows, const uint8_t[::1] topic, int32_t partition,
-    Columns columns, Lack lack) noexcept nogil
+    Columns columns, MissingRoom missing_room) noexcept nogil
 
 @cython.locals(left=int64_t)
 cdef int64_t _row_room(Columns columns, int64_t topic_size) noexcept nogil
@@ -168,7 +168,7 @@ cdef void _fill_shared(Columns columns, int64_t first, const uint8_t[::1] topic,
 
 @cython.locals(first=int64_t, row=int64_t, header=int64_t, key_at=int64_t, value_at=int64_t, name_at=int64_t,
                content_at=int64_t, key_room=int64_t, value_room=int64_t, log_append=bint, last=int64_t, cut=int64_t, most=int64_t,
-               lacks=bint, _=int64_t, raw=uint64_t, stop=Py_ssize_t, time=uint64_t, delta=int64_t, header_count=int64_t, key_pos=Py_ssize_t,
+               is_short=bint, _=int64_t, raw=uint64_t, stop=Py_ssize_t, time=uint64_t, delta=int64_t, header_count=int64_t, key_pos=Py_ssize_t,
                key_size=Py_ssize_t, value_pos=Py_ssize_t, value_size=Py_ssize_t, taken=bint,
                timestamp=int64_t, start=int64_t, _header=int64_t, name=uint64_t, name_pos=Py_ssize_t,
                name_size=Py_ssize_t, content=uint64_t, content_size=Py_ssize_t, offsets='int64_t *',
@@ -177,4 +177,4 @@ cdef void _fill_shared(Columns columns, int64_t first, const uint8_t[::1] topic,
 cdef int64_t _take(
     const uint8_t *data, Py_ssize_t pos, Py_ssize_t end, int64_t count, int64_t base_offset,
     int64_t last_offset_delta, int64_t base_timestamp, int32_t timestamp_type, int64_t start_offset, int64_t max_rows,
-    int64_t room, Columns columns, Lack lack) noexcept nogil
+    int64_t room, Columns columns, MissingRoom missing_room) noexcept nogil

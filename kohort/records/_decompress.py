@@ -22,7 +22,7 @@ from kohort.records._compression import (
 )
 from kohort.records._lz4 import (
     Block,
-    Frame,
+    Lz4Frame,
     broken,
     header_checksum,
     read_blocks,
@@ -218,13 +218,13 @@ def _lz4_stream(data: Bytes, out: Output) -> None:
 
 def _with_header_checksum(data: memoryview) -> memoryview:
     """The frame with the header checksum that it should have."""
-    frame: Frame = read_frame(data)
+    frame: Lz4Frame = read_frame(data)
     if frame.header_checksum_is_right:
         return data
-    mended = bytearray(data)
+    fixed = bytearray(data)
     at = frame.header_end - 1
-    mended[at] = header_checksum(bytes(data[4:at]))
-    return memoryview(mended)
+    fixed[at] = header_checksum(bytes(data[4:at]))
+    return memoryview(fixed)
 
 
 def _unzstd(data: memoryview, out: Output) -> None:

@@ -27,7 +27,7 @@ def built_from() -> int:
     return build_state()
 
 
-class Bell:
+class WakeUp:
     """Rings at whatever may change who gets which record.
 
     Whoever goes on in a tight loop clears it first, then looks at everything, and goes on until it
@@ -36,25 +36,25 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self.rung: bool = True
+        self.is_set: bool = True
         self.taken_at: float = -math.inf
         """Time of the latest step that took a record of a run, by the iterator's clock."""
-        _bells.add(self)
+        _wake_ups.add(self)
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Have the next step look at everything."""
-        self.rung = True
+        self.is_set = True
 
 
-_bells: WeakSet[Bell] = WeakSet()
+_wake_ups: WeakSet[WakeUp] = WeakSet()
 
 
-def _ring_all() -> None:
-    for bell in list(_bells):
-        bell.ring()
+def _set_all() -> None:
+    for wake_up in list(_wake_ups):
+        wake_up.set()
 
 
-os.register_at_fork(after_in_child=_ring_all)
+os.register_at_fork(after_in_child=_set_all)
 
 
 class RecordRun:
@@ -66,8 +66,8 @@ class RecordRun:
 
     clock: Callable[[], float]
 
-    def __init__(self, bell: Bell, clock: Callable[[], float]) -> None:
-        self.bell = bell
+    def __init__(self, wake_up: WakeUp, clock: Callable[[], float]) -> None:
+        self.wake_up = wake_up
         self.now: float = -math.inf
         """Time of the latest step, in seconds."""
         self.records: list[Record] = []
@@ -93,7 +93,7 @@ class RecordRun:
         self.records = []
 
     @property
-    def given(self) -> Record | None:
+    def latest(self) -> Record | None:
         """The latest record that a step took of this run; None if there is none."""
         return self.records[self.index - 1] if self.index > self.first else None
 
@@ -108,8 +108,8 @@ class SyncIteration:
         run = self._record_run
         run.now = run.clock()
         # From here on nothing is called: signal handlers run in calls.
-        if run.index < run.stop and not run.bell.rung and run.now < run.until:
-            run.bell.taken_at = run.now
+        if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
+            run.wake_up.taken_at = run.now
             record = run.records[run.index]
             run.index += 1
             return record

@@ -12,14 +12,14 @@ cdef extern from "_step.h":
     double kohort_monotonic(int64_t *tick, double latest) noexcept
 
 @cython.final
-cdef class Bell:
+cdef class WakeUp:
     cdef object __weakref__
-    cdef public bint rung
+    cdef public bint is_set
     cdef public double taken_at
 
 @cython.final
 cdef class RecordRun:
-    cdef public Bell bell
+    cdef public WakeUp wake_up
     cdef object _clock
     cdef bint _is_monotonic
     cdef int64_t _tick
@@ -47,8 +47,8 @@ cdef inline object take_next(object owner):
     if run is None:
         return None
     run.now = run.clock()
-    if run.index < run.stop and not run.bell.rung and run.now < run.until:
-        run.bell.taken_at = run.now
+    if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
+        run.wake_up.taken_at = run.now
         record = run.records[run.index]
         run.index += 1
         return record
@@ -65,6 +65,6 @@ cdef inline int prepare_steps() except -1:
 
 cdef inline object next_step(AsyncIteration self):
     cdef RecordRun run = self._record_run
-    if run is None or run.index >= run.stop or run.bell.rung:
+    if run is None or run.index >= run.stop or run.wake_up.is_set:
         return self._step()
     return kohort_step(self)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from kohort.records._decoder import COMPILED, compiled_module
 
 if TYPE_CHECKING:
-    from kohort.records._iteration import AsyncIteration, Bell, RecordRun, SyncIteration
+    from kohort.records._iteration import AsyncIteration, RecordRun, SyncIteration, WakeUp
 
-__all__ = ["AsyncIteration", "Bell", "RecordRun", "SyncIteration"]
+__all__ = ["AsyncIteration", "RecordRun", "SyncIteration", "WakeUp"]
 
 if not TYPE_CHECKING:
     _steps = compiled_module("_iteration_c") if COMPILED else None
     if _steps is None:
         from kohort.records import _iteration as _steps
-    Bell, RecordRun = _steps.Bell, _steps.RecordRun
+    WakeUp, RecordRun = _steps.WakeUp, _steps.RecordRun
     SyncIteration, AsyncIteration = _steps.SyncIteration, _steps.AsyncIteration

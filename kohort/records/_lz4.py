@@ -41,7 +41,7 @@ Block: TypeAlias = tuple[int, int, bool, int]
 _UINT32 = struct.Struct("<I")
 
 
-class Frame(NamedTuple):
+class Lz4Frame(NamedTuple):
     """``size``: bytes of the content, None if the frame does not say. ``header_end`` is behind the
     header's checksum. ``plain``: no block refers to others, and there is no other checksum."""
 
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
     block_max: int
 
 
-def read_frame(data: memoryview) -> Frame:
+def read_frame(data: memoryview) -> Lz4Frame:
     """The header of the one frame that ``data`` is."""
     if len(data) < 7:
         raise broken("it ends too early")
@@ -62,7 +62,7 @@ def read_frame(data: memoryview) -> Frame:
 
 
 @functools.lru_cache(maxsize=64)
-def _frame(header: bytes) -> Frame:
+def _frame(header: bytes) -> Lz4Frame:
     """Most producers write the same header time and again."""
     if header[:4] != MAGIC:
         raise broken("no frame where one should start")
@@ -74,7 +74,7 @@ def _frame(header: bytes) -> Frame:
     sized = flags & _SIZED != 0
     if sized and len(header) < 15:
         raise broken("it ends too early")
-    return Frame(
+    return Lz4Frame(
         int.from_bytes(header[_CONTENT_SIZE_AT:14], "little") if sized else None,
         len(header),
         header_checksum(header[_FLAGS_AT:-1]) == header[-1],
@@ -85,7 +85,7 @@ def _frame(header: bytes) -> Frame:
     )
 
 
-def read_blocks(data: memoryview, frame: Frame) -> list[Block] | None:
+def read_blocks(data: memoryview, frame: Lz4Frame) -> list[Block] | None:
     """Every block of the frame, which ends where ``data`` does; None if there are too many."""
     blocks: list[Block] = []
     block_max = frame.block_max
@@ -115,7 +115,7 @@ def read_blocks(data: memoryview, frame: Frame) -> list[Block] | None:
 
 
 def with_small_blocks(
-    data: memoryview, frame: Frame, blocks: list[Block]
+    data: memoryview, frame: Lz4Frame, blocks: list[Block]
 ) -> list[bytes | memoryview]:
     """Frames to try in turn, the last of which is as good as this one.
 
@@ -132,11 +132,11 @@ def with_small_blocks(
         code = next(code for code in range(4, 8) if 1 << (8 + 2 * code) >= largest)
         if 1 << (8 + 2 * code) >= frame.block_max:
             return [*frames, data]
-        mended = bytearray(data)
-        mended[_FLAGS_AT + 1] = code << 4
+        fixed = bytearray(data)
+        fixed[_FLAGS_AT + 1] = code << 4
         at = frame.header_end - 1
-        mended[at] = header_checksum(bytes(mended[_FLAGS_AT:at]))
-        frames.append(bytes(mended))
+        fixed[at] = header_checksum(bytes(fixed[_FLAGS_AT:at]))
+        frames.append(bytes(fixed))
     return frames
 
 

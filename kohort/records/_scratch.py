@@ -64,7 +64,7 @@ class Scratch:
         ratio = max(_PLAUSIBLE_RATIO, 1.5 * self.ratio)
         return min(most, int(ratio * compressed) + _PLAUSIBLE)
 
-    def here(self) -> memoryview:
+    def kept_view(self) -> memoryview:
         """What is kept, for a batch that this is enough for."""
         return memoryview(self._buffer)
 

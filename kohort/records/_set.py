@@ -76,7 +76,7 @@ class RecordSet:
         self.tail_needs: int | None = None
         """Bytes that it claims to have, None if not even that is there."""
         self._end_error: CorruptBatchError | None = None
-        self._look_behind(self._end)
+        self._check_tail(self._end)
 
     def _scan(self) -> int:
         """Find out what there is, and where it ends."""
@@ -107,7 +107,7 @@ class RecordSet:
         run = bisect_right(self._run_ends, pos)
         return self._run_ends[run], self._runs_are_old[run]
 
-    def _look_behind(self, end: int) -> None:
+    def _check_tail(self, end: int) -> None:
         """What follows the last batch that the scan took for one."""
         if end == len(self._data):
             return
@@ -152,7 +152,7 @@ class RecordSet:
                 self._check_crcs,
                 self._topic,
                 self._partition,
-                self._scratch.here()[: self._budget],
+                self._scratch.kept_view()[: self._budget],
             )
             if pos < end and len(records) < enough:
                 batch = RecordBatch.at(self._data, pos)
@@ -190,7 +190,7 @@ class RecordSet:
             batch.check_crc()
         return aborted.delivers(batch)
 
-    def measure(self, plan: TablePlan) -> int:
+    def add_rows_to(self, plan: TablePlan) -> int:
         """Plan the next rows, as many as there is room for; returns how many, moves behind them.
 
         ``records`` has to be used up. CorruptBatchError as from read().
@@ -205,7 +205,7 @@ class RecordSet:
             while pos < self._end and plan.has_room:
                 end, old = self._run_at(pos)
                 if old:
-                    pos, passed, whole = self._measure_old(pos, end, passed, plan)
+                    pos, passed, whole = self._add_old_rows_to(pos, end, passed, plan)
                     if not whole:
                         break
                     continue
@@ -251,7 +251,7 @@ class RecordSet:
             self._budget,
         )
 
-    def _measure_old(
+    def _add_old_rows_to(
         self, pos: int, end: int, passed: int, plan: TablePlan
     ) -> tuple[int, int, bool]:
         """Plan rows of old messages, brought into batches; False if there was not room for all."""

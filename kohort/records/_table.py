@@ -14,7 +14,7 @@ from kohort.records._table_decoder import (
     NO_ROOM,
     WRONG,
     Columns,
-    Lack,
+    MissingRoom,
     extent_of,
     filled_bytes,
     take_body,
@@ -35,7 +35,7 @@ _Run: TypeAlias = tuple[bytes, int, int]
 """Topic, partition, and up to which row."""
 
 
-def in_python(size: int) -> memoryview:
+def allocate_in_python(size: int) -> memoryview:
     """Memory of the interpreter's own."""
     return memoryview(bytearray(size))
 
@@ -115,7 +115,7 @@ _SLACK = 1.03
 _SMALL = 1024
 
 
-class History:
+class SizeHistory:
     """What the last table of a consumer was like: the next one gets room accordingly."""
 
     def __init__(self) -> None:
@@ -146,13 +146,13 @@ class TablePlan:
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
         *,
-        allocate: Allocate = in_python,
-        history: History | None = None,
+        allocate: Allocate = allocate_in_python,
+        history: SizeHistory | None = None,
     ) -> None:
         self.max_rows: int = min(max_rows, MAX_ROWS)
         self._max_bytes = min(max_bytes, MAX_BYTES)
         self._allocate = allocate
-        self._history = history or History()
+        self._history = history or SizeHistory()
         self._fetched = 0
         self._full = False
         self._runs: list[_Run] = []
@@ -189,9 +189,9 @@ class TablePlan:
         """As take_plain(), with whatever room and scratch it takes."""
         use_codecs(decompressor_address(), *decompressor_addresses())
         self._begin()
-        begin, passed, room = pos, start_offset, scratch.here()[:budget]
+        begin, passed, room = pos, start_offset, scratch.kept_view()[:budget]
         while True:
-            lack = Lack()
+            missing_room = MissingRoom()
             before = self._columns.rows
             pos, passed = take_plain(
                 data,
@@ -205,16 +205,16 @@ class TablePlan:
                 partition,
                 self._columns,
                 room,
-                lack,
+                missing_room,
             )
             self._note_rows(topic, partition, before)
-            if lack.rows:
-                self._make_room(lack, topic)
-            elif len(room) < lack.scratch <= budget:
+            if missing_room.rows:
+                self._make_room(missing_room, topic)
+            elif len(room) < missing_room.scratch <= budget:
                 size = RecordBatch.at(data, pos).header.size
-                if scratch.plausible(size, lack.scratch) < lack.scratch:
+                if scratch.plausible(size, missing_room.scratch) < missing_room.scratch:
                     break
-                room = Output(scratch, budget).reserve(lack.scratch)
+                room = Output(scratch, budget).reserve(missing_room.scratch)
             else:
                 break
         self._fetched += pos - begin
@@ -244,7 +244,7 @@ class TablePlan:
             return start_offset
         cut = NO_ROOM
         while cut == NO_ROOM:
-            lack = Lack()
+            missing_room = MissingRoom()
             cut = take_body(
                 body,
                 batch.header,
@@ -253,10 +253,10 @@ class TablePlan:
                 topic,
                 partition,
                 self._columns,
-                lack,
+                missing_room,
             )
             if cut == NO_ROOM:
-                self._make_room(lack, topic)
+                self._make_room(missing_room, topic)
         if cut == WRONG:
             batch.records(budget)  # this raises what is wrong
             raise batch.located(CorruptBatchError("its records are not what they should be"))
@@ -302,16 +302,16 @@ class TablePlan:
     def _extent(self) -> Extent:
         return Extent._make(extent_of(self._columns))
 
-    def _make_room(self, lack: Lack, topic: bytes) -> None:
+    def _make_room(self, missing_room: MissingRoom, topic: bytes) -> None:
         """Room for the rows that there was none for, and, where it was short, half as much more."""
         missing = Extent(
-            lack.rows,
-            lack.rows * len(topic),
-            lack.key_bytes,
-            lack.value_bytes,
-            lack.headers,
-            lack.name_bytes,
-            lack.header_value_bytes,
+            missing_room.rows,
+            missing_room.rows * len(topic),
+            missing_room.key_bytes,
+            missing_room.value_bytes,
+            missing_room.headers,
+            missing_room.name_bytes,
+            missing_room.header_value_bytes,
         )
         needed = [have + more for have, more in zip(self._extent(), missing, strict=True)]
         self._grow(
@@ -343,7 +343,7 @@ class TablePlan:
             if before and self._room[part] >= count:
                 continue
             size = (count * all_bits >> 3) + len(columns) * _GAP
-            block = (in_python if size < _SMALL else self._allocate)(size)
+            block = (allocate_in_python if size < _SMALL else self._allocate)(size)
             end = 0
             for name, bits, more in columns:
                 at = end + _ALIGNMENT - 1 & -_ALIGNMENT

@@ -14,7 +14,7 @@ from kohort.records._decoder import COMPILED, compiled_module
 if TYPE_CHECKING:
     from kohort.records._columns import (
         Columns,
-        Lack,
+        MissingRoom,
         extent_of,
         filled_bytes,
         take_body,
@@ -27,7 +27,7 @@ __all__ = [
     "NO_ROOM",
     "WRONG",
     "Columns",
-    "Lack",
+    "MissingRoom",
     "capsules",
     "extent_of",
     "filled_bytes",
@@ -41,6 +41,6 @@ capsules: Any = compiled_module("_capsule_c") if COMPILED else None
 
 if not TYPE_CHECKING:
     _tables = (compiled_module("_columns_c") if COMPILED else None) or _columns
-    Columns, Lack, use_codecs = _tables.Columns, _tables.Lack, _tables.use_codecs
+    Columns, MissingRoom, use_codecs = _tables.Columns, _tables.MissingRoom, _tables.use_codecs
     extent_of, filled_bytes = _tables.extent_of, _tables.filled_bytes
     take_body, take_plain = _tables.take_body, _tables.take_plain

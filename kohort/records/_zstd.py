@@ -23,7 +23,7 @@ _BLOCKS_MAX = 1 << 16
 """So many blocks are counted one by one."""
 
 
-class Bound(NamedTuple):
+class SizeBound(NamedTuple):
     """``most``: what it decompresses to at most, ``exact``: just so much. ``frames``: where they
     begin, behind their magic."""
 
@@ -32,7 +32,7 @@ class Bound(NamedTuple):
     frames: list[int]
 
 
-def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
+def zstd_bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
     """An upper bound of the decompressed bytes.
 
     What is over ``limit`` is not counted exactly. A content size in a frame's header can only
@@ -57,14 +57,14 @@ def with_small_windows(
     large = [at for at in frames if _claims_more(data, at, small)]
     if not large:
         return data
-    mended = bytearray(data)
+    fixed = bytearray(data)
     for at in reversed(large):
-        if mended[at] & _SINGLE_SEGMENT:
-            mended[at] ^= _SINGLE_SEGMENT
-            mended.insert(at + 1, small)
+        if fixed[at] & _SINGLE_SEGMENT:
+            fixed[at] ^= _SINGLE_SEGMENT
+            fixed.insert(at + 1, small)
         else:
-            mended[at + 1] = small
-    return mended
+            fixed[at + 1] = small
+    return fixed
 
 
 def _claims_more(data: bytes | bytearray | memoryview, at: int, window: int) -> bool:
@@ -86,7 +86,7 @@ def _size_of(window: int) -> int:
     return base + (base >> 3) * (window & 7)
 
 
-def _bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
+def _bound(data: bytes | bytearray | memoryview, limit: int) -> SizeBound:
     total = blocks = 0
     exact = True
     frames: list[int] = []
@@ -102,7 +102,7 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
         frames.append(pos)
         pos, stated, checksum = _frame_header(data, pos)
         if stated > limit:
-            return Bound(stated, True, frames)
+            return SizeBound(stated, True, frames)
         last = 0
         while not last:
             block = data[pos] | data[pos + 1] << 8 | data[pos + 2] << 16
@@ -117,14 +117,14 @@ def _bound(data: bytes | bytearray | memoryview, limit: int) -> Bound:
                 length = _BLOCK_MAX
             total += length
             if total > limit and exact:
-                return Bound(total, True, frames)
+                return SizeBound(total, True, frames)
             blocks += 1
             if blocks > _BLOCKS_MAX:
-                return Bound(limit + 1, False, frames)
+                return SizeBound(limit + 1, False, frames)
         pos += 4 if checksum else 0
     if pos != end:
         raise IndexError
-    return Bound(total, exact, frames)
+    return SizeBound(total, exact, frames)
 
 
 def _frame_header(data: bytes | bytearray | memoryview, pos: int) -> tuple[int, int, bool]:
@@ -148,7 +148,7 @@ def _broken(why: str) -> CorruptBatchError:
     return CorruptBatchError(f"does not decompress as zstd: {why}")
 
 
-class Functions(NamedTuple):
+class ZstdFunctions(NamedTuple):
     """Addresses of libzstd's C functions; 0 without the library."""
 
     decompress: int = 0
@@ -157,27 +157,27 @@ class Functions(NamedTuple):
 
 
 @functools.cache
-def decompressor_addresses() -> Functions:
+def decompressor_addresses() -> ZstdFunctions:
     """Return the addresses in the system's libzstd, if there is one of version 1.4 or later.
 
     cramjam, which is always there, does not export these functions.
     """
     if sys.platform == "win32":
-        return Functions()
+        return ZstdFunctions()
     try:
         import ctypes  # only now, as in _codecs.py
 
         library = ctypes.CDLL("libzstd.1.dylib" if sys.platform == "darwin" else "libzstd.so.1")
         if library.ZSTD_versionNumber() < _VERSION_MIN:
-            return Functions()
+            return ZstdFunctions()
         functions = (
             library.ZSTD_decompressDCtx,
             library.ZSTD_createDCtx,
             library.ZSTD_freeDCtx,
         )
     except (ImportError, OSError, AttributeError):
-        return Functions()
-    return Functions(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions))
+        return ZstdFunctions()
+    return ZstdFunctions(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions))
 
 
 def decompress_with_libzstd(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from kohort.records import Bell, RecordRun
+from kohort.records import RecordRun, WakeUp
 from kohort.subscription._partition import PartitionState
 
 
@@ -37,10 +37,10 @@ class PartitionRun:
 
     def apply(self) -> None:
         """Have the partition's state as it is after the latest step. The caller holds the lock."""
-        state, given = self.state, self.records.given
+        state, given = self.state, self.records.latest
         if state is not None and given is not None:
             state.position = given.offset + 1
             state.consumed, state.consumed_epoch = given.offset, state.leader_epoch
 
 
-NO_RUN = PartitionRun(None, RecordRun(Bell(), lambda: 0.0))
+NO_RUN = PartitionRun(None, RecordRun(WakeUp(), lambda: 0.0))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from kohort.errors import IllegalStateError, NotAssignedError
-from kohort.records import Bell
+from kohort.records import WakeUp
 from kohort.subscription._bound import BoundPositions
 from kohort.subscription._history import NO_ID
 from kohort.subscription._iteration_run import NO_RUN, PartitionRun
@@ -30,7 +30,7 @@ class SubscriptionState(BoundPositions):
 
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         super().__init__()
-        self.bell: Bell = Bell()
+        self.wake_up: WakeUp = WakeUp()
         """Rings at whatever changes which records may be handed out."""
         self.default_reset = default_reset
         self.changes: int = 0
@@ -192,7 +192,7 @@ class SubscriptionState(BoundPositions):
             self._stop_run()
 
     def _stop_run(self) -> None:
-        self.bell.ring()
+        self.wake_up.set()
         self._run.apply()
         self._run = NO_RUN
 

@@ -15,7 +15,7 @@ from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
 from kohort.consumer._background_task import loop_clock
 from kohort.consumer._iteration_buffer import IterationBuffer
 from kohort.errors import WakeupError
-from kohort.records import Bell, ConsumerRecord, SyncIteration
+from kohort.records import ConsumerRecord, SyncIteration, WakeUp
 from kohort.subscription import SubscriptionState
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
@@ -41,7 +41,7 @@ class Steps(SyncIteration):
     def _step(self) -> ConsumerRecord[Any, Any]:
         self.slow += 1
         self.handout.end_run()
-        self.handout.run.bell.rung = False
+        self.handout.run.wake_up.is_set = False
         record = self.handout.step()
         if record is None:
             raise StopIteration
@@ -150,15 +150,15 @@ def test_a_run_is_over_when_the_session_is_in_doubt() -> None:
 
 
 def test_in_the_child_of_a_fork_no_run_goes_on() -> None:
-    bell = Bell()
-    bell.rung = False
+    wake_up = WakeUp()
+    wake_up.is_set = False
     with warnings.catch_warnings():  # this process has threads, and the child does next to nothing
         warnings.simplefilter("ignore")
         pid = os.fork()
     if not pid:
-        os._exit(0 if bell.rung else 1)
+        os._exit(0 if wake_up.is_set else 1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert not bell.rung
+    assert not wake_up.is_set
 
 
 @pytest.fixture

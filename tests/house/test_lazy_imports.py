@@ -68,7 +68,7 @@ atexit.register(use)
 INTERRUPTED_IMPORT = """
 import sys
 from kohort import KafkaConsumer
-from kohort.records import to_columns, in_python  # compiled modules are not imported twice
+from kohort.records import to_columns, allocate_in_python  # compiled modules are not imported twice
 import kohort.consumer._tables
 
 MODULES = ["kohort.consumer._tables"] + ["kohort.records." + each for each in (

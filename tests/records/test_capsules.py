@@ -66,7 +66,7 @@ def plan(size: int = 10, name: str = "ü") -> TablePlan:
         found = RecordSet(
             data + plain, partition * 3, topic="orders", partition=partition, check_crcs=False
         )
-        found.measure(made)
+        found.add_rows_to(made)
     return made
 
 

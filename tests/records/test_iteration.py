@@ -39,9 +39,9 @@ class Time:
 
 
 def run_of(module: ModuleType, clock: Callable[[], float], until: float = 1.0) -> Any:
-    bell = module.Bell()
-    bell.rung = False
-    run = module.RecordRun(bell, clock)
+    wake_up = module.WakeUp()
+    wake_up.is_set = False
+    run = module.RecordRun(wake_up, clock)
     records = [ConsumerRecord[Any, Any]("t", 0, offset=n) for n in range(COUNT)]
     run.begin(records, 2, COUNT - 1, until)
     return run
@@ -69,7 +69,7 @@ def async_iterator(module: ModuleType, run: Any, clock: Callable[[], float] = fl
 
         async def _step(self) -> ConsumerRecord[Any, Any]:
             await checkpoint()
-            if run.index < run.stop and not run.bell.rung and clock() < run.until:
+            if run.index < run.stop and not run.wake_up.is_set and clock() < run.until:
                 run.index += 1
                 record: ConsumerRecord[Any, Any] = run.records[run.index - 1]
                 return record
@@ -85,14 +85,14 @@ def async_iterator(module: ModuleType, run: Any, clock: Callable[[], float] = fl
 def test_steps_take_the_records_of_the_run_in_order(module: ModuleType) -> None:
     run = run_of(module, Time())
     steps = iterator(module, run)
-    assert [run.given] == [None]
+    assert [run.latest] == [None]
     for offset in range(2, COUNT - 1):
         record = next(steps)
-        assert run.given is record
+        assert run.latest is record
         assert record.offset == offset
     assert next(steps) is SLOW
     run.end()
-    assert run.given is None
+    assert run.latest is None
     assert list(steps) == []
 
 
@@ -103,7 +103,7 @@ def test_a_step_takes_nothing_after_a_change(module: ModuleType, change: str) ->
     steps = iterator(module, run)
     next(steps)
     if change == "bell":
-        run.bell.ring()
+        run.wake_up.set()
     elif change == "time":
         clock.now = 1.0
     else:
@@ -115,10 +115,10 @@ def test_a_step_takes_nothing_after_a_change(module: ModuleType, change: str) ->
 def test_a_step_notes_its_time_at_the_bell(module: ModuleType) -> None:
     clock = Time()
     run = run_of(module, clock)
-    assert run.bell.taken_at == -math.inf
+    assert run.wake_up.taken_at == -math.inf
     clock.now = 0.5
     next(iterator(module, run))
-    assert run.bell.taken_at == 0.5
+    assert run.wake_up.taken_at == 0.5
 
 
 def test_the_clock_of_a_run_can_be_replaced(module: ModuleType) -> None:
@@ -134,7 +134,7 @@ def test_a_run_ends_in_time_by_the_monotonic_clock(module: ModuleType) -> None:
     steps = iterator(module, run)
     assert next(steps).offset == 2
     began = time.monotonic()
-    assert began - 0.1 < run.bell.taken_at <= began
+    assert began - 0.1 < run.wake_up.taken_at <= began
     while run.index < run.stop:
         run.index = 2
         if next(steps) is SLOW:
@@ -156,11 +156,11 @@ def test_a_forked_child_takes_nothing(module: ModuleType) -> None:
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
-        os.write(writer, b"1" if run.bell.rung else b"0")
+        os.write(writer, b"1" if run.wake_up.is_set else b"0")
         os._exit(0)
     os.waitpid(pid, 0)
     assert os.read(reader, 1) == b"1"
-    assert not run.bell.rung
+    assert not run.wake_up.is_set
     os.close(reader)
     os.close(writer)
 

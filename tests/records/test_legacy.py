@@ -243,7 +243,7 @@ def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
     values = b""
     while not found.done:
         plan = TablePlan(rows)
-        count = found.measure(plan)
+        count = found.add_rows_to(plan)
         assert 0 < count <= rows
         table = plan.build()
         offsets += table.buffers["offset"][: 8 * count].cast("q")
@@ -259,7 +259,7 @@ def test_a_table_of_old_messages_is_as_their_records(rows: int) -> None:
 
 def test_every_output_says_that_format_0_has_no_timestamps() -> None:
     plan = TablePlan()
-    assert RecordSet(message(0, b"a", magic=0), topic="t", partition=3).measure(plan) == 1
+    assert RecordSet(message(0, b"a", magic=0), topic="t", partition=3).add_rows_to(plan) == 1
     [row] = to_arrow(plan).to_pylist()
     [columns] = to_columns(plan)
     [record] = columns.records()
@@ -289,7 +289,7 @@ def test_what_comes_twice_is_read_once() -> None:
             assert found.next_offset == 9
             rows: list[tuple[int, bytes | None]] = []
             while not found.done:
-                found.measure(plan := TablePlan(enough))
+                found.add_rows_to(plan := TablePlan(enough))
                 for columns in to_columns(plan):
                     rows += [(record.offset, record.value) for record in columns.records()]
             assert rows == expected[start:]
@@ -299,17 +299,17 @@ def test_offsets_that_are_far_apart_or_go_back_are_no_trouble_for_tables() -> No
     data = b"".join(message(offset, b"v") for offset in (1, 2, 1 << 40, 7, 8))
     found = RecordSet(data)
     plan = TablePlan()
-    assert found.measure(plan) == 3  # what is behind goes on from 1 << 40
+    assert found.add_rows_to(plan) == 3  # what is behind goes on from 1 << 40
     table = plan.build()
     assert list(table.buffers["offset"][:24].cast("q")) == [1, 2, 1 << 40]
 
 
 def test_a_bad_old_message_comes_behind_the_rows_before_it() -> None:
     found = RecordSet(message(1, b"a") + message(2, b"b", crc=1))
-    assert found.measure(TablePlan()) == 1
+    assert found.add_rows_to(TablePlan()) == 1
     for _ in range(2):
         with pytest.raises(CorruptBatchError) as caught:
-            found.measure(TablePlan())
+            found.add_rows_to(TablePlan())
         assert caught.value.offset == 2
 
 
@@ -448,7 +448,7 @@ def test_mutated_messages_raise_nothing_else() -> None:
                     found.read(3)
                 else:
                     plan = TablePlan(4)
-                    found.measure(plan)
+                    found.add_rows_to(plan)
                     plan.build()
         except CorruptBatchError as error:
             assert error.raw

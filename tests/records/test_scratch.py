@@ -110,6 +110,6 @@ def test_a_table_of_several_batches_has_the_bytes_of_each(codec: Compression) ->
         for first in (0, 10, 20)
     )
     plan = TablePlan()
-    assert RecordSet(data, scratch=Scratch()).measure(plan) == 30
+    assert RecordSet(data, scratch=Scratch()).add_rows_to(plan) == 30
     table = plan.build()
     assert bytes(table.buffers["value"]) == b"".join(values)

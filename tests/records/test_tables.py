@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kohort.errors import CorruptBatchError
 from kohort.records import (
     Compression,
-    History,
     NewRecord,
     RecordColumns,
     RecordSet,
     Scratch,
+    SizeHistory,
     TablePlan,
     encode_batch,
     to_columns,
@@ -69,7 +69,7 @@ def _rows(
         while not found.done:
             plan = TablePlan(max_rows, max_bytes)
             before = found.passed
-            rows = found.measure(plan)
+            rows = found.add_rows_to(plan)
             assert rows == plan.rows <= max_rows
             assert rows or found.done or found.passed > before, "an endless loop"
             for columns in to_columns(plan):
@@ -150,7 +150,7 @@ def test_no_room_is_made_for_a_batch_that_is_wrong() -> None:
             data[-1] = 1  # the last record has a negative number of headers
             found = RecordSet(bytes(data), topic="t", partition=0, check_crcs=False)
             with pytest.raises(CorruptBatchError):
-                found.measure(TablePlan(allocate=allocate))
+                found.add_rows_to(TablePlan(allocate=allocate))
             assert sizes == [], name
 
 
@@ -162,7 +162,7 @@ def test_a_batch_over_the_limit_comes_alone() -> None:
     sizes = []
     while not found.done:
         plan = TablePlan(max_bytes=100)
-        found.measure(plan)
+        found.add_rows_to(plan)
         sizes.append(plan.rows)
         assert not plan.has_room or found.done
     assert sizes == [1, 1, 1]
@@ -179,7 +179,7 @@ def test_headers_count_for_the_limit(codec: Compression) -> None:
     sizes = []
     while not found.done:
         plan = TablePlan(max_bytes=3000)
-        found.measure(plan)
+        found.add_rows_to(plan)
         sizes.append(plan.rows)
     assert sizes == [1, 1, 1]
 
@@ -191,12 +191,12 @@ def test_a_table_like_the_one_before_it_is_made_without_a_second_copy(codec: Com
         encode_batch([NewRecord(1, b"k" * 100, text)], base_offset=offset, compression=codec)
         for offset in range(100)
     )
-    history, scratch = History(), Scratch()
+    history, scratch = SizeHistory(), Scratch()
 
     def table() -> RecordColumns:
         plan = TablePlan(history=history)
         plan.expect(len(data))
-        RecordSet(data, 0, topic="t", partition=0, scratch=scratch).measure(plan)
+        RecordSet(data, 0, topic="t", partition=0, scratch=scratch).add_rows_to(plan)
         return to_columns(plan)[0]
 
     assert len(table()) == 100
@@ -209,7 +209,7 @@ def test_a_table_like_the_one_before_it_is_made_without_a_second_copy(codec: Com
 
 
 def test_room_for_a_table_grows_with_what_comes_and_nothing_in_it_changes() -> None:
-    history = History()
+    history = SizeHistory()
     headers = [("name", b"value"), ("none", None)]
     for sizes in ([1, 50, 3], [1000, 2], [5] * 400, [70_000, 0], [1]):
         data = b"".join(
@@ -220,7 +220,7 @@ def test_room_for_a_table_grows_with_what_comes_and_nothing_in_it_changes() -> N
         )
         plan = TablePlan(history=history)
         plan.expect(len(data))
-        RecordSet(data, 0, topic="t", partition=0).measure(plan)
+        RecordSet(data, 0, topic="t", partition=0).add_rows_to(plan)
         [columns] = to_columns(plan)
         assert [len(value or b"") for value in columns.values] == sizes
         assert list(columns.timestamps) == list(range(len(sizes)))
@@ -233,7 +233,7 @@ def test_columns_are_sequences_of_read_only_views() -> None:
     values = [None if n % 3 == 0 else b"%d" % n for n in range(10)]
     data = encode_batch([NewRecord(n, None, value) for n, value in enumerate(values)])
     plan = TablePlan()
-    RecordSet(data, 2, topic="t", partition=0).measure(plan)
+    RecordSet(data, 2, topic="t", partition=0).add_rows_to(plan)
     [columns] = to_columns(plan)
     assert list(columns.values) == values[2:]
     assert [columns.values[n] for n in (0, -1)] == [values[2], values[9]]

@@ -27,7 +27,7 @@ from kohort.records import (
     encode_batch,
     to_columns,
 )
-from kohort.records._zstd import Functions, decompressor_addresses
+from kohort.records._zstd import ZstdFunctions, decompressor_addresses
 from tests.records.test_compression import BOMBS, LIES, MB
 from tests.support.decoders import decoder_named, use_decoder
 from tests.support.heap import Taken, environment
@@ -52,7 +52,7 @@ def _table_of(data: bytes, *, check_crcs: bool = True) -> list[Any]:
     plan = TablePlan()
     try:
         while not found.done:
-            found.measure(plan)
+            found.add_rows_to(plan)
     except CorruptBatchError as error:
         return [type(error), str(error), error.offset, error.next_offset]
     return [
@@ -70,7 +70,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def _without_c(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_table, "decompressor_address", lambda: 0)
-    patch.setattr(_table, "decompressor_addresses", Functions)
+    patch.setattr(_table, "decompressor_addresses", ZstdFunctions)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -202,10 +202,10 @@ def test_table_keeps_to_the_budget_when_the_scratch_is_larger(
 ) -> None:
     data = encode_batch([NewRecord(0, b"k", bytes(100_000))], compression=codec)
     scratch = Scratch()
-    RecordSet(data, 0, scratch=scratch).measure(TablePlan())
+    RecordSet(data, 0, scratch=scratch).add_rows_to(TablePlan())
     assert scratch.size > 100_000
     with pytest.raises(DecompressionBudgetError):
-        RecordSet(data, 0, scratch=scratch, budget=50_000).measure(TablePlan())
+        RecordSet(data, 0, scratch=scratch, budget=50_000).add_rows_to(TablePlan())
 
 
 _COUNTING = """

@@ -45,7 +45,7 @@ def replacements(name: str) -> list[tuple[ModuleType, str, Any]]:
     ]
     shared = (
         "Columns",
-        "Lack",
+        "MissingRoom",
         "extent_of",
         "filled_bytes",
         "take_body",
