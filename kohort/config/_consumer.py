@@ -49,7 +49,10 @@ class ConsumerSection(Section):
     default_offset_commit_callback: Callable[[Any, Any], Any] | None = field(
         default=None,
         metadata=option(
-            Function("a callable (offsets, error)"),
+            Function(
+                "a callable (offsets, error)",
+                "Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object]",
+            ),
             "Called after commit_async() without a callback; error is None or an exception.",
             properties=(),
         ),
@@ -61,7 +64,7 @@ class ConsumerSection(Section):
     on_stats: Callable[[dict[str, Any]], Any] | None = field(
         default=None,
         metadata=option(
-            Function("a callable (metrics)"),
+            Function("a callable (metrics)", "Callable[[dict[str, dict[str, float]]], object]"),
             "Given what metrics() gives every stats_interval_ms, called where listeners are; what "
             "it raises is logged.",
             properties=(),
@@ -74,7 +77,7 @@ class ConsumerSection(Section):
     connect: Callable[[str, int], Any] | None = field(
         default=None,
         metadata=option(
-            Function("an async callable (host, port) that returns a connection"),
+            Function("an async callable (host, port) that returns a connection", "Connect"),
             "Makes the connections to brokers in place of TCP: MemoryCluster.connect in tests, or "
             "one that wraps an anyio stream (kohort.transport.StreamConnection). Called in the "
             "consumer's event loop, which is asyncio in a thread of its own for KafkaConsumer.",
@@ -92,7 +95,7 @@ class ConsumerSection(Section):
     wall_clock: Callable[[], float] | None = field(
         default=None,
         metadata=option(
-            Function("a callable () that returns seconds since the epoch"),
+            Function("a callable () that returns seconds since the epoch", "Callable[[], float]"),
             "The time of day in place of time.time(), for the expiry of OAuth tokens and for "
             "offsets by time: MemoryCluster.wall_clock in tests.",
             properties=(),

@@ -24,6 +24,8 @@ class OptionType:
 
     expected: str = ""
     """How the value is described in errors and in the documentation."""
+    annotation: str = ""
+    """Type of the values that a caller may write, for kohort/_options.py."""
     is_opaque: bool = False
     """True if ``repr`` of a section shows the type of the value only."""
 
@@ -60,6 +62,7 @@ class Integer(OptionType):
         self.special = dict(special or {})
         upper = "" if maximum == INT32_MAX else f" and at most {maximum}"
         self.expected = expected or f"an int of at least {minimum}{upper}"
+        self.annotation = "int | None" if None in self.special else "int"
 
     def check(self, value: Any) -> Any:
         if value is None or isinstance(value, int):
@@ -82,6 +85,7 @@ class Milliseconds(OptionType):
     """Milliseconds that may be fractional or endless; negative and None mean endless."""
 
     expected = 'a number of milliseconds, or float("inf")'
+    annotation = "float | None"
 
     def check(self, value: Any) -> float:
         if value is None:
@@ -98,6 +102,7 @@ class Boolean(OptionType):
     """True or False; not 0, 1 or text."""
 
     expected = "True or False"
+    annotation = "bool"
     _WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
     def check(self, value: Any) -> bool:
@@ -129,6 +134,7 @@ class Text(OptionType):
             self.expected += f" {valid.__doc__}"
         if nullable:
             self.expected += ", or None"
+        self.annotation = "str | None" if nullable else "str"
 
     def check(self, value: Any) -> str | None:
         if value is None and self.nullable:
@@ -149,6 +155,7 @@ class OneOf(OptionType):
         self.words = words
         self.aliases = dict(aliases or {})
         self.expected = "one of " + ", ".join(f'"{word}"' for word in words)
+        self.annotation = literal(*words, *self.aliases)
 
     def check(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -165,6 +172,7 @@ class OneOfOr(OneOf):
     def __init__(self, *words: str, function: str) -> None:
         super().__init__(*words)
         self.expected += f", or {function}"
+        self.annotation += " | Callable[[DataError], str]"
 
     def check(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -179,8 +187,9 @@ class OneOfOr(OneOf):
 class Function(OptionType):
     """A callable, or None."""
 
-    def __init__(self, expected: str) -> None:
+    def __init__(self, expected: str, annotation: str) -> None:
         self.expected = f"{expected} or None"
+        self.annotation = f"{annotation} | None"
 
     def check(self, value: Any) -> Any:
         if value is not None and not callable(value):
@@ -194,6 +203,7 @@ class Instance(OptionType):
     def __init__(self, cls: type[Any], expected: str) -> None:
         self.cls = cls
         self.expected = f"{expected}, or None"
+        self.annotation = f"{cls.__name__} | None"
 
     def check(self, value: Any) -> Any:
         if value is not None and not isinstance(value, self.cls):
@@ -205,6 +215,7 @@ class SocketOptions(OptionType):
     """Arguments of ``socket.setsockopt``, one tuple for each call."""
 
     expected = "a list of (level, option, value) tuples for socket.setsockopt"
+    annotation = "Sequence[tuple[int, int, int | bytes]]"
 
     def check(self, value: Any) -> tuple[tuple[int, int, int | bytes], ...]:
         checked = []
@@ -218,6 +229,8 @@ class SocketOptions(OptionType):
 
 class Assignors(OptionType):
     """Names, classes or instances of assignors in order of preference; kept as they were given."""
+
+    annotation = "Assignor | Sequence[Assignor]"
 
     def __init__(self, names: Sequence[str], java: Mapping[str, str]) -> None:
         self.names = tuple(names)
@@ -247,6 +260,12 @@ class Assignors(OptionType):
 
     def parse(self, text: str) -> list[str]:
         return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def literal(*words: str) -> str:
+    """Return the annotation of a value that is one of these words."""
+    quoted = ", ".join(f'"{word}"' for word in words)
+    return f"Literal[{quoted}]"
 
 
 def _top_package(entry: Any) -> str:

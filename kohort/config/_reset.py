@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kohort.config._option_types import OneOf
+from kohort.config._option_types import OneOf, literal
 
 AS_THE_OTHERS = "auto_offset_reset"
 """The rule for new partitions that makes none of them: Kafka's default."""
@@ -34,6 +34,7 @@ class Reset(OneOf):
             },
         )
         self.expected += ', or "by_duration:PT1H30M" (ISO 8601: days, hours, minutes, seconds)'
+        self.annotation = f"{literal(*self.words)} | str"
 
     def check(self, value: Any) -> str:
         if isinstance(value, str) and value.lower().startswith(_BY_DURATION):
@@ -49,6 +50,7 @@ class NewPartitionsReset(Reset):
     def __init__(self) -> None:
         super().__init__()
         self.expected += ', or "auto_offset_reset", or None'
+        self.annotation = f"{literal(*self.words, AS_THE_OTHERS)} | str | None"
 
     def check(self, value: Any) -> Any:
         if value is None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.config._option_types import Boolean, OneOf, OptionType, ValueFault
+from kohort.config._option_types import Boolean, OneOf, OptionType, ValueFault, literal
 from kohort.config._secret import Concealed, Secret, conceal
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
@@ -18,6 +18,7 @@ class FilePath(OptionType):
     """A path of a file, or None. The file is read elsewhere."""
 
     expected = "a path, or None"
+    annotation = "str | PathLike[str] | None"
 
     def check(self, value: Any) -> str | None:
         if value is None:
@@ -43,6 +44,7 @@ class SecretText(OptionType):
     """A password: a str, bytes or Secret; or None."""
 
     expected = "a str, bytes or Secret, or None"
+    annotation = "str | bytes | Secret | None"
 
     def __init__(self, *, stripped: bool = True) -> None:
         self.stripped = stripped
@@ -97,6 +99,7 @@ class KeyPassword(SecretText):
     """The password of a private key, or a function that returns it."""
 
     expected = "a str, bytes or Secret, a callable that returns one, or None"
+    annotation = "str | bytes | Secret | Callable[[], str | bytes | Secret] | None"
 
     def check(self, value: Any) -> Any:
         return value if callable(value) else super().check(value)
@@ -104,6 +107,8 @@ class KeyPassword(SecretText):
 
 class CertificateList(OptionType):
     """Certificates as PEM text, or as DER bytes where ``der``; or None."""
+
+    annotation = "str | bytes | None"
 
     def __init__(self, *, der: bool = False) -> None:
         self.der = der
@@ -144,6 +149,7 @@ class SslContext(OptionType):
 
     is_opaque = True
     expected = "an ssl.SSLContext, or None"
+    annotation = "SSLContext | None"
 
     def check(self, value: Any) -> Any:
         if value is not None:
@@ -160,6 +166,7 @@ class OpaqueFunction(OptionType):
     """A function that returns secrets, or None."""
 
     is_opaque = True
+    annotation = "Callable[[], Login | Awaitable[Login]] | None"
 
     def conceal(self, value: Any) -> Any:
         """Return a function as it is; what is given in place of one may be the secret itself."""
@@ -179,6 +186,7 @@ class TokenProvider(OptionType):
 
     is_opaque = True
     expected = "an object with a method token(), or a callable; sync or async; or None"
+    annotation = "TokenProvider | Callable[[], object] | None"
 
     def conceal(self, value: Any) -> Any:
         """Return a provider as it is; what is given in place of one may be a token."""
@@ -200,6 +208,7 @@ class UpperOneOf(OneOf):
         self.nullable = nullable
         if nullable:
             self.expected += ", or None"
+            self.annotation += " | None"
 
     def check(self, value: Any) -> Any:
         if value is None and self.nullable:
@@ -241,6 +250,7 @@ class SingleLine(OptionType):
     def __init__(self, *, nullable: bool = True) -> None:
         self.nullable = nullable
         self.expected = "a non-empty str" + (", or None" if nullable else "")
+        self.annotation = "str | None" if nullable else "str"
 
     def check(self, value: Any) -> str | None:
         if value is None and self.nullable:
@@ -258,6 +268,7 @@ class Opaque(OptionType):
     """Any object, or None."""
 
     is_opaque = True
+    annotation = "object"
 
     def __init__(self, expected: str) -> None:
         self.expected = f"{expected}, or None"
@@ -276,6 +287,7 @@ class TlsVersion(OptionType):
     """The lowest version of TLS. A list of Java stands for the lowest of its versions."""
 
     expected = '"TLSv1.2" or "TLSv1.3"'
+    annotation = f"{literal(*TLS_VERSIONS)} | TLSVersion"
 
     def check(self, value: Any) -> str:
         name = getattr(value, "name", value)  # a member of ssl.TLSVersion
@@ -303,6 +315,7 @@ class Ciphers(OptionType):
     """Cipher suites of TLS 1.2: a list of OpenSSL, or names of Java."""
 
     expected = 'OpenSSL\'s cipher list ("ECDHE+AESGCM"), names of Java, or None'
+    annotation = "str | Sequence[str] | None"
 
     def check(self, value: Any) -> str | None:
         if value is None:
@@ -324,6 +337,7 @@ class Pairs(OptionType):
     """Names and texts: a mapping, or ``name=value,name=value`` as text."""
 
     expected = 'a mapping of str to str, or "name=value,name=value"'
+    annotation = "Mapping[str, str] | Sequence[tuple[str, str]] | str"
 
     def check(self, value: Any) -> tuple[tuple[str, str], ...]:
         if isinstance(value, str):
@@ -365,6 +379,7 @@ class Claims(OptionType):
     """Claims of an unsecured token: names, and texts, numbers or lists of texts."""
 
     expected = "a mapping of claims (texts, numbers, lists of texts)"
+    annotation = "Mapping[str, Claim] | Sequence[tuple[str, Claim]]"
 
     def check(self, value: Any) -> tuple[tuple[str, Any], ...]:
         items = value.items() if isinstance(value, Mapping) else value

@@ -14,6 +14,7 @@ class Servers(OptionType):
     """One or more addresses; becomes a tuple of (host, port)."""
 
     expected = '"host:port", "host1:port1,host2:port2", "[ipv6]:port", or a list of these'
+    annotation = "str | tuple[str, int] | Sequence[str | tuple[str, int]]"
 
     def check(self, value: Any) -> tuple[tuple[str, int], ...]:
         entries = value.split(",") if isinstance(value, str) else _entries(value)

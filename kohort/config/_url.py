@@ -78,6 +78,7 @@ class Endpoint(OptionType):
     """The address of a token endpoint, or None."""
 
     expected = "an https:// URL, or None"
+    annotation = "str | Secret | None"
 
     def conceal(self, value: Any) -> Any:
         """Return the text as a Secret, because it may hold a password."""
@@ -100,6 +101,7 @@ class Endpoints(OptionType):
     """Several addresses; becomes a tuple."""
 
     expected = "a list of https:// URLs, or text with commas between them"
+    annotation = "str | Sequence[str]"
 
     def conceal(self, value: Any) -> Any:
         """Return each text as a Secret, because it may hold a password."""

@@ -20,6 +20,7 @@ PLACES = (
     "pyspark_kohort",
     "pytest_kohort",
     "tests",
+    "tools",
     "docs",
     "examples",
     "benchmarks",
