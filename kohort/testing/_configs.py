@@ -80,13 +80,11 @@ class ClusterConfig:
             )
         if isinstance(self.ports, Sequence) and len(self.ports) != self.brokers:
             raise InvalidOptionError(
-                f"ports={self.ports!r}: the cluster has {self.brokers} broker(s). Give one port "
-                "each"
+                f"ports={self.ports!r}: must have one port for each of {self.brokers} brokers"
             )
         if self.racks is not None and len(self.racks) != self.brokers:
             raise InvalidOptionError(
-                f"racks={self.racks!r}: the cluster has {self.brokers} broker(s), which need "
-                "one rack each"
+                f"racks={self.racks!r}: {self.brokers} brokers need one rack each"
             )
         if not 1 <= self.default_replication_factor <= self.brokers:
             raise InvalidOptionError(
@@ -100,7 +98,7 @@ class ClusterConfig:
                     f"topics: {name!r} is not a legal name. Use 1 to 249 of A-Z a-z 0-9 . _ -"
                 )
             if partitions is not None:
-                _check_partitions(f"topics: {name!r}", partitions)
+                _check_partitions(f"topic {name!r}", partitions)
         _check_partitions("default_partitions", self.default_partitions)
 
     def _check_ports(self) -> None:
@@ -115,8 +113,8 @@ class ClusterConfig:
         last = max(ports, default=0)
         if last > LAST_PORT:
             raise InvalidOptionError(
-                f"ports={self.ports!r}: {self.brokers} broker(s) need port {last}, and the highest "
-                f"port is {LAST_PORT}"
+                f"ports={self.ports!r}: {self.brokers} brokers would need port {last}, but the "
+                f"last port is {LAST_PORT}"
             )
 
     def port_of(self, index: int, listener: Listener) -> int:
@@ -132,7 +130,7 @@ class ClusterConfig:
 
 def _check_partitions(what: str, count: int) -> None:
     if not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidOptionError(f"{what}: {count} partitions; must be 1 to {MAX_PARTITIONS}")
+        raise InvalidOptionError(f"{what}: {count} partitions, must be 1 to {MAX_PARTITIONS}")
 
 
 def group_limits(settings: Mapping[str, int] | None, initial_delay_ms: int) -> GroupLimits:

@@ -1,4 +1,4 @@
-"""Who leads which partition, as brokers come and go."""
+"""Election of partition leaders when brokers register and unregister."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from kohort.testing._topics import NO_LEADER, Lag, Partition
 
 
 class Controller:
-    """``partitions`` gives all of the cluster; ``is_live(node id)`` who may lead.
+    """Leaders, replicas and in-sync replicas of all partitions.
 
-    Every replica has all records, but for those that a test makes lag, so whichever of them is
-    there may lead. The last one that was in the ISR stays in it, as in Kafka, and is waited for.
+    ``partitions`` returns all partitions of the cluster. ``is_live(node id)`` is True for a broker
+    that may lead.
+
+    Every replica has all records, except those that a test makes lag. So any live replica may lead.
+    As in Kafka, the last replica of the ISR stays in it, and the partition waits for its broker.
     """
 
     def __init__(
@@ -21,7 +24,7 @@ class Controller:
         self._is_live = is_live
 
     def on_broker_registered(self, node_id: int) -> None:
-        """It is in sync again, and leads what was without a leader."""
+        """Add the broker to the ISRs, and let it lead its partitions without a leader."""
         for partition in self._partitions():
             if node_id not in partition.replicas:
                 continue
@@ -36,7 +39,7 @@ class Controller:
                 self.set_leader(partition, eligible[0])
 
     def on_broker_unregistered(self, node_id: int) -> None:
-        """What it led gets a new leader with a higher epoch, or none."""
+        """Elect new leaders for the broker's partitions, with a higher epoch or none."""
         for partition in self._partitions():
             if node_id not in partition.replicas:
                 continue
@@ -46,12 +49,12 @@ class Controller:
                 self.elect(partition)
 
     def elect(self, partition: Partition) -> None:
-        """The first replica that is there and in sync, or none."""
+        """Make the first live replica of the ISR the leader, or none."""
         eligible = self._eligible_leaders(partition)
         self.set_leader(partition, eligible[0] if eligible else NO_LEADER)
 
     def set_leader(self, partition: Partition, node_id: int) -> None:
-        """Make it the leader. One that is not in sync cuts off what it lacks and begins anew."""
+        """Make a broker the leader. One outside the ISR truncates the log and gets a new ISR."""
         if node_id != NO_LEADER and node_id not in partition.isr:
             partition.isr = [
                 replica
@@ -62,7 +65,9 @@ class Controller:
         partition.set_leader(node_id)
 
     def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
-        """Other replicas, which have all records at once; the leader stays if it is one of them."""
+        """Set other replicas, which have all records immediately; keep the leader if it is among
+        them.
+        """
         partition.replicas = list(replicas)
         partition.lags = {
             node_id: lag for node_id, lag in partition.lags.items() if node_id in replicas
@@ -78,7 +83,7 @@ class Controller:
         partition.log.notify()
 
     def set_lag(self, partition: Partition, node_id: int, lag: Lag | None) -> None:
-        """A follower falls behind, and leaves the ISR if it lacks records; None: it catches up."""
+        """Let a follower lag, None to catch up. It leaves the ISR while it lacks records."""
         if lag is not None:
             partition.lags[node_id] = lag
         else:
@@ -90,7 +95,9 @@ class Controller:
         partition.log.notify()
 
     def _eligible_leaders(self, partition: Partition) -> list[int]:
-        """Who may lead: replicas in sync, or any if the topic has it so and there is none."""
+        """Return the live replicas in sync, or any live ones if the topic allows unclean
+        election.
+        """
         live = [replica for replica in partition.replicas if self._is_live(replica)]
         in_sync = [replica for replica in live if replica in partition.isr]
         unclean = partition.topic.config("unclean.leader.election.enable").lower() == "true"

@@ -1,4 +1,4 @@
-"""The cluster itself: topics, brokers and what they share. Runs in one event loop."""
+"""The cluster's state: topics, brokers and what they share. It runs in one event loop."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 class ClusterCore:
-    """Made and used inside of one event loop, whose clock it goes by; ``network`` leads to it.
+    """State and operations of a cluster, created and used in one event loop.
 
-    ``changed`` is called after everything that an observer might wait for; ``started_ms`` is the
-    wall-clock time that it is now, if not the real one.
+    The cluster's time is that of the event loop. ``network`` connects clients to brokers.
+    ``changed`` is called after each change that an observer may wait for. ``started_ms`` replaces
+    the present wall-clock time.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ClusterCore:
         )
         self.registry: BrokerRegistry = BrokerRegistry(config.broker_session_timeout_ms)
         self.brokers: dict[int, Broker] = {}
-        """Those that run."""
+        """Running brokers by id."""
         ids = {node.id: node.rack for node in self.all_nodes}
         self.configs: BrokerConfigs = BrokerConfigs(config)
         defaults = self.configs.topic_defaults
@@ -111,7 +112,7 @@ class ClusterCore:
             self.create_topic(name, partitions)
 
     def listen(self) -> None:
-        """Let every broker be reached; OSError, and none is, if one of them cannot be."""
+        """Let every broker listen. If one of them cannot, none listens, and OSError is raised."""
         with ExitStack() as opened:
             opened.callback(self._network.close)
             for broker in self.brokers.values():
@@ -132,7 +133,9 @@ class ClusterCore:
             self._free_logs()
 
     def _free_logs(self) -> None:
-        """Free what was stored: the parts refer to each other, so the rest waits for the GC."""
+        """Free the stored batches. The other parts form reference cycles that the GC frees
+        later.
+        """
         for partition in self.topics.partitions():
             partition.log.discard()
         self.requests.clear()
@@ -148,20 +151,22 @@ class ClusterCore:
             self._network.stop_listening(broker)
             broker.stopped.set()
 
-    # Brokers come and go
+    # Start and kill of brokers
 
     def is_live(self, node_id: int) -> bool:
-        """Whether it may lead: it is registered, and its session is not known to run out."""
+        """True if the broker may lead: it runs and is registered."""
         return node_id in self.registry and node_id in self.brokers
 
     def broker(self, node_id: int) -> Broker:
-        """A broker that runs; IllegalStateError if it does not."""
+        """Return a running broker; IllegalStateError if it does not run."""
         if node_id not in self.brokers:
-            raise IllegalStateError(f"broker {node_id} is not running: {sorted(self.brokers)} are")
+            raise IllegalStateError(
+                f"broker {node_id} is not running. Running brokers: {sorted(self.brokers)}"
+            )
         return self.brokers[node_id]
 
     def kill_broker(self, node_id: int) -> Broker:
-        """End it at once; what it led goes to others when its session is over."""
+        """Stop a broker immediately. Its partitions get new leaders when its session expires."""
         broker = self.broker(node_id)
         del self.brokers[node_id]
         broker.kill()
@@ -172,14 +177,14 @@ class ClusterCore:
         return broker
 
     def start_broker(self, node_id: int) -> None:
-        """Start one that was killed, on its port; it remembers nothing but the logs."""
+        """Start a broker that was killed, on its old port. It keeps only the logs."""
         node = next((node for node in self.all_nodes if node.id == node_id), None)
         if node is None or node_id in self.brokers:
-            raise IllegalStateError(f"there is no broker {node_id} that was killed")
+            raise IllegalStateError(f"broker {node_id} cannot start: it was not killed")
         if node_id in self.registry:
             self._remove(node_id)
         if self._tasks is None:
-            raise IllegalStateError("the cluster does not run yet")
+            raise IllegalStateError("the broker cannot start: the cluster does not run yet")
         broker = self._make_broker(node)
         self._network.listen(broker)
         self.brokers[node_id] = broker
@@ -205,7 +210,7 @@ class ClusterCore:
         self.changed()
 
     def move_leader(self, partition: Partition, node_id: int | None) -> int:
-        """Another leader, the one named or the next replica that is there; who it is."""
+        """Make the named or the next live replica the leader, and return its id."""
         live = [replica for replica in partition.replicas if self.is_live(replica)]
         if node_id is None:
             eligible = [replica for replica in live if replica in partition.isr]
@@ -222,7 +227,7 @@ class ClusterCore:
         return node_id
 
     def start_lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
-        """Let a follower fall behind; what is returned lets it catch up."""
+        """Let a follower fall behind, and return the function that lets it catch up."""
         if node_id not in partition.replicas or node_id == partition.leader:
             place = f"{partition.topic.name}-{partition.index}"
             raise IllegalStateError(
@@ -247,18 +252,18 @@ class ClusterCore:
         return Broker(self, node, coordinator, self.transaction_router.make_coordinator())
 
     def now_ms(self) -> int:
-        """Wall-clock time that goes as the loop's clock goes."""
+        """Return wall-clock milliseconds that advance with the event loop's clock."""
         return self._epoch_ms + int(anyio.current_time() * 1000)
 
-    # What is known
+    # Properties
 
     @property
     def nodes(self) -> list[BrokerNode]:
-        """The brokers that are registered: all that others know of."""
+        """The registered brokers, which requests of clients can discover."""
         return [node for node in self.all_nodes if node.id in self.registry]
 
     def offline_replicas(self, partition: Partition) -> list[int]:
-        """Replicas whose brokers are not registered."""
+        """Return the replicas whose brokers are not registered."""
         return [replica for replica in partition.replicas if replica not in self.registry]
 
     @property
@@ -266,7 +271,7 @@ class ClusterCore:
         return self.registry.controller_id
 
     def time(self) -> float:
-        """Seconds of the loop's clock."""
+        """Return seconds of the event loop's clock."""
         return anyio.current_time()
 
     def new_producer_id(self) -> int:
@@ -282,7 +287,9 @@ class ClusterCore:
         configs: Mapping[str, str] | None = None,
         assignments: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """What is not given is the cluster's default; the name is known to be free and legal."""
+        """Create a topic with the cluster's defaults for omitted values; the name is free and
+        legal.
+        """
         if name == CONSUMER_OFFSETS:
             return self._offsets_topic()
         if name == TRANSACTION_STATE:
@@ -316,7 +323,7 @@ class ClusterCore:
         self.changed()
 
     def _on_leader_changed(self, partition: Partition) -> None:
-        """Groups and transactions go with the leadership of the partition that they are in."""
+        """Move groups and transactions to the new leader of the partition that stores them."""
         if partition.topic.name == TRANSACTION_STATE:
             self.transaction_router.on_leader_changed(partition)
         if partition.topic.name != CONSUMER_OFFSETS:
@@ -331,7 +338,7 @@ class ClusterCore:
     # Groups
 
     def _offsets_topic(self) -> Topic:
-        """``__consumer_offsets``, made when a group is first asked for."""
+        """Return ``__consumer_offsets``, which is created on the first use of a group."""
         topic = self.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             configs = {
@@ -344,17 +351,17 @@ class ClusterCore:
         return topic
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """The group, wherever it is; nothing is made by asking."""
+        """Return the group from any broker, None if it does not exist."""
         found = (broker.coordinator.groups.get(group_id) for broker in self.brokers.values())
         return next((group for group in found if group is not None), None)
 
     def coordinator_node(self, group_id: str) -> BrokerNode | None:
-        """The broker that coordinates the group, None if there is none now."""
+        """Return the broker that coordinates the group, None if there is none now."""
         leader = self.group_partition(group_id).leader
         return next((node for node in self.nodes if node.id == leader), None)
 
     def group_partition(self, group_id: str) -> Partition:
-        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        """Return the partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
 
     def _append_group_records(self, index: int, records: Records) -> None:
@@ -365,6 +372,6 @@ class ClusterCore:
 
 
 def _base64_id(rng: random.Random) -> str:
-    """22 characters, as Kafka writes its ids."""
+    """Return 22 random characters, the format of Kafka's ids."""
     raw = rng.getrandbits(128).to_bytes(16, "big")
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

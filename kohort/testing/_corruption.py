@@ -1,4 +1,4 @@
-"""Damage to stored batches, of the kinds that disks, networks and broken producers do."""
+"""Damage to stored batches, of the kinds that disks, networks and broken producers cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT32 = struct.Struct(">i")
 
 
 def _seal(batch: memoryview) -> None:
-    """Make the CRC fit the damage, so that only what reads the records can notice."""
+    """Make the CRC match the damaged bytes, so that only decoding the records fails."""
     _UINT32.pack_into(batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
 
 
@@ -61,9 +61,9 @@ DAMAGES: dict[str, Callable[[memoryview], None]] = {
 
 
 def damage(batch: memoryview, how: str) -> Callable[[], None]:
-    """Damage a stored batch in place; the function that is returned repairs it."""
+    """Damage a stored batch in place, and return the function that repairs it."""
     if how not in DAMAGES:
-        raise InvalidOptionError(f"how={how!r}: one of {', '.join(DAMAGES)}")
+        raise InvalidOptionError(f"how={how!r}: choose one of {', '.join(DAMAGES)}")
     sound = bytes(batch)
     DAMAGES[how](batch)
 

@@ -1,7 +1,7 @@
-"""One request: read it, let its API's handler answer, write the answer.
+"""Handling of one request: decode it, call the handler of its API, encode the response.
 
-What Kafka does about versions: ApiVersions in a version that is not known is answered in version 0
-with error 35 and its own range alone; anything else unknown ends the connection.
+As in Kafka, an unknown version of ApiVersions gets a response in version 0. It has error 35 and the
+range of ApiVersions alone. Any other unknown API or version ends the connection.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ _MAX_KEPT_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """What came to which broker; ``api`` is Kafka's name of it, ``at`` seconds of the clock.
+    """A request that a broker has received.
 
-    ``message`` is the request itself, None for one of more than 16 KiB.
+    ``api`` is Kafka's name of the API. ``at`` is seconds of the cluster's clock. ``message`` is the
+    decoded request, None for a request of more than 16 KiB.
     """
 
     node_id: int
@@ -58,9 +59,9 @@ class ReceivedRequest:
 
 
 class ServedResponse(NamedTuple):
-    """Frame of an answer, and the pace at which it is sent, None for all at once.
+    """Buffers of a response frame. ``pace`` is the rate of sending, None for no limit.
 
-    ``closes``: the login failed, so the connection ends after the answer.
+    ``closes_connection``: the login failed, so the connection ends after the response.
     """
 
     frame: list[Buffer]
@@ -79,19 +80,19 @@ def _authorized(handler: Handler[Any]) -> Handler[Any]:
 
 
 async def handle_frame(broker: Broker, channel: Channel, frame: Buffer) -> ServedResponse | None:
-    """The answer; None if there is none to this request.
+    """Return the response to a request frame, None if the request has no response.
 
-    Raises CloseConnection or MessageDecodeError for what ends the connection.
+    Raises CloseConnection or MessageDecodeError for requests that end the connection.
     """
     if not broker.is_alive:
-        raise CloseConnection("the broker is dead")
+        raise CloseConnection("the broker was killed")
     if len(frame) < _HEAD.size:
-        raise CloseConnection(f"a frame of {len(frame)} bytes")
+        raise CloseConnection(f"a frame of {len(frame)} bytes is too short")
     key, version, correlation_id = _HEAD.unpack_from(frame)
     login = channel.login
     step = login.step(key)
     if step is Step.CLOSE:
-        raise CloseConnection(f"API key {key}, allowed is {login.phase.value}")
+        raise CloseConnection(f"API key {key} is not allowed, only {login.phase.value}")
     served = SERVED.get(key)
     if served is None:
         raise CloseConnection(f"API key {key} is not served")
@@ -103,7 +104,7 @@ async def handle_frame(broker: Broker, channel: Channel, frame: Buffer) -> Serve
         raise CloseConnection(f"version {version} of {served.key.name} is not served")
     known = APIS[key].request
     header, start = decode_from(RequestHeader, 2 if version in known.flexible else 1, frame, 0)
-    # As in Kafka, bytes behind the request are left alone: librdkafka 2.16 sends some.
+    # As in Kafka, bytes after the request are ignored. librdkafka 2.16 sends some.
     request, _ = decode_from(known, version, frame, start)
     ctx = Context(
         broker, version, header.client_id or "", channel.client_host, login.principal, login
@@ -134,17 +135,17 @@ async def handle_frame(broker: Broker, channel: Channel, frame: Buffer) -> Serve
     except MessageEncodeError as error:
         if not isinstance(error.__cause__, struct.error) and "the bound is" not in str(error):
             raise
-        # Names of nearly 32 KiB make messages and member ids longer than a string may be.
-        raise CloseConnection(f"an answer that cannot be written: {error}") from error
+        # Names of nearly 32 KiB make messages and member ids longer than a string can be.
+        raise CloseConnection(f"the response cannot be encoded: {error}") from error
 
 
 def _login_refusal(ctx: Context, request: Request[Any]) -> Response:
-    """Return the response to a request in the middle of a login.
+    """Return the response to a request that is not allowed during a login.
 
-    It names only what the client has named. CloseConnection for a request without a response.
+    It contains only names from the request. CloseConnection for a request without a response.
     """
     if isinstance(request, ProduceRequest) and request.acks == 0:
-        raise CloseConnection("Produce without acks during the login")
+        raise CloseConnection("Produce without acks is not allowed during the login")
     if isinstance(request, MetadataRequest):
         return MetadataResponse(
             topics=[
@@ -160,16 +161,16 @@ def _login_refusal(ctx: Context, request: Request[Any]) -> Response:
     try:
         return error_response(ctx, request, ErrorCode.ILLEGAL_SASL_STATE)
     except AttributeError as error:
-        raise CloseConnection("a request without an error code during the login") from error
+        raise CloseConnection("the request is not allowed during the login") from error
 
 
 def _update_login(login: ClientLogin, response: Response | None) -> None:
-    """Let the login follow an answer, which a fault may have made."""
+    """Update the login by a response, which may come from a fault."""
     match response:
         case ApiVersionsResponse(error_code=ErrorCode.NONE):
             login.on_api_versions()
         case SaslHandshakeResponse(error_code=code) | SaslAuthenticateResponse(error_code=code):
-            # An open connection stays open: it has no SASL, or logs in again too early.
+            # The connection stays open: it has no SASL, or the client logs in again too early.
             early = login.phase is Phase.OPEN and code == ErrorCode.ILLEGAL_SASL_STATE
             if code != ErrorCode.NONE and not early:
                 login.fail()

@@ -1,4 +1,4 @@
-"""An error as the answer to a request, told where that API tells it: once, or for each part."""
+"""Error responses to requests, with the error code where the API has it: once, or in each part."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ FailureBuilder = Callable[[Context, Any, ErrorCode], Response]
 
 
 def check_failable(key: int) -> None:
-    """InvalidOptionError for an API that has no place for an error that is known here."""
+    """Raise InvalidOptionError for an API whose response has no known place for an error."""
     api = APIS[key]
     if api.request not in _BY_PART and not _has_error_code(api.response):
-        raise InvalidOptionError(f"{api.name} has no error code of its own: answer it with on()")
+        raise InvalidOptionError(
+            f"fail() does not support {api.name}: its response has no error code. Use on()"
+        )
 
 
 def error_response(ctx: Context, request: Request[Any], error: ErrorCode) -> Response:
-    """The error for everything that the request asks; the request itself is not carried out."""
+    """Return the response with this error for all parts of a request, which is not executed."""
     by_part = _BY_PART.get(type(request))
     if by_part is not None:
         return by_part(ctx, request, error)
@@ -72,9 +74,10 @@ _OF_SESSIONS = (
 
 
 def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
-    """For each partition of the session, which takes note that the client must be told again.
+    """Return the error for each partition of the session.
 
-    An error about the session is one of the whole answer.
+    The session records the error, so that the next response has the partition again. An error about
+    the session is one of the whole response.
     """
     cls = m.FetchResponse
     if error in _OF_SESSIONS and ctx.version >= 7:
@@ -106,7 +109,7 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
 
 
 def _partitions(response: Any, topic: Any, partition: Any, name: str, index: str) -> FailureBuilder:
-    """APIs that ask for ``topics`` of ``partitions`` and answer so."""
+    """Return a builder for APIs whose requests and responses have ``topics`` of ``partitions``."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
         filled = response()
@@ -254,7 +257,7 @@ def _describe_configs(_: Context, request: m.DescribeConfigsRequest, error: Erro
 
 
 def _alter(response: Any, result: Any) -> FailureBuilder:
-    """APIs that change the settings of ``resources``."""
+    """Return a builder for APIs that change the settings of ``resources``."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
         return _as_response(
@@ -388,7 +391,7 @@ def _alter_scram(
 
 
 def _acls(response: Any, results: str, result: Any, requested: str) -> FailureBuilder:
-    """APIs that create or delete ACLs."""
+    """Return a builder for APIs that create or delete ACLs."""
 
     def fail(_: Context, request: Any, error: ErrorCode) -> Response:
         message = str(broker_error(error))

@@ -1,4 +1,4 @@
-"""Faults on demand: what a test says to have its clients meet them."""
+"""Fault injection: methods of a cluster that make requests fail, wait or get other responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Fault:
-    """Something that was asked for, until :meth:`stop` or the end of its ``with`` block."""
+    """An injected fault, active until :meth:`stop` or the end of its ``with`` block."""
 
     def __init__(self, stop: Callable[[], None], hits: Callable[[], int]) -> None:
         self._stop = stop
@@ -32,11 +32,11 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests it has met."""
+        """Number of requests that the fault has changed."""
         return self._hits()
 
     def stop(self) -> None:
-        """End it. Requests that it holds go on; the second time does nothing."""
+        """End the fault and release the requests that it delays; a second call does nothing."""
         self._stop()
 
     def __enter__(self) -> Fault:
@@ -52,17 +52,18 @@ class Fault:
 
 
 class FaultControl(ABC):
-    """The methods of a cluster that make faults.
+    """Methods of a cluster that inject faults.
 
-    ``api`` is Kafka's name, such as "JoinGroup", or a key; None is all of them. ``node`` and
-    ``client_id`` narrow it to one broker and to the clients of that ``client.id``. ``times`` is how
-    many requests are met, None for all until it is stopped; ``chance`` how likely each is, by the
-    cluster's seed. Where several meet one request, they act in the order they were made.
+    ``api`` is Kafka's name, such as "JoinGroup", or a key; None selects all APIs. ``node`` selects
+    one broker, and ``client_id`` the clients of that ``client.id``. ``times`` is the number of
+    requests that the fault changes, None for all until it is stopped. ``chance`` is the probability
+    for each request, by the cluster's random seed. Faults that select the same request act in the
+    order of their creation.
     """
 
     @abstractmethod
     def _call(self, function: Callable[[ClusterCore], T]) -> T:
-        """Run a function on the cluster where the cluster runs."""
+        """Run a function on the cluster in the cluster's event loop."""
 
     def on(
         self,
@@ -74,13 +75,15 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """Have requests seen by ``handler(call)`` before their broker.
+        """Call ``handler(call)`` for each request before its broker handles it.
 
-        The handler, plain or async, returns an answer (a response of :mod:`kohort.protocol`, or
-        ``call.error(code)``), ``Action.DROP``, or None to pass; it may take its time, and have the
-        answer made with ``await call.proceed()`` to look at it, change it or keep it back. It runs
-        in the cluster's event loop and must not block it. ``keep``: for all requests, for so many,
-        or (False) for one; those that it passes do not count.
+        The handler is a sync or async function. It returns a response of :mod:`kohort.protocol`,
+        ``call.error(code)``, ``Action.DROP``, or None to pass the request on. An async handler may
+        wait. ``await call.proceed()`` returns the broker's response, which the handler may change
+        or delay. The handler runs in the cluster's event loop and must not block it.
+
+        ``keep`` is True for all requests, a number of requests, or False for one. Requests that the
+        handler passes on do not count.
         """
         remaining = (math.inf if keep else 1) if isinstance(keep, bool) else keep
         return self._add_rule(
@@ -105,9 +108,11 @@ class FaultControl(ABC):
     ) -> Fault:
         limit = math.inf if remaining is None else remaining
         if limit < 1 or not 0 <= chance <= 1:
-            raise InvalidOptionError(f"once at least, and a chance in 0..1: {limit}, {chance}")
+            raise InvalidOptionError(
+                f"times={limit}, chance={chance}: times must be at least 1, and chance 0 to 1"
+            )
         if not callable(handler):
-            raise InvalidOptionError(f"a handler is a function of the call, not {handler!r}")
+            raise InvalidOptionError(f"handler={handler!r}: must be a function that takes the call")
 
         def add(core: ClusterCore) -> Rule:
             self._check_node(core, node)
@@ -125,10 +130,12 @@ class FaultControl(ABC):
     def _check_node(core: ClusterCore, node: int | None) -> None:
         ids = [each.id for each in core.all_nodes]
         if node is not None and node not in ids:
-            raise InvalidOptionError(f"node={node}: there is no such broker, only {ids}")
+            raise InvalidOptionError(
+                f"node={node}: the cluster has no such broker. Choose one of {ids}"
+            )
 
     def stop_faults(self) -> None:
-        """End all of them but damage to records."""
+        """End all faults except damage to records."""
         self._call(lambda core: core.faults.stop_all())
 
     def fail(
@@ -141,9 +148,11 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """Answer with an error, for everything that the request asks; it is not carried out."""
+        """Respond with an error for all parts of the request, which is not executed."""
         if not isinstance(error, int):
-            raise InvalidOptionError(f"error={error!r}: give one of kohort.errors.ErrorCode")
+            raise InvalidOptionError(
+                f"error={error!r}: must be a member of kohort.errors.ErrorCode"
+            )
         keys = api_keys(api)
         for key in keys or ():
             check_failable(key)
@@ -166,10 +175,12 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """Let requests wait; ``(least, most)`` for different times, by the seed."""
+        """Delay requests; ``(least, most)`` are the bounds of random delays, by the seed."""
         least, most = seconds if isinstance(seconds, Sequence) else (seconds, seconds)
         if not 0 <= least <= most:
-            raise InvalidOptionError(f"seconds={seconds}: 0 or more, the least first")
+            raise InvalidOptionError(
+                f"seconds={seconds}: must be 0 or more, with the lower bound first"
+            )
         rng = self._call(lambda core: core.faults.rng)
 
         async def wait(call: Call) -> Outcome:
@@ -190,7 +201,7 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """End the connection instead of answering; ``after`` the request was carried out."""
+        """Close the connection without a response, with ``after`` once the request was executed."""
 
         async def drop(call: Call) -> Outcome:
             if after:
@@ -210,7 +221,7 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """Neither answer nor carry out; when it is stopped the connections end."""
+        """Neither respond nor execute; stopping the fault closes the connections."""
         stopped = self._call(lambda _: anyio.Event())
 
         async def wait(_: Call) -> Outcome:
@@ -228,9 +239,9 @@ class FaultControl(ABC):
         return Fault(stop, lambda: fault.hits)
 
     def network_partition(self, *, client_id: str | None = None, node: int | None = None) -> Fault:
-        """Let nothing through between clients and a broker, in silence.
+        """Hold back all bytes between clients and a broker, without closing connections.
 
-        What was sent meanwhile arrives when it is over, in both directions.
+        Stopping the fault delivers them in both directions.
         """
         ended = self._call(lambda _: anyio.Event())
 
@@ -255,7 +266,7 @@ class FaultControl(ABC):
         node: int | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Send answers slowly, and in pieces of 1 to ``piece`` bytes, by the seed."""
+        """Send responses slowly, in pieces of 1 to ``piece`` bytes, by the seed."""
         if piece < 1 or bytes_per_second < 0:
             raise InvalidOptionError(f"piece={piece}, bytes_per_second={bytes_per_second}")
         pace = SendRate(piece, bytes_per_second)
@@ -267,11 +278,11 @@ class FaultControl(ABC):
         return self._add_rule(slow_down, api_keys(api), node=node, client_id=client_id)
 
     def lag(self, partition: TopicPartition, node: int, *, in_sync: bool = False) -> Fault:
-        """Let a follower copy nothing more; to stop it is to let it catch up.
+        """Stop a follower from copying records; stopping the fault lets it catch up.
 
-        It leaves the ISR. If it is made the leader all the same, by ``move_leader`` or because the
-        topic has ``unclean.leader.election.enable``, what it has not copied is lost. ``in_sync``:
-        it copies on and stays in the ISR, but does not learn how much is committed.
+        The follower leaves the ISR. It may still become the leader, by ``move_leader`` or by
+        ``unclean.leader.election.enable``. Then the records that it has not copied are lost. With
+        ``in_sync`` it copies records and stays in the ISR, but does not learn the high watermark.
         """
 
         def fall_behind(core: ClusterCore) -> Callable[[], None]:
@@ -286,10 +297,10 @@ class FaultControl(ABC):
         return Fault(lambda: self._call(lambda _: catch_up()), lambda: 0)
 
     def corrupt(self, partition: TopicPartition, offset: int, how: str = "crc") -> Fault:
-        """Damage the stored batch that holds the offset; to stop it is to repair it.
+        """Damage the stored batch that contains the offset; stopping the fault repairs it.
 
-        ``how``: "crc" and "flip" (bits are wrong), "records" (the CRC is right, but they do not
-        decode), "codec" (one that nobody knows), "magic", "length" and "oversize".
+        ``how``: "crc" and "flip" change bits, "records" has a valid CRC but does not decode,
+        "codec" is an unknown codec. The others are "magic", "length" and "oversize".
         """
 
         def damage_batch(core: ClusterCore) -> Callable[[], None]:

@@ -1,8 +1,8 @@
-"""What a test does to requests: the one place that every request passes, and its rules.
+"""Rules that intercept requests. Every request passes through :meth:`Faults.apply`.
 
-A rule has a handler, which sees the call before the broker does and answers it, drops its
-connection, lets the rest go on and takes the answer into its hands, or passes. ``fail``, ``delay``
-and the others of :mod:`kohort.testing._fault_control` are handlers, no more.
+A rule has a handler, which sees the call before the broker does. The handler returns a response,
+drops the connection, waits for the broker's response and changes it, or passes the call on.
+``fail``, ``delay`` and the other methods of :mod:`kohort.testing._fault_control` only add handlers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from kohort.testing.apis import CloseConnection, Context
 
 
 class Action(Enum):
-    """What a handler may return instead of an answer."""
+    """Results that a handler may return instead of a response."""
 
     DROP = "drop"
-    """End the connection without an answer."""
+    """Close the connection without a response."""
 
 
 Outcome = Response | Action | None
@@ -50,9 +50,9 @@ class Call:
         self.api = api
         """Kafka's name, such as "JoinGroup"."""
         self.message = message
-        """The request, decoded."""
+        """The decoded request."""
         self.pace: SendRate | None = None
-        """How its answer is sent, if not all at once."""
+        """Rate of sending the response, None for no limit."""
         self._ctx = ctx
         self._rules = rules
         self._serve = serve
@@ -60,12 +60,12 @@ class Call:
 
     @property
     def node_id(self) -> int:
-        """The broker that it came to."""
+        """Id of the broker that received the request."""
         return self._ctx.broker.node.id
 
     @property
     def version(self) -> int:
-        """The version of the API that it is in."""
+        """Version of the API that the request has."""
         return self._ctx.version
 
     @property
@@ -75,7 +75,7 @@ class Call:
 
     @property
     def client_host(self) -> str:
-        """Where it comes from, as Kafka writes it: ``/127.0.0.1``."""
+        """Address of the client in Kafka's format: ``/127.0.0.1``."""
         return self._ctx.client_host
 
     @property
@@ -85,18 +85,18 @@ class Call:
 
     @property
     def login_steps(self) -> int:
-        """Tokens of the client that the broker has taken in the current login."""
+        """Number of tokens that the client has sent in the current login."""
         login = self._ctx.login
         return 0 if login is None else login.steps
 
     async def proceed(self) -> Response | None:
-        """Let it be answered as if this handler were not there; None if it has no answer."""
+        """Return the response of the later handlers and the broker, None if there is none."""
         response = await self._apply_rules()
         self._proceeded = (response,)
         return response
 
     def error(self, error: ErrorCode) -> Response:
-        """An answer that says this error wherever this API tells one."""
+        """Return a response with this error code in all of its parts."""
         return error_response(self._ctx, self.message, error)
 
     async def _apply_rules(self) -> Response | None:
@@ -111,13 +111,13 @@ class Call:
                 rule.release()
                 continue
             if outcome is Action.DROP:
-                raise CloseConnection(f"a fault that was asked for, on {self.api}")
+                raise CloseConnection(f"an injected fault dropped {self.api}")
             if isinstance(outcome, Response):
                 return outcome
             if outcome is not None or self._proceeded is None:
                 raise TypeError(
-                    f"a handler for {self.api} returned {outcome!r}; it may return a response, "
-                    "such as call.error(code), Action.DROP, or None to pass"
+                    f"a handler for {self.api} returned {outcome!r}. Return a response, such as "
+                    "call.error(code), or Action.DROP, or None to pass"
                 )
             return self._proceeded[0]
         return await self._serve(self._ctx, self.message)
@@ -125,8 +125,12 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Rule:
-    """``keys`` None is any API. ``left``: how many more calls it takes. ``holds_answers``: also
-    what is answered while it stands waits for its end."""
+    """A handler with the requests that it selects.
+
+    ``keys`` None selects every API. ``remaining`` is the number of calls that it still handles.
+    With ``holds_responses`` responses wait until the rule is stopped, also those of earlier
+    requests.
+    """
 
     handler: FaultHandler
     keys: frozenset[int] | None = None
@@ -146,7 +150,7 @@ class Rule:
         )
 
     def claim(self) -> bool:
-        """One of its calls, if there are any left."""
+        """Count a call as handled; return False if none remain."""
         if self.remaining < 1 or self.stopped.is_set():
             return False
         self.remaining -= 1
@@ -154,13 +158,13 @@ class Rule:
         return True
 
     def release(self) -> None:
-        """It passed: that does not count."""
+        """Take back a :meth:`claim`, because the handler passed the call on."""
         self.remaining += 1
         self.hits -= 1
 
 
 class Faults:
-    """The rules of a cluster, asked in the order in which they were made."""
+    """The rules of a cluster, applied in the order of their creation."""
 
     def __init__(self, seed: int) -> None:
         self.rng: random.Random = random.Random(f"faults {seed}")
@@ -171,7 +175,7 @@ class Faults:
         return rule
 
     def stop(self, rule: Rule) -> None:
-        """It acts no more; what it holds goes on."""
+        """Remove a rule, and release the requests that it delays."""
         rule.stopped.set()
         if rule in self._rules:
             self._rules.remove(rule)
@@ -183,7 +187,7 @@ class Faults:
     async def apply(
         self, ctx: Context, api: str, message: Request[Any], serve: ServeRequest
     ) -> tuple[Response | None, SendRate | None]:
-        """Every request is answered here."""
+        """Return the response to a request and the rate of sending it."""
         if not self._rules:
             response = await serve(ctx, message)
             if self._rules:
@@ -205,11 +209,11 @@ class Faults:
 
 
 def api_keys(api: str | int | None) -> frozenset[int] | None:
-    """An API by its name or key, None for all; InvalidOptionError for one that is not."""
+    """Return the key of an API by name or key, None for all; InvalidOptionError if unknown."""
     if api is None:
         return None
     for key, known in APIS.items():
         name = known.request.__name__.removesuffix("Request")
         if api == key or (isinstance(api, str) and api.lower() == name.lower()):
             return frozenset([int(key)])
-    raise InvalidOptionError(f"{api!r} is not a Kafka API; names are as in 'JoinGroup'")
+    raise InvalidOptionError(f"api={api!r}: no such Kafka API. Use a name such as 'JoinGroup'")

@@ -1,4 +1,6 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client fetches; only changes travel."""
+"""Fetch sessions (KIP-227), which store a client's partitions so that messages contain only
+changes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _LAST_EPOCH = (1 << 31) - 1
 
 
 class FetchKey(NamedTuple):
-    """Name or id of the topic, as the version in use has it, and the partition."""
+    """A partition and its topic, by name or by id as the request's version has it."""
 
     topic: str
     topic_id: bytes
@@ -28,7 +30,7 @@ class FetchKey(NamedTuple):
 
 @dataclass(slots=True)
 class CachedPartition:
-    """What to read of a partition, and what the client was last told of it."""
+    """A partition of a fetch session: what to read, and the values of the last response."""
 
     key: FetchKey
     offset: int
@@ -39,7 +41,9 @@ class CachedPartition:
     log_start_offset: int = -1
 
     def update(self, data: FetchResponse.PartitionData) -> bool:
-        """Whether the client has to be told; notes what it will be told."""
+        """Store the values of a response; return True if the response must contain the
+        partition.
+        """
         changed = (
             bool(data.records)
             or data.error_code != ErrorCode.NONE
@@ -64,7 +68,7 @@ class BrokerFetchSession:
 
 @dataclass(slots=True)
 class ServedFetch:
-    """What one request is to read; ``session`` is None outside of one."""
+    """Partitions that one request reads. ``session`` is None without a session."""
 
     partitions: list[CachedPartition]
     session: BrokerFetchSession | None = None
@@ -73,7 +77,9 @@ class ServedFetch:
 
 
 class FetchSessions:
-    """The sessions of one broker; the least recently used one gives way when there are too many."""
+    """The sessions of one broker. The least recently used one is removed when there are
+    too many.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -83,7 +89,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, version: int) -> ServedFetch:
-        """Find or make the session and bring it up to date."""
+        """Find or create the session, and update it by the request."""
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -129,9 +135,10 @@ class FetchSessions:
     def changed_results(
         plan: ServedFetch, results: Iterable[tuple[CachedPartition, FetchResponse.PartitionData]]
     ) -> list[tuple[CachedPartition, FetchResponse.PartitionData]]:
-        """What of the results the client must be told.
+        """Return the results that the response must contain.
 
-        Partitions that gave data go to the end of the session, so that all get their turn.
+        Partitions with data move to the end of the session, so that the next response begins with
+        others.
         """
         if plan.session is None:
             return list(results)
@@ -148,7 +155,7 @@ class FetchSessions:
 def _merge(
     partitions: dict[FetchKey, CachedPartition], request: FetchRequest
 ) -> dict[FetchKey, CachedPartition]:
-    """Add what the request names to what is known; the client's view of each is kept."""
+    """Add the partitions of a request, and keep the last response's values of known ones."""
     for topic in request.topics:
         topic_id = bytes(topic.topic_id)
         name = topic.topic if topic_id == ZERO_UUID else ""

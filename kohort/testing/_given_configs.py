@@ -1,4 +1,4 @@
-"""Broker configs that a test or a command line gives: checked, and put where they take effect."""
+"""Broker configs of a test or a command line, checked and applied to the cluster's settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESERVED = {
     "log.dirs": "the cluster itself",
     "process.roles": "the cluster itself",
 }
-"""Configs that cannot be given, and what sets them."""
+"""Configs that cannot be given -> what sets them."""
 
 OFFSETS_FACTOR = "offsets.topic.replication.factor"
 TRANSACTIONS_FACTOR = "transaction.state.log.replication.factor"
@@ -53,14 +53,14 @@ _GROUPS = {
 }
 _TRANSACTIONS = {"transaction.max.timeout.ms": "max_timeout_ms"}
 _OWN_DEFAULTS = {
-    # Tests write records of any age, which must be taken and must stay.
+    # Tests write records of any age. The broker must accept and keep them.
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
     "log.retention.ms": "-1",
 }
 
 
 def effective_configs() -> frozenset[str]:
-    """The names of the configs that change what the cluster does; others are only shown."""
+    """Return the names of the configs that affect the cluster. Others are only shown."""
     topics = {setting.synonym for setting in TOPIC_SETTINGS.values() if setting.synonym}
     fallbacks = {fallback for name in topics for fallback, _ in FALLBACKS.get(name, ())}
     return frozenset(
@@ -77,7 +77,7 @@ def with_configs(
     ``defaults``: parameters whose default is not that of :class:`ClusterConfig`.
 
     InvalidOptionError for a name that is unknown, reserved, or given as a parameter with another
-    value, and for a value that is none of the config's type.
+    value. It is also raised for a value that does not have the config's type.
     """
     given = {name: _checked(name, value) for name, value in (configs or {}).items()}
     return replace(
@@ -121,7 +121,9 @@ def _checked(name: str, value: object) -> str:
         hint = f": did you mean {near}?" if near else ""
         raise InvalidOptionError(f"configs: brokers have no config {name!r}{hint}")
     if name in RESERVED:
-        raise InvalidOptionError(f"configs: {name} cannot be given: set by {RESERVED[name]}")
+        raise InvalidOptionError(
+            f"configs: {name} cannot be given, because it is set by {RESERVED[name]}"
+        )
     text = str(value).lower() if isinstance(value, bool) else str(value).strip()
     if (problem := setting.problem(text)) is not None:
         raise InvalidOptionError(f"configs: {problem}")
@@ -138,7 +140,7 @@ def _values(
     given: Mapping[str, str],
     own_defaults: Mapping[str, object] | None = None,
 ) -> dict[str, Any]:
-    """The attributes that the given configs set."""
+    """Return the attributes that the given configs set, with their values."""
     defaults = {field.name: field.default for field in fields(settings)} | dict(own_defaults or {})
     values = {}
     for name, attribute in names.items():

@@ -1,4 +1,4 @@
-"""A cluster as a test sees and handles it, wherever it runs."""
+"""Methods of a cluster that tests call, for clusters in a thread and in an event loop."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ T = TypeVar("T")
 
 
 class ClusterHandle(SecurityControl, AclControl):
-    """What all clusters can do; how the cluster is reached is the affair of those below."""
+    """Methods of every cluster. Subclasses run them in the cluster's event loop."""
 
     def __init__(self) -> None:
         self._round_robin: dict[str, Iterator[int]] = {}
 
     @abstractmethod
     def _await_end(self, broker: Broker) -> None:
-        """Return when a broker that was killed has closed its port, if that can be waited for."""
+        """Wait until a killed broker has closed its port, if the caller can wait."""
 
     def wall_clock(self) -> float:
         """Return the cluster's time in seconds since the epoch, by the clock of its event loop.
 
-        For ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``: a client of OAUTHBEARER
-        compares the expiry of tokens with its clock.
+        Use it as ``AsyncKafkaConsumer(..., wall_clock=cluster.wall_clock)``. Clients of OAUTHBEARER
+        compare the expiry of tokens with their clock.
         """
         return self._call(lambda core: core.now_ms() / 1000)
 
@@ -46,19 +46,19 @@ class ClusterHandle(SecurityControl, AclControl):
 
     @property
     def live_brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return self._call(lambda core: sorted(core.brokers))
 
     @property
     def controller(self) -> int:
-        """The broker that is the controller now, -1 if none is."""
+        """The id of the controller, -1 if there is none."""
         return self._call(lambda core: core.controller_id)
 
     def kill_broker(self, node_id: int) -> None:
-        """End a broker as if its process had died: its connections break, its port refuses.
+        """End a broker like a killed process: connections break, and its port refuses new ones.
 
-        What it led goes to other replicas when ``broker_session_timeout_ms`` is over, with a higher
-        leader epoch; a partition without another replica waits for it.
+        Its partitions get other leaders with a higher leader epoch after
+        ``broker_session_timeout_ms``. A partition without another replica waits for the broker.
         """
         self._await_end(self._call(lambda core: core.kill_broker(node_id)))
 
@@ -67,23 +67,23 @@ class ClusterHandle(SecurityControl, AclControl):
         self._call(lambda core: core.start_broker(node_id))
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads a partition now, -1 if nobody does."""
+        """Return the leader of a partition, -1 if there is none."""
         return self._call(lambda core: _partition(core, topic, partition).leader)
 
     def leader_epoch(self, topic: str, partition: int = 0) -> int:
-        """How often the leader has changed."""
+        """Return the number of leader changes of a partition."""
         return self._call(lambda core: _partition(core, topic, partition).leader_epoch)
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Give a partition another leader, ``to`` or the next replica; who it is now."""
+        """Make ``to`` or the next replica the leader of a partition, and return its id."""
         return self._call(lambda core: core.move_leader(_partition(core, topic, partition), to))
 
     def coordinator(self, group_id: str) -> int:
-        """The broker that coordinates a group now, -1 if none does."""
+        """Return the broker that coordinates a group, -1 if there is none."""
         return self._call(lambda core: core.group_partition(group_id).leader)
 
     def move_coordinator(self, group_id: str, to: int | None = None) -> int:
-        """Give a group another coordinator, ``to`` or the next replica; who it is now.
+        """Make ``to`` or the next replica the coordinator of a group, and return its id.
 
         All groups of the same partition of ``__consumer_offsets`` move with it.
         """
@@ -93,7 +93,7 @@ class ClusterHandle(SecurityControl, AclControl):
 
     @property
     def topics(self) -> dict[str, int]:
-        """Name -> number of partitions, internal topics left out."""
+        """Name -> number of partitions, without internal topics."""
         return self._call(
             lambda core: {t.name: len(t.partitions) for t in core.topics if not t.is_internal}
         )
@@ -101,7 +101,7 @@ class ClusterHandle(SecurityControl, AclControl):
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> None:
-        """``configs``: Kafka's names, such as ``message.timestamp.type``."""
+        """Create a topic. ``configs`` has Kafka's names, such as ``message.timestamp.type``."""
         if not is_legal_name(name):
             raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
         if partitions < 1:
@@ -112,37 +112,37 @@ class ClusterHandle(SecurityControl, AclControl):
 
         def create(core: ClusterCore) -> None:
             if core.topics.get(name) is not None:
-                raise broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name!r} is there already")
+                raise broker_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
             core.create_topic(name, partitions, configs=configs)
 
         self._call(create)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Grow a topic to ``total`` partitions."""
+        """Increase the partitions of a topic to ``total``."""
 
         def grow(core: ClusterCore) -> None:
             found = _topic(core, topic)
             if total <= len(found.partitions):
-                message = f"{topic!r} has {len(found.partitions)} partitions already"
+                message = f"topic {topic!r} has {len(found.partitions)} partitions already"
                 raise broker_error(ErrorCode.INVALID_PARTITIONS, message)
             core.add_partitions(found, total)
 
         self._call(grow)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and with what groups have committed for it."""
+        """Delete a topic with its records and the offsets that groups have committed for it."""
         self._call(lambda core: core.delete_topic(_topic(core, topic)))
 
     def compact(self, topic: str) -> None:
-        """Compact a topic's logs now, as Kafka's cleaner does at times: its ``cleanup.policy`` must
-        have "compact". The last batch of each partition is left as it is.
+        """Compact a topic's logs now, as Kafka's cleaner does in the background.
 
-        IllegalStateError for a topic that is not compacted.
+        The topic's ``cleanup.policy`` must contain "compact", else IllegalStateError is raised. The
+        last batch of each partition does not change.
         """
         self._call(lambda core: core.cleaner.compact(_topic(core, topic)))
 
     def delete_old_records(self, topic: str) -> None:
-        """Delete now what a topic's ``retention.ms`` and ``retention.bytes`` do not let it keep."""
+        """Delete the records that a topic's ``retention.ms`` and ``retention.bytes`` exclude."""
         self._call(lambda core: core.cleaner.delete_old_records(_topic(core, topic)))
 
     # Records
@@ -156,20 +156,22 @@ class ClusterHandle(SecurityControl, AclControl):
         partition: int | None = None,
         compression: Compression = Compression.NONE,
     ) -> list[Produced]:
-        """Append records; where each one went, in their order.
+        """Append records; return the partition and offset of each one, in their order.
 
         A record is a value, a (key, value) pair, a :class:`ProducerRecord` or a
-        :class:`kohort.ConsumerRecord`. ``key`` is for values that come without one; ``partition``
-        for all that do not name theirs. Else the key decides as in Kafka's own producer (murmur2),
-        and records without a key go to the partitions in turn. The topic is made if need be, unless
-        the cluster is told not to.
+        :class:`kohort.ConsumerRecord`. ``key`` is for values without a key, ``partition`` for
+        records without a partition. Without a partition the key decides by murmur2, as in Kafka's
+        producer. Records with neither go to the partitions in rotation. An unknown topic is created
+        unless ``auto_create_topics`` is False.
         """
         items = [records] if isinstance(records, bytes | str) else list(records)
         count, now_ms = self._call(lambda core: (_partitions(core, topic), core.now_ms()))
         prepared = [as_record(item, key, partition) for item in items]
         for record in prepared:
             if record.partition is not None and not 0 <= record.partition < count:
-                message = f"{topic!r} has {count} partitions, none is {record.partition}"
+                message = (
+                    f"topic {topic!r} has {count} partitions, none of them is {record.partition}"
+                )
                 raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         round_robin = self._round_robin.setdefault(topic, itertools.count())
         placed: dict[int, Produced] = {}
@@ -192,7 +194,9 @@ class ClusterHandle(SecurityControl, AclControl):
         return self._call(append)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """What a topic holds, decoded, by partition and offset; ``__consumer_offsets`` too."""
+        """Return the decoded records of a topic by partition and offset, also of internal
+        topics.
+        """
 
         def read(core: ClusterCore) -> list[tuple[int, int, list[RecordBatch]]]:
             return [
@@ -213,7 +217,7 @@ class ClusterHandle(SecurityControl, AclControl):
     # Groups
 
     def group(self, group_id: str) -> GroupSnapshot:
-        """The group as its coordinator sees it now; one that is not there is "Dead"."""
+        """Return the group as its coordinator has it now; an unknown group is "Dead"."""
 
         def look(core: ClusterCore) -> GroupSnapshot:
             return snapshot(group_id, core.group(group_id))
@@ -221,7 +225,7 @@ class ClusterHandle(SecurityControl, AclControl):
         return self._call(look)
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that a group has committed."""
+        """Return all committed offsets of a group."""
 
         def look(core: ClusterCore) -> dict[TopicPartition, OffsetAndMetadata]:
             group = core.group(group_id)
@@ -236,7 +240,7 @@ class ClusterHandle(SecurityControl, AclControl):
 
     @property
     def requests(self) -> list[ReceivedRequest]:
-        """The latest requests (10,000 at most) of all brokers, in the order of their coming."""
+        """The latest 10,000 requests of all brokers, in the order of their arrival."""
         return self._call(lambda core: list(core.requests))
 
 

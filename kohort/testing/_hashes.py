@@ -1,4 +1,4 @@
-"""Java's hashes that decide where things go: keys to partitions, groups to coordinators."""
+"""Java's hashes that map keys to partitions and groups to coordinators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2 (seed 0x9747b28c) as an unsigned 32-bit number."""
+    """Return Kafka's murmur2 (seed 0x9747b28c) as an unsigned 32-bit number."""
     length = len(data)
     h = 0x9747B28C ^ length
     whole = length & ~3
@@ -27,12 +27,12 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=65536)
 def key_partition(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives a key."""
+    """Return the partition that Kafka's default partitioner selects for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def java_string_hash(text: str) -> int:
-    """``String.hashCode``, over UTF-16 code units, as a signed 32-bit number."""
+    """Return ``String.hashCode``, over UTF-16 code units, as a signed 32-bit number."""
     h = 0
     for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
         h = (31 * h + unit) & _MASK
@@ -41,6 +41,6 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def coordinator_partition(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group; abs(MIN_VALUE) counts as 0."""
+    """Return the partition of ``__consumer_offsets`` for a group. abs(MIN_VALUE) counts as 0."""
     h = java_string_hash(group_id)
     return 0 if h == -(1 << 31) else abs(h) % partitions

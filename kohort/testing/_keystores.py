@@ -1,4 +1,4 @@
-"""Keystores and truststores of Kafka's ``server.properties``, brought into PEM files."""
+"""Conversion of keystores and truststores of ``server.properties`` to PEM files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.errors import InvalidOptionError
 from kohort.testing.security import CertificateFiles
 
 Value = Callable[[str], str | None]
-"""The value of a setting by its name, None if it is not set."""
+"""Function that returns a setting by its name, None if it is not set."""
 
 _JKS = bytes.fromhex("feedfeed")
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -20,8 +20,7 @@ _LINE = 64
 def certificate_files(value: Value, folder: Path) -> CertificateFiles | None:
     """Return the PEM files of a broker, None if the properties name no keystore.
 
-    Other formats are converted into files of the folder. InvalidOptionError for stores that cannot
-    be read.
+    Other formats are converted into files of the folder. InvalidOptionError for unreadable stores.
     """
     key_password = value("ssl.key.password")
     if (key := value("ssl.keystore.key")) is not None:
@@ -63,11 +62,11 @@ def _read(kind: str, location: str) -> bytes:
         data = Path(location).read_bytes()
     except OSError as error:
         raise InvalidOptionError(
-            f"ssl.{kind}.location: {location} cannot be read: {error.strerror}"
+            f"ssl.{kind}.location {location} cannot be read: {error.strerror}"
         ) from error
     if data.startswith(_JKS):
         raise InvalidOptionError(
-            f"ssl.{kind}.location: {location} is a Java keystore (JKS). Convert it by "
+            f"ssl.{kind}.location: {location} is a Java keystore of type JKS. Convert it by "
             f"keytool -importkeystore -srckeystore {location} -destkeystore {kind}.p12 "
             "-deststoretype PKCS12"
         )
@@ -85,8 +84,8 @@ def _from_pkcs12(kind: str, data: bytes, password: str | None) -> bytes:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError as error:
         raise InvalidOptionError(
-            f"ssl.{kind}.location: reading PKCS#12 needs cryptography. Install kohort[testing], "
-            "or give PEM files"
+            f"ssl.{kind}.location: PKCS#12 stores require cryptography. Install "
+            "kohort[testing], or give PEM files"
         ) from error
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
@@ -129,7 +128,7 @@ def _lines(pem: str) -> bytes:
 def _required(value: Value, name: str) -> str:
     found = value(name)
     if found is None:
-        raise InvalidOptionError(f"{name} is missing: a PKCS#12 store needs it")
+        raise InvalidOptionError(f"{name} is missing: a PKCS#12 store requires it")
     return found
 
 

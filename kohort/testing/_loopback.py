@@ -25,7 +25,7 @@ _ACCEPT_PAUSE = 0.01
 
 
 class LoopbackNetwork:
-    """The ports of brokers that are down are held, and connecting to them is refused."""
+    """Ports of brokers. The ports of stopped brokers stay reserved and refuse connections."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
@@ -34,7 +34,10 @@ class LoopbackNetwork:
         self._reserved: dict[int, list[socket.socket]] = {}
 
     def listen(self, broker: Broker) -> None:
-        """OSError if a port cannot be had, InvalidOptionError if a certificate cannot be made."""
+        """Open the broker's ports.
+
+        OSError if a port is not available, InvalidOptionError if a certificate cannot be created.
+        """
         for listener in self._config.listeners:
             if listener.uses_tls:
                 broker.cluster.security.context(listener, None)
@@ -81,7 +84,7 @@ class LoopbackNetwork:
                 reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 reserved.bind((self._config.host, port))
             except OSError as error:
-                # Another process was faster. Starting the broker again will say so.
+                # Another process has taken the port. Starting the broker again then raises OSError.
                 logger.warning("port %d of broker %d is lost: %s", port, node.id, str(error))
 
     def close(self) -> None:
@@ -103,14 +106,14 @@ async def _accept_all(
     while True:
         await anyio.wait_readable(listening)
         try:
-            # Accept all waiting clients. With one in each turn of the loop, the members of a large
-            # group would arrive one by one, and each would start another rebalance of all.
+            # Accept all waiting clients. With one client in each iteration of the event loop, the
+            # members of a large group would join one by one. Each would start another rebalance.
             for _ in range(_BACKLOG):
                 tasks.start_soon(serve, _accept(listening))
         except BlockingIOError:
             continue
         except OSError as error:
-            # It is gone again, or there are no file descriptors left: do not spin on it.
+            # The client has gone, or there are no file descriptors left. Wait to avoid a busy loop.
             logger.debug("broker %d cannot accept: %s", broker.node.id, str(error))
             await anyio.sleep(_ACCEPT_PAUSE)
 
@@ -123,7 +126,7 @@ async def _serve_tls(broker: Broker, listener: Listener, sock: socket.socket) ->
     try:
         accepted = await accept_tls(broker, sock, listener)
     except Exception:
-        # An error in this task would end the whole cluster.
+        # An exception in this task would end the whole cluster.
         logger.exception("broker %d failed in a TLS handshake on %s", broker.node.id, listener.name)
         sock.close()
         return

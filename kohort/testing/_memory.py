@@ -17,23 +17,23 @@ from kohort.testing._server import serve_connection
 from kohort.testing.security import ANONYMOUS, Listener
 
 HOST = "kohort.invalid"
-"""A name that no resolver knows: a client without the connect hook reaches nothing."""
+"""Host name that no resolver knows, so clients without the connect hook reach nothing."""
 FIRST_PORT = 9092
 _BUFFER_LIMIT = 1 << 20
-"""Bytes that a stream takes before its writer has to wait."""
+"""Bytes that a stream buffers before its writer has to wait."""
 
 
 class Stream:
-    """Bytes in one direction."""
+    """Buffered bytes of one direction of a connection."""
 
     def __init__(self) -> None:
         self._buffered: deque[memoryview] = deque()
         self._size = 0
         self._change = anyio.Event()
         self.is_writer_closed = False
-        """The writer has gone."""
+        """True after the writer has closed."""
         self.is_reader_closed = False
-        """The reader has gone."""
+        """True after the reader has closed."""
 
     def changed(self) -> None:
         self._change.set()
@@ -75,7 +75,7 @@ class Stream:
 
 
 class MemoryConnection:
-    """One end of a connection; as kohort's client wants it from its connect hook."""
+    """One end of a connection, with the methods that kohort's client expects of it."""
 
     def __init__(self, incoming: Stream, outgoing: Stream) -> None:
         self.peer_host = "127.0.0.1"
@@ -84,22 +84,22 @@ class MemoryConnection:
         self._outgoing = outgoing
 
     async def recv_into(self, view: memoryview) -> int:
-        """How many bytes came; 0 at the end."""
+        """Receive bytes and return their number, 0 at the end."""
         return await self._incoming.read_into(view)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send all of them; waits while the other end has too much unread."""
+        """Send all buffers; wait while the other end has too many unread bytes."""
         await self._outgoing.write(b"".join(buffers))
 
     async def aclose(self) -> None:
-        """End both directions; whoever waits in it gets an error."""
+        """Close both directions; tasks that wait on the connection get an error."""
         self._outgoing.is_writer_closed = self._incoming.is_reader_closed = True
         self._outgoing.changed()
         self._incoming.changed()
 
 
 class MemoryNetwork:
-    """Brokers are at :data:`HOST`, each listener at a port that exists here only."""
+    """Network of brokers at :data:`HOST`, where each listener has a port that exists only here."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
@@ -108,9 +108,9 @@ class MemoryNetwork:
         self._unserved: dict[int, list[MemoryConnection]] = {}
 
     async def connect(self, host: str, port: int, certificate: str = "") -> MemoryConnection:
-        """Connect to the listener at the port; ConnectionRefusedError if none is there.
+        """Connect to the listener at the port; ConnectionRefusedError if there is none.
 
-        ``certificate``: the CN of the client's certificate, which listeners with TLS ask for.
+        ``certificate``: the CN of the client's certificate, for listeners with TLS.
         """
         await anyio.lowlevel.checkpoint()
         broker, listener = self._listener_at(host, port)

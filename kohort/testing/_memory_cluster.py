@@ -1,4 +1,4 @@
-"""The cluster inside of a test's own event loop, and on its clock."""
+"""The public cluster in the event loop of a test, on that loop's clock."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from kohort.testing.transactions import TransactionConfig
 T = TypeVar("T")
 
 STARTED_MS = 1_767_225_600_000
-"""2026-01-01T00:00:00Z: what its wall clock shows at first, each time."""
+"""2026-01-01T00:00:00Z: wall-clock time of every start of the cluster."""
 _POLL_INTERVAL = 1.0
 
 
 class MemoryCluster(ClusterHandle):
-    """A cluster without a network, a thread or a clock of its own: ``async with``, on any loop.
+    """A cluster without sockets and threads; an async context manager in any event loop.
 
-    Clients reach it with ``connect``, a connect hook, from tasks of the same event loop; so all of
-    its methods are called there, too, and none of them blocks. With trio's ``MockClock`` hours of a
-    group's life pass as fast as they are computed. The arguments are those of :class:`Cluster`;
-    other brokers take over at once from one that was killed.
+    Clients connect with the connect hook ``connect`` from tasks of the same event loop. Its methods
+    must be called there too, and none of them blocks. With trio's ``MockClock`` hours of a group's
+    life take only their computing time. The arguments are those of :class:`Cluster`. The partitions
+    of a killed broker get new leaders immediately.
     """
 
     _has_certificates = False
@@ -103,29 +103,30 @@ class MemoryCluster(ClusterHandle):
         tasks, self._tasks, self._core = self._tasks, None, None
         assert tasks is not None
         tasks.cancel_scope.cancel()
-        # Not told of the error, so that this arrives as itself and not in a group.
+        # Without the error as an argument it is raised as it is, not in an exception group.
         await tasks.__aexit__(None, None, None)
 
     async def connect(self, host: str, port: int, /, *, certificate: str = "") -> MemoryConnection:
-        """Connect to a broker: the connect hook of clients.
+        """Connect to a broker, as the connect hook of clients.
 
-        For ``AsyncKafkaConsumer(..., connect=cluster.connect)`` in a task of the same event loop;
-        ConnectionRefusedError elsewhere, and where no broker is. Listeners with TLS raise what a
-        failed handshake would, such as ssl.SSLCertVerificationError. ``certificate`` is the CN of
-        the client's certificate, as in ``functools.partial(cluster.connect, certificate="app")``.
+        Use ``AsyncKafkaConsumer(..., connect=cluster.connect)`` in a task of the same event loop.
+        ConnectionRefusedError is raised in other loops, and where no broker listens. Listeners with
+        TLS raise the errors of a failed handshake, such as ssl.SSLCertVerificationError.
+        ``certificate`` is the CN of the client's certificate, as in
+        ``functools.partial(cluster.connect, certificate="app")``.
         """
         if anyio.lowlevel.current_token().native_token != self._loop:
             raise ConnectionRefusedError(
                 "a MemoryCluster serves clients in its own event loop only: use AsyncKafkaConsumer "
-                "there. For KafkaConsumer, which has a thread of its own, use Cluster"
+                "there. KafkaConsumer runs in another thread, so use Cluster for it"
             )
         return await self._network.connect(host, port, certificate)
 
     async def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
-        """Return what the predicate returns as soon as that is true; KafkaTimeoutError if late.
+        """Wait until the predicate returns a true value, and return that value.
 
-        It is asked again whenever something changes in the cluster. ``timeout`` is in seconds of
-        the loop's clock.
+        The predicate is called again after each change in the cluster. KafkaTimeoutError after
+        ``timeout`` seconds of the loop's clock.
         """
         deadline = anyio.current_time() + timeout
         while not (result := predicate()):
@@ -149,4 +150,6 @@ class MemoryCluster(ClusterHandle):
         return function(self._core)
 
     def _await_end(self, broker: Broker) -> None:
-        """Its connections end at the loop's next turn; nothing is answered on them any more."""
+        """Return immediately. The connections close in the loop's next iteration without
+        responses.
+        """

@@ -1,4 +1,4 @@
-"""TLS without TLS: connections in memory raise what a handshake would have raised."""
+"""TLS errors for connections in memory, which raise what a handshake would raise."""
 
 from __future__ import annotations
 

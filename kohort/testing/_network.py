@@ -1,4 +1,4 @@
-"""What the cluster asks of a network: that its brokers can be reached."""
+"""The interface between the cluster and its network."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kohort.testing._broker import Broker
 
 
 class Network(Protocol):
-    """Leads clients to brokers, each at the host and port of its node."""
+    """Connections of clients to brokers, each at the host and port of its node."""
 
     def listen(self, broker: Broker) -> None:
-        """Clients can connect from now on; gives the node its port, the first time."""
+        """Let clients connect from now on; set the node's ports at the first call."""
         ...
 
     async def serve(self, broker: Broker, tasks: TaskGroup) -> None:
@@ -21,9 +21,9 @@ class Network(Protocol):
         ...
 
     def stop_listening(self, broker: Broker) -> None:
-        """The broker runs no more. Its port stays its own."""
+        """Refuse connections to a broker that has stopped; keep its ports for it."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close all ports."""
         ...

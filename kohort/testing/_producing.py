@@ -1,4 +1,4 @@
-"""Records for a topic, from what is handy in a test, partitioned as Kafka's producer does it."""
+"""Records for a topic from simple Python values, partitioned like those of Kafka's producer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ Text: TypeAlias = bytes | str | None
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 _BATCH_BYTES = 256 * 1024
-"""About where a batch ends; far below what a topic takes."""
+"""Bytes after which a batch ends, far below the limit of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record to be produced; without a partition the key decides, without a time it is now."""
+    """A record to produce.
+
+    Without a partition the key decides. Without a timestamp the record has the present time.
+    """
 
     value: Text
     key: Text = None
@@ -31,14 +34,14 @@ Produceable: TypeAlias = Text | tuple[Text, Text] | ProducerRecord | ConsumerRec
 
 
 class Produced(NamedTuple):
-    """Where a record went."""
+    """Partition and offset of a produced record."""
 
     partition: int
     offset: int
 
 
 class Batch(NamedTuple):
-    """``indexes``: which of the records that were given are in it."""
+    """An encoded batch. ``indexes`` are the positions of its records among those given."""
 
     partition: int
     data: bytes
@@ -46,7 +49,10 @@ class Batch(NamedTuple):
 
 
 def as_record(item: Produceable, key: Text, partition: int | None) -> ProducerRecord:
-    """A value, a (key, value) pair, or a whole record; ``key`` and ``partition`` if it has none."""
+    """Return a value, a pair or a record as a record.
+
+    ``key`` and ``partition`` apply if the item has none.
+    """
     if isinstance(item, ProducerRecord):
         if item.partition is not None or partition is None:
             return item
@@ -59,8 +65,8 @@ def as_record(item: Produceable, key: Text, partition: int | None) -> ProducerRe
         case tuple((None | str() | bytes() as own_key, None | str() | bytes() as value)):
             return ProducerRecord(value, own_key, partition=partition)
     raise TypeError(
-        f"cannot produce {item!r}: give a value, a (key, value) pair, each a str, bytes or None, "
-        "or a ProducerRecord, which has room for headers, a timestamp and a partition"
+        f"cannot produce {item!r}. To produce, give a value, a (key, value) pair or a "
+        "ProducerRecord. Keys and values are str, bytes or None"
     )
 
 
@@ -71,7 +77,10 @@ def make_batches(
     round_robin: Iterator[int],
     compression: Compression,
 ) -> Iterator[Batch]:
-    """Batches in order; ``spread`` gives numbers for records without key or partition."""
+    """Return the records as batches.
+
+    ``round_robin`` returns numbers for records without key and partition.
+    """
     waiting: dict[int, tuple[list[NewRecord], list[int], int]] = {}
     for index, record in enumerate(records):
         key, value = _bytes(record.key), _bytes(record.value)

@@ -20,7 +20,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks; a backslash at the end goes on with the next line."""
+    """Return the lines without comments and blanks, and join those that end with a backslash."""
     found: list[str] = []
     begun = ""
     for raw in text.splitlines():

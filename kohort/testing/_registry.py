@@ -1,4 +1,4 @@
-"""Which brokers are there: an entry lives as long as its broker's session, and one leads them."""
+"""Registered brokers: an entry lives as long as its broker's session, and one is the controller."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class BrokerSession:
-    """``ends``: when it runs out, if its broker does not come back; never while that is alive."""
+    """Session of a registered broker.
+
+    ``expires_at`` is infinity while the broker runs.
+    """
 
     broker_epoch: int
     expires_at: float = math.inf
 
 
 class BrokerRegistry:
-    """Entries by node id. The controller is the first that asked, until its own session ends."""
+    """Sessions by node id. The first registered broker is the controller until its session ends."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.controller_id: int = -1
@@ -29,24 +32,24 @@ class BrokerRegistry:
         return node_id in self._sessions
 
     def register(self, node_id: int) -> None:
-        """Open a session; an earlier one of the node must have been closed."""
+        """Open a session; an earlier session of the node must be closed."""
         self._sessions[node_id] = BrokerSession(next(self._epochs))
         self._elect()
 
     def mark_lost(self, node_id: int, now: float) -> None:
-        """The broker is not heard of any more: its entry stays until the session runs out."""
+        """Start the session timeout of a broker that has stopped."""
         self._sessions[node_id].expires_at = now + self._timeout
 
     def next_expiry(self) -> float:
-        """When the next session runs out; infinity if all brokers are alive."""
+        """Return the time when the next session expires, infinity if all brokers run."""
         return min((session.expires_at for session in self._sessions.values()), default=math.inf)
 
     def expired_nodes(self, now: float) -> list[int]:
-        """Whose session is over."""
+        """Return the ids of the brokers whose sessions have expired."""
         return [node_id for node_id, session in self._sessions.items() if session.expires_at <= now]
 
     def close(self, node_id: int) -> None:
-        """The session is over, and if it was the controller's, another one takes that office."""
+        """Remove a session, and elect another controller if it was the controller's."""
         del self._sessions[node_id]
         self._elect()
 

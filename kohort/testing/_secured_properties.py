@@ -1,4 +1,4 @@
-"""The security of a cluster as Kafka's ``server.properties`` writes it."""
+"""Security of a cluster, read from Kafka's ``server.properties``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _AUTHORIZER_SETTINGS = ("allow.everyone.if.no.acl.found", "super.users")
 class SecuredProperties(NamedTuple):
     """Security that properties describe, None if all clients may do everything on PLAINTEXT.
 
-    ``used``: names of the properties that it is made of. ``ignored``: names of properties about
-    security that have no effect in this cluster.
+    ``used``: names of the properties that define it. ``ignored``: names of security properties
+    without effect in this cluster.
     """
 
     security: Security | None
@@ -39,8 +39,9 @@ def security_of(
 ) -> SecuredProperties:
     """Return the security that properties describe.
 
-    ``users``: name -> password, beside those of PlainLoginModule. ``folder``: for certificates that
-    are not in PEM files. InvalidOptionError for settings that the cluster cannot follow.
+    ``users``: name -> password, in addition to those of PlainLoginModule. ``folder``: for
+    certificates that are not in PEM files. InvalidOptionError for settings that the cluster does
+    not support.
     """
     read = _Properties(properties)
     authorization = _authorization(read)
@@ -56,7 +57,7 @@ def security_of(
         )
     elif authorization is not None:
         security = Security(("PLAINTEXT",), authorization=authorization)
-        read.used -= {"listeners", "listener.security.protocol.map"}  # the option --port is taken
+        read.used -= {"listeners", "listener.security.protocol.map"}  # the option --port applies
     else:
         read.used.clear()
     prefixed = {name for name in properties if name.startswith(_PREFIX)}
@@ -97,7 +98,7 @@ class _Properties:
         return _number(name, self.value(name))
 
     def values_with_suffix(self, suffix: str) -> list[str]:
-        """Return the values of all properties whose names end so, in the order of the names."""
+        """Return the values of all properties with this suffix, in the order of their names."""
         names = sorted(name for name in self._properties if name.endswith(suffix))
         self.used.update(names)
         return [self._properties[name] for name in names]
@@ -109,7 +110,7 @@ def _authorization(read: _Properties) -> Authorization | None:
         return None
     if name.rpartition(".")[2] not in _AUTHORIZERS:
         raise InvalidOptionError(
-            f"{_AUTHORIZER}: the cluster does not have {name}: use StandardAuthorizer"
+            f"{_AUTHORIZER}: the cluster does not have {name}. Use StandardAuthorizer"
         )
     users = (read.value("super.users") or "").split(";")
     default = read.value("allow.everyone.if.no.acl.found") or "false"
@@ -172,7 +173,7 @@ def _certificates(
         if len({read.listener_value(name, store) for name in names}) > 1:
             raise InvalidOptionError(
                 f"{store}: the listeners {', '.join(names)} have different keystores, but the "
-                "cluster shows one certificate on all of them"
+                "cluster has one certificate for all of them. Use one keystore"
             )
     if not names:
         return None

@@ -31,7 +31,9 @@ class SecurityControl(FaultControl):
     """Methods of a cluster for TLS and logins."""
 
     _has_certificates = True
-    """False for a cluster whose connections only raise what TLS would."""
+    """True if the cluster creates certificates; False if connections only raise the errors
+    of TLS.
+    """
 
     # Addresses and files for clients
 
@@ -44,15 +46,15 @@ class SecurityControl(FaultControl):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"127.0.0.1:40001,127.0.0.1:40002"``: the first listener of all brokers.
+        """The first listener's addresses of all brokers, as ``"127.0.0.1:40001,127.0.0.1:40002"``.
 
-        Brokers that are down are among them.
+        Stopped brokers are included.
         """
         return self._call(lambda core: _addresses(core.config.listeners[0].name, core))
 
     @property
     def ssl_cafile(self) -> str:
-        """Path of the PEM file of the CA that clients have to trust. It ends with the cluster."""
+        """Path of the PEM file of the CA for clients to trust. It is deleted with the cluster."""
         return self._call(lambda core: core.security.certificates.cafile)
 
     @property
@@ -63,12 +65,12 @@ class SecurityControl(FaultControl):
     def client_certificate(self, name: str) -> ClientCertificate:
         """Return a new certificate for clients, with the name as its CN.
 
-        The paths are the same at each call with one name, so this also renews a certificate.
+        The paths are the same for each call with one name, so a call also renews a certificate.
         """
         return self._call(lambda core: core.security.certificates.client(name))
 
     def renew_certificates(self) -> None:
-        """Let brokers show new certificates of the same CA on new connections."""
+        """Use new certificates of the same CA for new connections."""
         self._call(lambda core: core.security.certificates.renew())
 
     # Users
@@ -94,12 +96,12 @@ class SecurityControl(FaultControl):
     ) -> Fault:
         """Fail ``times`` logins with SASL_AUTHENTICATION_FAILED, after the first ``after`` ones."""
         if after < 0:
-            raise InvalidOptionError(f"after={after}: 0 or more")
+            raise InvalidOptionError(f"after={after}: must be 0 or more")
         seen = 0
 
         def refuse(call: Call) -> Outcome:
             nonlocal seen
-            if call.login_steps > 0:  # a later step of a login that was let through
+            if call.login_steps > 0:  # a later step of a login that was not refused
                 return None
             seen += 1
             if seen <= after:
@@ -119,8 +121,8 @@ class SecurityControl(FaultControl):
         ``how`` names the wrong part:
 
         - "signature", "no_signature": the broker does not prove that it knows the password
-        - "iterations", "many_iterations": 1 and 100 million of them
-        - "nonce": it does not begin with the client's
+        - "iterations", "many_iterations": the number of iterations is 1 or 100 million
+        - "nonce": it does not begin with the client's nonce
         - "salt": it is not base64
         """
         if how not in _FORGERIES:
@@ -138,7 +140,7 @@ class SecurityControl(FaultControl):
     def serve_certificate(self, kind: str, *, node: int | None = None) -> Fault:
         """Show another certificate on new TLS connections.
 
-        ``kind``: "expired", "not_yet_valid", "wrong_host", "revoked" (by ``ssl_crlfile``) or
+        ``kind`` is "expired", "not_yet_valid", "wrong_host", "revoked" (by ``ssl_crlfile``) or
         "unknown_ca".
         """
         if kind not in KINDS:
@@ -146,13 +148,15 @@ class SecurityControl(FaultControl):
         return self._add_tls(TlsFault(kind, node))
 
     def slow_handshake(self, seconds: float = float("inf"), *, node: int | None = None) -> Fault:
-        """Let new TLS connections wait before the broker's first byte, until it is stopped."""
+        """Delay the broker's first byte on new TLS connections, at most until the fault is
+        stopped.
+        """
         if not seconds >= 0:
-            raise InvalidOptionError(f"seconds={seconds}: 0 or more")
+            raise InvalidOptionError(f"seconds={seconds}: must be 0 or more")
         return self._add_tls(TlsFault("slow", node, seconds))
 
     def answer_plainly(self, *, node: int | None = None) -> Fault:
-        """Answer new TLS connections with bytes that are not TLS."""
+        """Send bytes that are not TLS to new TLS connections."""
         return self._add_tls(TlsFault("plain", node))
 
     def stop_faults(self) -> None:
@@ -180,7 +184,7 @@ class SecurityControl(FaultControl):
 def _addresses(listener: str, core: ClusterCore) -> str:
     names = [each.name for each in core.config.listeners]
     if listener not in names:
-        raise InvalidOptionError(f"listener={listener!r}: the cluster has {', '.join(names)}")
+        raise InvalidOptionError(f"listener={listener!r}: choose one of {', '.join(names)}")
     return ",".join(
         f"[{node.host}]:{node.ports[listener]}"
         if ":" in node.host

@@ -1,4 +1,4 @@
-"""Connections that are slow, or bring their bytes in small pieces."""
+"""Slow sending, and sending in small pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kohort.testing._server_connection import ServerConnection
 
 @dataclass(frozen=True, slots=True)
 class SendRate:
-    """Pieces of 1 to ``piece`` bytes, ``bytes_per_second`` of them; 0 is without a limit."""
+    """Size of pieces, 1 to ``piece`` bytes at random, and their rate; 0 is no limit."""
 
     piece: int = 1024
     bytes_per_second: float = 0.0
@@ -24,7 +24,7 @@ class SendRate:
 async def send_paced(
     connection: ServerConnection, buffers: Sequence[Buffer], pace: SendRate, rng: random.Random
 ) -> None:
-    """Send it piece by piece."""
+    """Send the buffers piece by piece."""
     data = memoryview(b"".join(buffers))
     sent = 0
     while sent < len(data):

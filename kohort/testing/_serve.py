@@ -1,4 +1,4 @@
-"""A cluster in the foreground, for a shell."""
+"""A cluster that runs in the foreground, for a shell."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def serve(
     seed: int = 0,
     prepare: Callable[[Cluster], object] = lambda _: None,
 ) -> int:
-    """Run a cluster until Ctrl-C or SIGTERM; the exit status, 0.
+    """Run a cluster until Ctrl-C or SIGTERM; return the exit status, 0.
 
-    The first broker is at ``port``, the others behind it; 0 is for free ones. ``prepare`` is
-    called with the cluster before it says on standard output where it listens. Must be called in
-    the main thread, as signals come there.
+    The first broker listens on ``port``, the others on the next ports; 0 chooses free ports.
+    ``prepare`` is called with the cluster before the addresses are printed on standard output. Call
+    it in the main thread, because Python runs signal handlers there.
 
-    ``properties`` is a file like Kafka's ``server.properties``; ``configs`` go before it.
-    InvalidOptionError for a file that cannot be read and for what :class:`Cluster` does not take.
-    What the file sets and a parameter of this function decides, such as ``listeners``, is left out
-    with a line on standard error; so is said what changes nothing in this cluster.
+    ``properties`` is a file like Kafka's ``server.properties``; ``configs`` override it.
+    InvalidOptionError for an unreadable file and for values that :class:`Cluster` does not accept.
+    Settings of the file that a parameter of this function decides, such as ``listeners``, are
+    omitted. A line on standard error lists them, and another one the settings without effect.
 
-    If ``listeners`` of the file names a listener with TLS or SASL, all listeners are taken with
+    If ``listeners`` of the file names a listener with TLS or SASL, all listeners are used with
     their ports and settings. ``users`` is a file of ``name=password`` lines for PLAIN and SCRAM.
     ``authorizer.class.name`` gives the cluster ACLs.
     """
@@ -53,12 +53,14 @@ def serve(
     passwords = {} if users is None else _passwords(users)
     stop = threading.Event()
     with ExitStack() as ending:
-        # Keys that are not in PEM files are there while the cluster runs.
+        # Keys that are not in PEM files are stored here while the cluster runs.
         folder = ending.enter_context(TemporaryDirectory(prefix="kohort-broker-"))
         secured = security_of(read, passwords, Path(folder))
         security = secured.security or PLAINTEXT_ONLY
         if users is not None and not any(each.uses_sasl for each in security.all_listeners):
-            raise InvalidOptionError("users: no listener of the properties has SASL")
+            raise InvalidOptionError(
+                "users: no listener of the properties uses SASL. Add one, or omit users"
+            )
         known = read.keys() - secured.used - secured.ignored
         found = _without_reserved({name: read[name] for name in read if name in known}, properties)
         given = {**found, **(configs or {})}
@@ -92,7 +94,7 @@ def serve(
 
 
 def _passwords(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the users of a file; passwords are taken as they are, without escapes."""
+    """Return the users of a file; passwords have no escapes."""
     found = {}
     for number, line in enumerate(_text("users", path).splitlines(), 1):
         name, equals, password = line.strip().partition("=")
@@ -109,14 +111,14 @@ def _text(option: str, path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise InvalidOptionError(f"{option}: {path} cannot be read: {reason}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidOptionError(f"{option} {path} cannot be read: {reason}") from error
 
 
 def _without_reserved(
     found: Mapping[str, str], path: str | os.PathLike[str] | None
 ) -> dict[str, str]:
-    """The configs of a file that the cluster takes."""
+    """Return the configs of a file without those that the cluster sets."""
     _print_note(
         f"left out of {path}, as the cluster sets them itself", found.keys() & RESERVED.keys()
     )

@@ -1,4 +1,4 @@
-"""A connection to a broker, whatever network it came over."""
+"""The requests of one connection to a broker, over any network."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SIZE = struct.Struct(">i")
 async def serve_connection(
     broker: Broker, connection: ServerConnection, listener: Listener, principal: str = ANONYMOUS
 ) -> None:
-    """Answer the requests of one connection one after the other, as Kafka does.
+    """Respond to the requests of a connection in their order, as Kafka does.
 
-    A request that has to wait holds up those behind it on its own connection, and no other.
+    A request that waits delays the later ones of its connection, but no other connection.
     ``principal``: the user of the client certificate.
     """
     channel = Channel.open(broker, listener, connection.peer_host, principal)
@@ -41,16 +41,16 @@ async def serve_connection(
             else:
                 await _serve_request(broker, connection, channel, frame)
             frames.max_size = channel.login.max_frame or limit
-            # An idle connection must hold neither the request nor slices of a log.
+            # An idle connection must not keep the request or slices of a log in memory.
             del frame
-            # A busy connection must not keep the others from their turn.
+            # A busy connection must not block the other tasks of the event loop.
             await anyio.lowlevel.checkpoint()
     except (CloseConnection, FrameTooLargeError, MessageDecodeError) as error:
         host = channel.client_host
-        logger.info("broker %d closes on %s: %s", broker.node.id, host, str(error))
+        logger.info("broker %d closes the connection of %s: %s", broker.node.id, host, str(error))
     except OSError as error:
         host = channel.client_host
-        logger.debug("broker %d lost %s: %s", broker.node.id, host, str(error))
+        logger.debug("broker %d lost the connection of %s: %s", broker.node.id, host, str(error))
     except Exception:
         host = channel.client_host
         logger.exception("broker %d failed on a request of %s", broker.node.id, host)
@@ -78,9 +78,9 @@ async def _serve_request(
 async def _serve_token(
     broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
 ) -> None:
-    """Take a token that has no header, as after SaslHandshake version 0."""
+    """Handle a token without a header, as after SaslHandshake version 0."""
     if not broker.is_alive:
-        raise CloseConnection("the broker is dead")
+        raise CloseConnection("the broker was killed")
     try:
         result = channel.login.authenticate(bytes(frame))
     except LoginBrokenError as error:

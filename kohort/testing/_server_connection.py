@@ -1,4 +1,4 @@
-"""A connection over a non-blocking socket, and the frames that come in over it."""
+"""A connection over a non-blocking socket, and the request frames that it receives."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import anyio
 from kohort.protocol import PREFIX_SIZE, Buffer, frame_size
 
 _BUFFERS_AT_ONCE = 512
-"""Below the limit of every system for one sendmsg()."""
+"""Buffers of one sendmsg(), below the limit of every system."""
 _READ_AHEAD = 1 << 14
 _FIRST_ALLOCATION = 1 << 16
-"""Bytes of a frame that are allocated before any has come; more than the read-ahead."""
+"""Bytes of a frame that are allocated before any was received; more than the read-ahead."""
 
 
 class ServerConnection(Protocol):
-    """All that a broker asks of a network."""
+    """The connection that a broker expects of a network."""
 
     peer_host: str
 
     async def recv_into(self, view: memoryview) -> int:
-        """How many bytes came; 0 at the end."""
+        """Receive bytes and return their number, 0 at the end."""
         ...
 
     async def send(self, buffers: Sequence[Buffer]) -> None: ...
@@ -65,24 +65,27 @@ class SocketConnection:
 
 
 class RequestFrames:
-    """Cuts what a connection brings into frames; a large one is received where it will stay."""
+    """Frames of a connection's bytes. A large frame is received into its final buffer."""
 
     def __init__(self, connection: ServerConnection, max_size: int) -> None:
         self.max_size = max_size
-        """Bytes that a frame may have."""
+        """Largest size of a frame in bytes."""
         self._connection = connection
         self._buffer = memoryview(bytearray(_READ_AHEAD))
         self._start = 0
         self._end = 0
 
     async def next(self) -> bytearray | None:
-        """The next frame without its prefix; None at the end. FrameTooLargeError as it comes."""
+        """Return the next frame without its prefix, None at the end.
+
+        FrameTooLargeError is raised as soon as the prefix of a frame is received.
+        """
         while self._end - self._start < PREFIX_SIZE:
             if not await self._fill():
                 return None
         start = self._start + PREFIX_SIZE
         size = frame_size(self._buffer[self._start : start], self.max_size)
-        # A client that only announces a large frame must not make the cluster allocate it.
+        # A client that announces a large frame without sending it must not cause its allocation.
         frame = bytearray(min(size, _FIRST_ALLOCATION))
         received = min(size, self._end - start)
         frame[:received] = self._buffer[start : start + received]
@@ -97,7 +100,7 @@ class RequestFrames:
         return frame
 
     async def _receive(self, frame: bytearray, received: int) -> bool:
-        """Fill a frame that has its first bytes; False if the connection ended before."""
+        """Fill a frame that has its first bytes; return False if the connection ends before."""
         with memoryview(frame) as view:
             while received < len(frame):
                 count = await self._connection.recv_into(view[received:])

@@ -1,4 +1,4 @@
-"""What a test sees of a group: frozen at the moment of asking."""
+"""The state of a group at one moment, as tests see it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from kohort.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MemberSnapshot:
-    """``assignment``: what the leader gave it; empty for protocols other than a consumer's."""
+    """A member of a group.
+
+    ``assignment`` is the one from the leader; it is empty for protocols other than the consumer's.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -24,7 +27,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """``state`` in Kafka's words; a group that is not there is "Dead"."""
+    """A group. ``state`` is Kafka's name of it; an unknown group is "Dead"."""
 
     group_id: str
     state: str = GroupState.DEAD.value
@@ -36,7 +39,7 @@ class GroupSnapshot:
 
     @property
     def is_stable(self) -> bool:
-        """Every member has its assignment."""
+        """True if every member has its assignment."""
         return self.state == GroupState.STABLE.value
 
     @property

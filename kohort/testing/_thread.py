@@ -1,4 +1,4 @@
-"""An event loop in a daemon thread, for whoever has none or must not block the one they have."""
+"""An event loop in a daemon thread, for callers without a loop or with one that must not block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs one service, an async function that calls its argument when it is up.
+    """A thread that runs one async function, the service, which calls its argument when it has
+    started.
 
     A daemon thread: it never keeps the process from ending.
     """
@@ -41,7 +42,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
-        """Return when the service is up; an error that the service raised before is raised here.
+        """Start the thread and wait for the service; an error of the service is raised here.
 
         ThreadStartError if the system refuses a thread. When this raises, nothing runs.
         """
@@ -68,7 +69,7 @@ class LoopThread:
         """
         with self._lock:
             self._stopping, stop = True, self._stop
-        # The interpreter stops daemon threads at its end: there is nothing to wait for.
+        # The interpreter stops daemon threads when it exits, so there is nothing to wait for.
         if not self._thread.is_alive() or sys.is_finalizing():
             return
         if stop is not None:
@@ -89,7 +90,7 @@ class LoopThread:
         return anyio.from_thread.run_sync(function, *args, token=self._token)
 
     def wait(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run an async function in the loop and wait for its end; not from the loop's thread."""
+        """Run an async function in the loop and wait for its end; not in the loop's thread."""
         anyio.from_thread.run(function, token=self._token)
 
     def _main(self) -> None:
@@ -112,7 +113,7 @@ class LoopThread:
             try:
                 await self._service(lambda: self._started.set_result(None))
             except Exception as error:
-                # Out of the task group it would come wrapped.
+                # The task group would raise it in an exception group.
                 failure.append(error)
             assert self._stop is not None
             self._stop.set()

@@ -1,4 +1,4 @@
-"""TLS connections to a broker: a non-blocking SSLSocket, and what a broken handshake leaves."""
+"""TLS connections to a broker: a non-blocking SSLSocket, and the end of a failed handshake."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _JOINED = 1 << 14
 
 
 class TlsServerConnection:
-    """Byte connection over a non-blocking SSLSocket."""
+    """Connection over a non-blocking SSLSocket."""
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock = sock
@@ -45,14 +45,14 @@ class TlsServerConnection:
         return found if isinstance(found, tuple) else ()
 
     async def recv_into(self, view: memoryview) -> int:
-        """Receive bytes; 0 at the end."""
+        """Receive bytes and return their number, 0 at the end."""
         try:
             return await self._until_done(lambda: self._sock.recv_into(view))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send all buffers. Small ones are joined, as TLS makes a record of each."""
+        """Send all buffers. Small ones are joined, because TLS makes a record of each."""
         joined = bytearray()
         for buffer in buffers:
             if len(buffer) < _JOINED:
@@ -88,7 +88,7 @@ class TlsServerConnection:
 async def accept_tls(
     broker: Broker, sock: socket.socket, listener: Listener
 ) -> tuple[TlsServerConnection, str] | None:
-    """Do the handshake; the connection and the principal of the client, None if it failed."""
+    """Do the handshake; return the connection and the client's principal, None if it failed."""
     sock.setblocking(False)
     security = broker.cluster.security
     fault = security.tls_fault(broker.node.id)
@@ -132,7 +132,10 @@ async def _wait_until_stopped(fault: TlsFault) -> None:
 
 
 async def _is_rejected_without_tls(sock: socket.socket, fault: TlsFault | None) -> bool:
-    """Answer a client that sends no TLS as Apache Kafka does; or one that meets a fault."""
+    """Reject a client that sends no TLS, or that a fault selects; True if it was rejected.
+
+    A client without TLS gets the bytes that Apache Kafka sends.
+    """
     while True:
         try:
             first = sock.recv(1, socket.MSG_PEEK)
@@ -149,9 +152,10 @@ async def _is_rejected_without_tls(sock: socket.socket, fault: TlsFault | None) 
 
 
 async def _close_after_client(sock: socket.socket) -> None:
-    """Close after the client: a socket closed with unread bytes would reset the connection.
+    """Close the socket after the client, because closing it with unread bytes resets the
+    connection.
 
-    The reset would overtake the alert, which says why the handshake failed.
+    The client would get the reset instead of the alert, which has the reason of the failure.
     """
     if sock.fileno() < 0:
         return

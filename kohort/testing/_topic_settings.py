@@ -1,4 +1,4 @@
-"""The settings of topics: Kafka's names and defaults, what they may be, where they come from."""
+"""Settings of topics: Kafka's names and defaults, valid values, and the sources of values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from kohort.testing._config_types import ConfigType, is_valid
 
 
 class TopicSetting(NamedTuple):
-    """``synonym``: the broker's config that a topic without a value uses, if any."""
+    """A setting of topics.
+
+    ``synonym``: the broker's config that applies to a topic without a value, if any.
+    """
 
     default: str
     type: ConfigType
@@ -80,11 +83,11 @@ _CHOICES = {
 TOPIC_DEFAULTS: Mapping[str, str] = {
     name: setting.default for name, setting in TOPIC_SETTINGS.items()
 }
-"""The values of a topic that is in no cluster."""
+"""Values of a topic that is in no cluster."""
 
 
 def config_error(name: str, value: str | None) -> str | None:
-    """What is wrong with a topic's setting, None if nothing is."""
+    """Return the reason why a topic's setting is not valid, None for a valid one."""
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
         return f"Unknown topic config name: {name}"

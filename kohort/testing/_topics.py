@@ -28,7 +28,7 @@ def is_legal_name(name: str) -> bool:
 
 
 class Replica(NamedTuple):
-    """What one broker has of a partition; ``end_offset`` is behind all that it has copied."""
+    """A broker's copy of a partition; ``end_offset`` is the offset after its last record."""
 
     partition: Partition
     high_watermark: int
@@ -38,14 +38,17 @@ class Replica(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Lag:
-    """A follower that is behind. ``end_offset`` None: it has all, but believes less committed."""
+    """State of a follower that is behind the leader.
+
+    ``end_offset`` is None for a follower that has all records but a lower high watermark.
+    """
 
     high_watermark: int
     end_offset: int | None
 
 
 class Partition:
-    """A log and who leads it. ``leader`` is a node id, -1 if none."""
+    """A log with its leader and replicas. ``leader`` is a node id, -1 if there is none."""
 
     __slots__ = ("index", "isr", "lags", "leader", "leader_epoch", "log", "replicas", "topic")
 
@@ -58,21 +61,21 @@ class Partition:
         self.leader_epoch: int = -1
         self.log: PartitionLog = PartitionLog()
         self.lags: dict[int, Lag] = {}
-        """By node id, of followers only."""
+        """Lag by node id, of followers only."""
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all asks for."""
+        """True if fewer replicas are in sync than acks=all requires."""
         wanted = int(self.topic.config("min.insync.replicas"))
         return len(self.isr) < min(wanted, len(self.replicas))
 
     def lacks_records(self, node_id: int) -> bool:
-        """Whether a replica is so far behind that it is not in sync."""
+        """True if a replica lacks records, so that it is not in sync."""
         lag = self.lags.get(node_id)
         return lag is not None and lag.end_offset is not None
 
     def replica(self, node_id: int) -> Replica:
-        """What the broker has of it, which is one of its replicas."""
+        """Return the copy of a broker, which must be one of the replicas."""
         log, lag = self.log, self.lags.get(node_id)
         if lag is None:
             return Replica(self, log.high_watermark, log.last_stable_offset, log.end_offset)
@@ -82,7 +85,9 @@ class Partition:
         return Replica(self, committed, stable, end)
 
     def set_leader(self, node_id: int) -> None:
-        """A new leader, or none, with the next epoch; what the new one lacks is lost."""
+        """Set a new leader or none, with the next epoch. Records that the new leader lacks are
+        lost.
+        """
         if (lag := self.lags.pop(node_id, None)) is not None and lag.end_offset is not None:
             self._truncate(lag.end_offset)
         self.leader = node_id
@@ -100,7 +105,7 @@ class Partition:
                 lag.end_offset = min(lag.end_offset, end)
 
     def check_epoch(self, epoch: int) -> ErrorCode:
-        """Compare with the leader epoch that a client has from its metadata; -1 is not compared."""
+        """Compare with the leader epoch of a client's metadata; -1 is not compared."""
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         if epoch < self.leader_epoch:
@@ -108,7 +113,7 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
-        """Append one whole batch as the leader; AppendError if the topic does not take it."""
+        """Append one whole batch as the leader; AppendError if the topic refuses it."""
         if not self.topic.is_internal:
             batch = accepted_batch(batch, self.topic.config, now_ms)
         broker_time = self.topic.config("message.timestamp.type") == "LogAppendTime"
@@ -116,11 +121,14 @@ class Partition:
 
 
 def _ignore_leader_change(_: Partition) -> None:
-    """What a topic that is in no cluster tells of its leaders."""
+    """Do nothing: the callback of a topic that is in no cluster."""
 
 
 class Topic:
-    """``elected`` is called with each partition whose leader changes."""
+    """A topic of the cluster.
+
+    ``on_leader_changed`` is called with each partition whose leader changes.
+    """
 
     def __init__(
         self,
@@ -135,7 +143,7 @@ class Topic:
         self.on_leader_changed = on_leader_changed
         self.id = topic_id
         self.configs: dict[str, str] = dict(configs)
-        """What differs from the defaults."""
+        """Values that differ from the defaults."""
         self.partitions: list[Partition] = []
 
     @property
@@ -150,8 +158,8 @@ class Topic:
 class Topics:
     """All topics of the cluster.
 
-    ``nodes``: id -> rack. ``elected`` is called with each partition whose leader changes;
-    ``is_live(node id)`` says who may lead.
+    ``nodes``: id -> rack. ``on_leader_changed`` is called with each partition whose leader changes.
+    ``is_live(node id)`` is True for brokers that may lead.
     """
 
     def __init__(
@@ -163,7 +171,7 @@ class Topics:
         defaults: Mapping[str, str] = TOPIC_DEFAULTS,
     ) -> None:
         self.defaults = defaults
-        """Values that topics use for the settings they do not have."""
+        """Values of settings that a topic does not have."""
         self._racks = dict(nodes)
         self._is_live = is_live
         self._rng = rng
@@ -182,13 +190,13 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def find(self, name: str | None, topic_id: bytes) -> Topic | None:
-        """By id if there is one, else by name."""
+        """Return a topic by its id if there is one, else by its name."""
         if topic_id != ZERO_UUID:
             return self._by_id.get(topic_id)
         return None if name is None else self._by_name.get(name)
 
     def partitions(self) -> Iterator[Partition]:
-        """All of all topics."""
+        """Return the partitions of all topics."""
         for topic in self:
             yield from topic.partitions
 
@@ -206,7 +214,7 @@ class Topics:
         configs: Mapping[str, str],
         assignments: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """``assignments``: for each partition its replicas, the leader first."""
+        """Create a topic. ``assignments`` has the replicas of each partition, the leader first."""
         topic_id = self._rng.getrandbits(128).to_bytes(16, "big")
         topic = Topic(name, topic_id, configs, self._on_leader_changed, self.defaults)
         self._by_name[name] = self._by_id[topic.id] = topic
@@ -218,7 +226,7 @@ class Topics:
     def add_partitions(
         self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Grow a topic to ``total`` partitions."""
+        """Increase the partitions of a topic to ``total``."""
         if assignments is None:
             factor = len(topic.partitions[0].replicas)
             assignments = self._place(total - len(topic.partitions), factor)
@@ -231,9 +239,10 @@ class Topics:
             partition.log.notify()
 
     def _place(self, partitions: int, replication_factor: int) -> list[list[int]]:
-        """Leaders in turn, over all topics, so that brokers lead about equally many.
+        """Return replicas for new partitions, with the leaders in rotation over all topics.
 
-        The replicas of a partition are spread over as many racks as there are.
+        So the brokers lead about the same number of partitions. The replicas of a partition are on
+        as many racks as possible.
         """
         nodes = sorted(self._racks, key=lambda node: not self._is_live(node))
         placed = []

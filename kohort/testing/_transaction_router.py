@@ -1,4 +1,4 @@
-"""Transactions across the cluster: where they are coordinated, and markers in all partitions."""
+"""Transactions across the cluster: their coordinators, and markers in all partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Open = list[tuple[int, Buffer | None, Buffer | None, bool]]
 
 
 class TransactionRouter:
-    """What brokers ask of each other for transactions, here by a call."""
+    """Calls between brokers for transactions, which replace Kafka's requests between brokers."""
 
     def __init__(self, cluster: ClusterCore) -> None:
         self._cluster = cluster
@@ -49,7 +49,9 @@ class TransactionRouter:
         return TransactionCoordinator(env)
 
     def state_topic(self) -> Topic:
-        """``__transaction_state``, made when a transactional id is first asked for."""
+        """Return ``__transaction_state``, which is created on the first use of a
+        transactional id.
+        """
         cluster = self._cluster
         topic = cluster.topics.get(TRANSACTION_STATE)
         if topic is None:
@@ -65,22 +67,22 @@ class TransactionRouter:
         return topic
 
     def partition(self, transactional_id: str) -> Partition:
-        """The partition of ``__transaction_state`` whose leader coordinates the id."""
+        """Return the partition of ``__transaction_state`` whose leader coordinates the id."""
         index = coordinator_partition(transactional_id, TRANSACTION_PARTITIONS)
         return self.state_topic().partitions[index]
 
     def coordinator_node(self, transactional_id: str) -> BrokerNode | None:
-        """The broker that coordinates the id, None if there is none now."""
+        """Return the broker that coordinates the id, None if there is none now."""
         leader = self.partition(transactional_id).leader
         return next((node for node in self._cluster.nodes if node.id == leader), None)
 
     def coordinator(self, transactional_id: str) -> TransactionCoordinator | None:
-        """As one broker asks another."""
+        """Return the coordinator of the id, None if its broker does not run."""
         broker = self._cluster.brokers.get(self.partition(transactional_id).leader)
         return None if broker is None else broker.transactions
 
     def on_leader_changed(self, partition: Partition) -> None:
-        """Transactions go with the leadership of their partition."""
+        """Move transactions to the new leader of the partition that stores them."""
         for broker in self._cluster.brokers.values():
             coordinator = broker.transactions
             if broker.node.id == partition.leader:
@@ -97,9 +99,9 @@ class TransactionRouter:
         *,
         adds: bool,
     ) -> ErrorCode:
-        """Make sure that a partition is in the producer's transaction, or put it there.
+        """Add a partition to the producer's transaction, or check that it is in it.
 
-        The errors are those that the one who writes to the partition is told.
+        The errors are those of the response to the write.
         """
         coordinator = self.coordinator(transactional_id)
         if coordinator is None:
@@ -113,7 +115,7 @@ class TransactionRouter:
         return error
 
     def write_marker(self, partition: Partition, marker: Marker) -> ErrorCode:
-        """Write a marker to the log of a partition, and let the groups that are in it know."""
+        """Write a marker to a partition's log, and apply it to the groups stored there."""
         try:
             partition.log.append_marker(marker, partition.leader_epoch, self._cluster.now_ms())
         except AppendError as error:
@@ -155,10 +157,10 @@ class TransactionRouter:
 
 
 def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
-    """(key, value) of all that counts, and what is in transactions that have not ended.
+    """Return (key, value) of the committed records, and the records of open transactions.
 
-    Both are in the order of being written, whenever their transactions ended; what was aborted
-    does not come. What is open is told to be outdated if something that counts came after it.
+    Both are in the order of writing, independent of when their transactions ended. Aborted records
+    are omitted. An open record is outdated if a committed record with its key was written later.
     """
     stable: list[_Positioned] = []
     waiting: dict[int, list[_Positioned]] = {}

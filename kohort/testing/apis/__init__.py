@@ -1,4 +1,4 @@
-"""The APIs that a broker answers, one file each. Importing this registers them all."""
+"""The APIs that a broker serves, one module each. Importing this package registers them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs and filters as they are in requests and responses."""
+"""ACLs and filters in the format of requests and responses."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _ALGORITHM = "ssl.keymanager.algorithm"
 
 
 class ChangeRefusedError(Exception):
-    """Why settings are not changed."""
+    """Refusal to change settings."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(message)
@@ -23,7 +23,9 @@ class ChangeRefusedError(Exception):
 
 
 def changeable_broker(ctx: Context, name: str) -> int | None:
-    """The broker whose configs are to be changed, None for all; ChangeRefusedError for others."""
+    """Return the id of the broker to change, None for all brokers; ChangeRefusedError for
+    others.
+    """
     if not name:
         return None
     if name != str(ctx.broker.node.id):
@@ -34,7 +36,7 @@ def changeable_broker(ctx: Context, name: str) -> int | None:
 
 
 def check_broker_values(node_id: int | None, configs: Mapping[str, str]) -> None:
-    """ChangeRefusedError if one of the configs cannot be set, or not to this value."""
+    """Raise ChangeRefusedError if one of the configs cannot be set, or not to this value."""
     for name, value in configs.items():
         setting = setting_of(name)
         problem = None
@@ -54,7 +56,7 @@ def check_broker_values(node_id: int | None, configs: Mapping[str, str]) -> None
 def change_broker(
     ctx: Context, node_id: int | None, configs: Mapping[str, str], *, validate_only: bool
 ) -> None:
-    """Let one broker, None for all, have these changed configs and no others."""
+    """Replace the changed configs of one broker, None for all brokers."""
     if node_id is None and MIN_ISR not in configs:
         raise ChangeRefusedError(
             ErrorCode.INVALID_CONFIG, f"{MIN_ISR} of the cluster cannot be removed."

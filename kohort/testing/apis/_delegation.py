@@ -8,9 +8,9 @@ from kohort.testing.security import ANONYMOUS, DelegationToken
 
 
 def not_allowed(ctx: Context) -> ErrorCode:
-    """Return the error for a client that may not ask for tokens, NONE for others.
+    """Return the error for a client that may not use delegation tokens, NONE for others.
 
-    It needs a login, by SASL or by a client certificate, which was not by a token.
+    It needs a login by SASL or by a client certificate, but not by a delegation token.
     """
     login = ctx.login
     if login is None or login.by_token or login.listener.protocol == "PLAINTEXT":
@@ -40,7 +40,7 @@ def expiry_of_refusal(error: ErrorCode) -> int:
 
 
 def is_expired(ctx: Context, token: DelegationToken) -> bool:
-    """True for a token that has expired."""
+    """True if the token has expired."""
     return ctx.broker.cluster.security.delegation.has_expired(token)
 
 

@@ -1,4 +1,4 @@
-"""Which API is served by which handler, in which versions."""
+"""The served APIs: their handlers and versions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def refusal_message(error: ErrorCode) -> str:
 
 
 class CloseConnection(Exception):
-    """What Kafka answers in this case is the end of the connection."""
+    """Error that closes the connection without a response, where Kafka does the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """Sender and receiver of a request, and the version of its API.
 
-    ``client_host`` is as Kafka writes it: ``/127.0.0.1``. ``principal`` is the user who logged in,
+    ``client_host`` has Kafka's format: ``/127.0.0.1``. ``principal`` is the user who logged in,
     such as ``User:alice``. ``login`` is that of the connection.
     """
 
@@ -65,11 +65,11 @@ class Context:
         return self.login.listener.name
 
     def port_of(self, node: BrokerNode) -> int:
-        """Port of a broker for this client: that of the same listener."""
+        """Return the port of a broker for this client, which is that of the same listener."""
         return node.ports[self.listener]
 
     def allows(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return True if the principal may do this; always without an authorizer."""
+        """True if the principal may do this, and always without an authorizer."""
         authorizer = self.broker.cluster.authorizer
         if authorizer is None:
             return True
@@ -77,7 +77,7 @@ class Context:
         return authorizer.allows(self.principal, host, operation, kind, name)
 
     def allows_some(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Return True if the principal may do this on some resource of the type."""
+        """True if the principal may do this on some resource of the type."""
         authorizer = self.broker.cluster.authorizer
         host = self.client_host.removeprefix("/")
         return authorizer is None or authorizer.allows_some(self.principal, host, operation, kind)
@@ -96,7 +96,9 @@ Handler = Callable[[Context, R], Awaitable[Response | None]]
 
 
 class Served(NamedTuple):
-    """``advertised`` is what ApiVersions tells; it may be more than what is taken."""
+    """A served API. ``advertised`` is the range in ApiVersions, which may be larger than
+    ``versions``.
+    """
 
     key: ApiKey
     versions: VersionRange
@@ -110,7 +112,7 @@ SERVED: dict[int, Served] = {}
 def serves(
     request: type[R], versions: tuple[int, int], advertised: tuple[int, int] | None = None
 ) -> Callable[[Handler[R]], Handler[R]]:
-    """Register a handler; it returns None for a request that has no answer."""
+    """Register a handler, which returns None for a request without a response."""
 
     def register(handler: Handler[R]) -> Handler[R]:
         supported = VersionRange(*versions)

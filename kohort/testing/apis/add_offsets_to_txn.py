@@ -1,6 +1,7 @@
-"""AddOffsetsToTxn (25), versions 0-4: the group's partition of ``__consumer_offsets`` joins in.
+"""AddOffsetsToTxn (API 25), versions 0-4.
 
-Version 2 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH.
+It adds the group's partition of ``__consumer_offsets`` to the transaction. PRODUCER_FENCED exists
+since version 2; before it is INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""AddPartitionsToTxn (24), versions 0-5.
+"""AddPartitionsToTxn (API 24), versions 0-5.
 
-Up to version 3 it is a producer's, for one transaction; then a broker's, for several, and may only
-ask whether the partitions are in (``verify_only``, KIP-890). Version 2 knows PRODUCER_FENCED.
+Up to version 3 producers send it for one transaction. Later versions are sent by brokers for
+several transactions. They may only verify that the partitions were added (``verify_only``,
+KIP-890). PRODUCER_FENCED exists since version 2.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _add(
     places: Sequence[TransactionPartition],
     version: int,
 ) -> Mapping[TransactionPartition, ErrorCode]:
-    """All of them or, if one is not there, none."""
+    """Add all partitions, or none if one of them does not exist."""
     if unknown := _unknown(ctx, places):
         return unknown
     error = ctx.broker.transactions.add_partitions(transactional_id, producer, places, version)
@@ -78,7 +79,7 @@ def _add(
 def _unknown(
     ctx: Context, places: Sequence[TransactionPartition]
 ) -> Mapping[TransactionPartition, ErrorCode]:
-    """Errors of all partitions if one is unknown or refused; nothing if none is."""
+    """Return errors of all partitions if one is unknown or refused, else nothing."""
     topics = ctx.broker.cluster.topics
     errors: dict[TransactionPartition, ErrorCode] = {}
     for place in places:

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0-2: all settings of a topic or broker are replaced."""
+"""AlterConfigs (API 33), versions 0-2. It replaces all settings of a topic or broker."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def _alter(ctx: Context, requested: _Requested, validate_only: bool) -> _Result:
 
 
 def check_rights(ctx: Context, requested: Resource) -> None:
-    """ChangeRefusedError if the principal may not change these settings."""
+    """Raise ChangeRefusedError if the principal may not change these settings."""
     refused = refused_config(ctx, AclOperation.ALTER_CONFIGS, requested)
     if refused is not ErrorCode.NONE:
         raise ChangeRefusedError(refused, refusal_message(refused))
 
 
 def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
-    """The topic whose settings are to be changed, or ChangeRefusedError."""
+    """Return the topic to change; ChangeRefusedError if it cannot be changed."""
     if kind != TOPIC:
         raise ChangeRefusedError(
             ErrorCode.INVALID_REQUEST, f"Nothing of type {kind} has settings here."
@@ -84,7 +84,7 @@ def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
 
 
 def change(ctx: Context, topic: Topic, configs: Mapping[str, str], *, validate_only: bool) -> None:
-    """Give a topic these settings and no others, if they are all sound."""
+    """Replace the settings of a topic if all new ones are valid."""
     for name, value in configs.items():
         problem = config_error(name, value)
         if problem is not None:

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (45), versions 0-1: other replicas for partitions (KIP-455).
+"""AlterPartitionReassignments (API 45), versions 0-1. It sets other replicas (KIP-455).
 
-All replicas share one log here, so a move is done when the answer is sent. There is never one in
-progress that could be cancelled.
+All replicas share one log here, so a reassignment is complete before the response. There is never
+one in progress to cancel.
 """
 
 from __future__ import annotations

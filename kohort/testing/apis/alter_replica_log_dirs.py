@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (34), versions 1-2: another directory for replicas (KIP-113).
+"""AlterReplicaLogDirs (API 34), versions 1-2. It moves replicas to another directory (KIP-113).
 
-A broker has one directory here, so a replica is there already or cannot be.
+A broker has one directory here, so a replica is already in it, or the request fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Result = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 async def alter_replica_log_dirs(
     ctx: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    # A partition that is named for two directories goes to the last one.
+    # A partition with two directories moves to the last one.
     wanted = {
         (topic.name, index): folder.path
         for folder in request.dirs

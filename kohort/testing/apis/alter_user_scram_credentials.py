@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (51), version 0: one change of each user, as in Kafka."""
+"""AlterUserScramCredentials (API 51), version 0. As in Kafka, each user may have one change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""ApiVersions (18), versions 0-4.
+"""ApiVersions (API 18), versions 0-4.
 
-Versions 3 and up name the client's software, and tell the cluster's features; 4 tells those whose
-range begins at 0, too. A version that is not
-known is answered all the same, see :mod:`kohort.testing._dispatch`.
+- Version 3 adds the client's software name and the cluster's features.
+- Version 4 adds the features whose range begins at 0.
+
+An unknown version also gets a response, see :mod:`kohort.testing._dispatch`.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ async def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersions
             )
             for served in sorted(SERVED.values())
         ],
-        # Older clients fail on a feature whose range begins at 0, so it is not told to them.
+        # Older clients fail on a feature whose range begins at 0, so they do not get it.
         supported_features=[_SUPPORTED] if ctx.version >= 4 else [],
         finalized_features_epoch=1,
-        # As in Kafka, what is at level 0 is not among them.
+        # As in Kafka, features at level 0 are omitted.
         finalized_features=[features] if level else [],
     )
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version that is not known: in version 0, with this API's range alone."""
+    """Return the response to an unknown version, in version 0 and with this API's range alone."""
     served = SERVED[ApiVersionsRequest.api_key]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

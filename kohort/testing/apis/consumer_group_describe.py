@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69), versions 0-1. Every group here is a classic one.
+"""ConsumerGroupDescribe (API 69), versions 0-1. Every group here is a classic one.
 
-Clients ask for all groups in this way first, and those that it refuses with DescribeGroups.
+Clients describe all groups with this API first, then the refused ones with DescribeGroups.
 """
 
 from __future__ import annotations

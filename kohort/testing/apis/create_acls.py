@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1-3. An ACL that exists already is created once more without effect."""
+"""CreateAcls (API 30), versions 1-3. Creating an existing ACL again has no effect."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Codes(NamedTuple):
 
     @property
     def is_filter(self) -> bool:
-        """True if a code can only be in a filter."""
+        """True if one of the codes is valid only in a filter."""
         return (
             self.operation is AclOperation.ANY
             or self.kind is ResourceType.ANY
@@ -68,7 +68,7 @@ def _codes(requested: CreateAclsRequest.AclCreation) -> _Codes:
 
 
 def _acl(requested: CreateAclsRequest.AclCreation, codes: _Codes) -> Acl | str:
-    """Return the ACL or the reason why it cannot be."""
+    """Return the ACL, or the reason why it is not valid."""
     try:
         return Acl(
             requested.principal,

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38), versions 1-3. Version 3 adds the owner."""
+"""CreateDelegationToken (API 38), versions 1-3. Version 3 adds the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0-3."""
+"""CreatePartitions (API 37), versions 0-3."""
 
 from __future__ import annotations
 

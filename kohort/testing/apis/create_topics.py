@@ -1,7 +1,8 @@
-"""CreateTopics (19), versions 2-7.
+"""CreateTopics (API 19), versions 2-7.
 
-Version 4 takes -1 for the default partitions and replication factor (KIP-464), 5 answers with the
-settings (KIP-525), 7 with the topic's id.
+- Version 4 accepts -1 for the default partitions and replication factor (KIP-464).
+- Version 5 returns the settings (KIP-525).
+- Version 7 returns the topic's id.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _create(ctx: Context, requested: _Requested, *, validate_only: bool) -> _Res
 
 
 def _source(ctx: Context, synonym: str | None) -> ConfigSource:
-    """Source of the value that a topic uses if it has none."""
+    """Return the source of the value that applies to a topic without its own."""
     origins = synonym and ctx.broker.cluster.configs.origins(synonym, ctx.broker.node)
     return origins[0].source if origins else ConfigSource.DEFAULT
 
@@ -108,7 +109,7 @@ def _source(ctx: Context, synonym: str | None) -> ConfigSource:
 def _sizes(
     cluster: ClusterCore, requested: _Requested, assignments: list[list[int]] | None
 ) -> tuple[int, int]:
-    """Number of partitions and replication factor."""
+    """Return the number of partitions and the replication factor."""
     partitions, factor = requested.num_partitions, requested.replication_factor
     if assignments is not None:
         if partitions != -1 or factor != -1:

@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 1-3: the response has the ACLs that each filter selected."""
+"""DeleteAcls (API 31), versions 1-3. The response has the ACLs that each filter selected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def delete_acls(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsRes
     except ValueError as error:
         refused = _Result(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    # Filters do not see what the ones before them delete.
+    # All filters select before any ACL is removed.
     found = [authorizer.find(each) for each in wanted]
     for acls in found:
         authorizer.remove(acls)

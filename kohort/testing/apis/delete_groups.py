@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0-2. Only groups without members can be deleted."""
+"""DeleteGroups (API 42), versions 0-2. Only groups without members can be deleted."""
 
 from __future__ import annotations
 

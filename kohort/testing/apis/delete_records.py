@@ -1,4 +1,4 @@
-"""DeleteRecords (21), versions 0-2. Offset -1 stands for everything."""
+"""DeleteRecords (API 21), versions 0-2. Offset -1 deletes all records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @serves(DeleteRecordsRequest, (0, 2))
 async def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    # Of what is named twice the last one counts.
+    # If a partition is named twice, the last one counts.
     topics: dict[str, dict[int, _Requested]] = {}
     for topic in request.topics:
         named = topics.setdefault(topic.name, {})

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1-6. Version 6 names topics by name or by id."""
+"""DeleteTopics (API 20), versions 1-6. Version 6 accepts names or ids."""
 
 from __future__ import annotations
 

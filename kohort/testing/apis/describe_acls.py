@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3. Version 3 adds the resource type USER."""
+"""DescribeAcls (API 29), versions 1-3. Version 3 adds the resource type USER."""
 
 from __future__ import annotations
 

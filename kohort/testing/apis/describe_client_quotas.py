@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0-1. The cluster has no quotas, so the list is empty."""
+"""DescribeClientQuotas (API 48), versions 0-1. The cluster has no quotas, so the list is empty."""
 
 from __future__ import annotations
 

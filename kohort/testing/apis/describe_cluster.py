@@ -1,7 +1,7 @@
-"""DescribeCluster (60), versions 0-2.
+"""DescribeCluster (API 60), versions 0-2.
 
-Version 1 adds the endpoint type (1 brokers, 2 controllers, which are not to be reached here),
-2 fenced brokers.
+Version 1 adds the endpoint type, 1 for brokers and 2 for controllers, which clients cannot reach
+here. Version 2 adds fenced brokers.
 """
 
 from __future__ import annotations

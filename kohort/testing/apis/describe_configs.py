@@ -1,7 +1,8 @@
-"""DescribeConfigs (32), versions 1-4. Version 1 adds synonyms, 3 types and documentation.
+"""DescribeConfigs (API 32), versions 1-4.
 
-Topics and brokers show all their configs. Without a broker's id the answer has what requests have
-changed for all brokers.
+Version 1 adds synonyms, version 3 types and documentation. Topics and brokers show all their
+configs. Without a broker's id the response has the configs that requests have changed for all
+brokers.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 class Resource(Protocol):
-    """Something that has settings."""
+    """A resource with settings."""
 
     resource_type: int
     resource_name: str
 
 
 class _RefusedResource(Exception):
-    """Some errors of Kafka say more, some do not."""
+    """Refusal of a resource. Some errors of Kafka have a message, others have none."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message)
@@ -143,7 +144,7 @@ def _broker_configs(ctx: Context) -> list[_Config]:
 
 
 def _default_configs(ctx: Context) -> list[_Config]:
-    """Configs that requests have changed for all brokers."""
+    """Return the configs that requests have changed for all brokers."""
     described = []
     for name, value in ctx.broker.cluster.configs.cluster_overrides.items():
         setting = setting_of(name)
@@ -171,7 +172,7 @@ def _config(
     fixed: bool = False,
     hidden: bool = False,
 ) -> _Config:
-    """``origin``: where the value comes from, and from where it would come else."""
+    """Return a config. ``origin`` has its value's source first, then the sources it overrides."""
     return _Config(
         name=name,
         value=value,

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41), versions 1-3. Version 3 adds who requested a token."""
+"""DescribeDelegationToken (API 41), versions 1-3. Version 3 adds the requester of a token."""
 
 from __future__ import annotations
 

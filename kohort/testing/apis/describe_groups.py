@@ -1,7 +1,7 @@
-"""DescribeGroups (15), versions 0-6.
+"""DescribeGroups (API 15), versions 0-6.
 
-Version 3 adds authorized operations, 4 instance ids. A group that is not there is in state "Dead";
-from version 6 on that is GROUP_ID_NOT_FOUND, too. Only a stable group shows its protocol and the
+Version 3 adds authorized operations, version 4 instance ids. An unknown group has the state "Dead",
+and since version 6 the error GROUP_ID_NOT_FOUND. Only a stable group shows its protocol and the
 members' metadata.
 """
 

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (35), versions 1-5: the sizes of the logs of which a broker has a replica.
+"""DescribeLogDirs (API 35), versions 1-5. It returns the sizes of the broker's replicas.
 
-The logs are in memory, in what is told as one folder; of disks nothing is known.
+The logs are in memory, and the response shows them as one directory without disk sizes.
 """
 
 from __future__ import annotations

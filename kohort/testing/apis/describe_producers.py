@@ -1,4 +1,6 @@
-"""DescribeProducers (61), version 0: who has written to partitions that this broker leads."""
+"""DescribeProducers (API 61), version 0. It returns producers of partitions that the
+broker leads.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeQuorum (55), versions 0-2: who decides about the cluster's metadata.
+"""DescribeQuorum (API 55), versions 0-2. It returns the voters of the cluster's metadata.
 
-Version 1 adds times, 2 messages and where the voters are to be reached. Every broker is a voter
-here and the controller leads. There is no log of the metadata, so its offsets stay 0.
+Version 1 adds times, version 2 messages and the voters' addresses. Every broker is a voter here,
+and the controller leads. There is no log of the metadata, so its offsets stay 0.
 """
 
 from __future__ import annotations

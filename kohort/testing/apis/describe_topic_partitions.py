@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75), version 0.
+"""DescribeTopicPartitions (API 75), version 0.
 
-Topics come in the order of their names and at most ``response_partition_limit`` partitions at a
-time; the cursor says where to go on. No topics means all.
+The response has topics in the order of their names, and at most ``response_partition_limit``
+partitions. The cursor is the start of the next request. No topics means all.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def describe_topic_partitions(
 
 
 def _check(request: DescribeTopicPartitionsRequest) -> ErrorCode:
-    """A request that cannot be meant is refused for all its topics."""
+    """Return the error for a contradictory request, which is refused for all its topics."""
     names = {topic.name for topic in request.topics}
     if "" in names:
         return ErrorCode.UNKNOWN_SERVER_ERROR

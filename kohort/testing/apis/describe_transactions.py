@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), version 0 (KIP-664)."""
+"""DescribeTransactions (API 65), version 0, of KIP-664."""
 
 from __future__ import annotations
 

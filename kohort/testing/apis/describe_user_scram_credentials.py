@@ -1,4 +1,6 @@
-"""DescribeUserScramCredentials (50), version 0: mechanisms and iterations, never keys."""
+"""DescribeUserScramCredentials (API 50), version 0. It returns mechanisms and iterations, never
+keys.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ElectLeaders (43), versions 0-2: the preferred replica leads, or any replica that lives.
+"""ElectLeaders (API 43), versions 0-2. It elects the preferred replica or any live replica.
 
-Version 0 elects preferred leaders only. Null for the partitions means all of them, and the answer
-then leaves out those that need no election.
+Version 0 elects preferred leaders only. Null for the partitions means all of them. The response
+then omits partitions that need no election.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> ElectLead
         if request.topic_partitions is None:
             found = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(_Topic(topic=name, partition_result=found))
-    # Kafka answers an empty list before it looks at the type of the election.
+    # Kafka responds to an empty list before it checks the type of the election.
     wrong = not known and request.topic_partitions != []
     return ElectLeadersResponse(
         error_code=ErrorCode.INVALID_REQUEST if wrong else ErrorCode.NONE,

@@ -1,7 +1,7 @@
-"""EndTxn (26), versions 0-5.
+"""EndTxn (API 26), versions 0-5.
 
-Version 2 knows PRODUCER_FENCED. With version 5 a producer goes by transaction version 2 (KIP-890):
-each end gives it a new epoch, and it may abort where no transaction is open.
+PRODUCER_FENCED exists since version 2. Version 5 uses transaction version 2 (KIP-890). Each end
+then gives the producer a new epoch, and it may abort without an open transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40), versions 1-2. A negative period removes the token at once."""
+"""ExpireDelegationToken (API 40), versions 1-2. A negative period removes the token immediately."""
 
 from __future__ import annotations
 

@@ -1,10 +1,15 @@
-"""Fetch (1), versions 4-18.
+"""Fetch (API 1), versions 4-18.
 
-Version 5 adds the log's start, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks and
-reading from followers (KIP-392), 12 is flexible, 13 names topics by id, 16 tells the new leader
-beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH.
-Answers begin with a whole batch, which may be larger than every limit and may start below the
-offset asked for; the last one may be cut off.
+- Version 5 adds the log's start.
+- Version 7 adds fetch sessions (KIP-227).
+- Version 9 adds leader epochs (KIP-320).
+- Version 11 adds racks and fetching from followers (KIP-392).
+- Version 12 is flexible.
+- Version 13 uses topic ids.
+- Version 16 adds the new leader to NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH.
+
+Data begins with a complete batch, which may exceed every limit and may start below the requested
+offset. The last batch may be truncated.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ _NO_RECORDS = b""
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)
 _FOLLOWERS = 11
-"""The version since which followers answer."""
+"""First version in which followers serve fetches."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -54,7 +59,7 @@ async def fetch(ctx: Context, request: FetchRequest) -> FetchResponse:
 
 
 def _remove_unauthorized(ctx: Context, plan: ServedFetch) -> _Results:
-    """Take the partitions that the principal may not read out of a plan."""
+    """Remove the partitions that the principal may not read, and return their errors."""
     if ctx.broker.cluster.authorizer is None:
         return []
     allowed: list[CachedPartition] = []
@@ -74,7 +79,7 @@ def _remove_unauthorized(ctx: Context, plan: ServedFetch) -> _Results:
 
 
 def _invalid_request(ctx: Context, request: FetchRequest) -> FetchResponse:
-    """What Kafka says when it fails on a request: to each partition, as long as they have names."""
+    """Return Kafka's response to an invalid request: an error for each partition with a name."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     response = FetchResponse(error_code=error if ctx.version >= 7 else ErrorCode.NONE)
     if ctx.version < 13:
@@ -100,9 +105,9 @@ def _invalid_request(ctx: Context, request: FetchRequest) -> FetchResponse:
 async def _wait_for_data(
     ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
 ) -> None:
-    """Return when there is enough to read, something to complain of, or no time left.
+    """Wait until there are enough bytes, an error to report, or no time left.
 
-    A partition of ``here`` that was deleted meanwhile is something to complain of.
+    The deletion of a partition of ``present`` is an error to report.
     """
     with anyio.move_on_after(request.max_wait_ms / 1000):
         while not _has_enough_data(ctx, request, plan, present):
@@ -129,7 +134,7 @@ def _has_enough_data(
         replica = _locate(ctx, cached)
         if isinstance(replica, ErrorCode):
             if replica in _UNKNOWN and cached.key not in present:
-                continue  # Kafka does not hurry for a partition that is not there
+                continue  # As in Kafka, an unknown partition does not end the wait.
             return True
         if _check(replica, cached) is not ErrorCode.NONE or _diverged(replica, cached):
             return True
@@ -143,18 +148,18 @@ def _has_enough_data(
 
 
 def _exists(ctx: Context, cached: CachedPartition) -> bool:
-    """Whether there is such a partition, here or on another broker."""
+    """True if the partition exists, on this broker or another one."""
     topic = ctx.broker.cluster.topics.find(cached.key.topic, cached.key.topic_id)
     return topic is not None and 0 <= cached.key.partition < len(topic.partitions)
 
 
 def _locate(ctx: Context, cached: CachedPartition) -> Replica | ErrorCode:
-    """What is read of; clients that know of followers read from those, too (KIP-392)."""
+    """Return the replica to read. Followers are read only since version 11 (KIP-392)."""
     topics = ctx.broker.cluster.topics
     topic = topics.find(cached.key.topic, cached.key.topic_id)
     if topic is None and ctx.version >= 13:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    # Here, and only here, every negative epoch stands for none.
+    # Only in this API every negative epoch means that there is none.
     epoch = max(cached.leader_epoch, -1)
     replica = ctx.broker.replica(topic, cached.key.partition, epoch)
     if isinstance(replica, ErrorCode) or replica.partition.leader == ctx.broker.node.id:
@@ -182,7 +187,7 @@ def _check(replica: Replica, cached: CachedPartition) -> ErrorCode:
 def _preferred(
     ctx: Context, request: FetchRequest, replica: Replica, cached: CachedPartition
 ) -> int:
-    """The follower in the client's rack to read from instead of this leader, -1 if none is."""
+    """Return the follower in the client's rack to read from instead, -1 if there is none."""
     cluster, partition, rack = ctx.broker.cluster, replica.partition, request.rack_id
     if not rack or cluster.config.racks is None or partition.leader != ctx.broker.node.id:
         return -1
@@ -198,7 +203,7 @@ def _preferred(
 
 
 def _diverged(replica: Replica, cached: CachedPartition) -> FetchResponse.EpochEndOffset | None:
-    """Where the client's log and this one part, if they do (KIP-595)."""
+    """Return the point where the client's log diverges from this one, if it does (KIP-595)."""
     if cached.last_fetched_epoch < 0:
         return None
     epoch, end = replica.partition.log.end_of_epoch(cached.last_fetched_epoch)
@@ -211,9 +216,9 @@ def _diverged(replica: Replica, cached: CachedPartition) -> FetchResponse.EpochE
 def _read(
     ctx: Context, request: FetchRequest, plan: ServedFetch, present: Set[FetchKey]
 ) -> _Results:
-    """Read each partition; those that are not there come last.
+    """Read each partition; unknown partitions are the last ones of the result.
 
-    A partition of ``here`` that was deleted while the fetch waited is an unknown partition, also
+    A partition of ``present`` that was deleted while the fetch waited is an unknown partition, also
     in a fetch by topic id.
     """
     left = request.max_bytes
@@ -289,9 +294,9 @@ def _failed(ctx: Context, cached: CachedPartition, error: ErrorCode) -> _Data:
 
 
 def _add_topics(ctx: Context, response: FetchResponse, results: _Results) -> None:
-    """Put the partitions under their topics, and the leaders to go to beside them.
+    """Add the results to the response, by topic, and the endpoints of new leaders.
 
-    As in Kafka a topic comes twice if another one is between its partitions.
+    As in Kafka a topic has two entries if another topic is between its partitions.
     """
     leaders: set[int] = set()
     before: tuple[str, bytes] | None = None

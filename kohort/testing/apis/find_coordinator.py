@@ -1,7 +1,10 @@
-"""FindCoordinator (10), versions 0-6.
+"""FindCoordinator (API 10), versions 0-6.
 
-Version 1 adds the key type (0 groups, 1 transactions), 4 several keys in one request, 6 share
-groups (type 2). Up to version 3 the message of a good answer is "NONE", later it is empty.
+- Version 1 adds the key type, 0 for groups and 1 for transactions.
+- Version 4 adds several keys in one request.
+- Version 6 adds share groups, key type 2.
+
+The message of a response without error is "NONE" up to version 3, and later empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4. Version 3 adds static members (KIP-345)."""
+"""Heartbeat (API 12), versions 0-4. Version 3 adds static members (KIP-345)."""
 
 from __future__ import annotations
 

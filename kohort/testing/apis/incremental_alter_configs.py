@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (44), versions 0-1: single configs of topics and brokers (KIP-339).
+"""IncrementalAlterConfigs (API 44), versions 0-1. It changes single configs (KIP-339).
 
-Operations: 0 set, 1 delete, 2 append to a list, 3 take away from a list.
+The operations are 0 set, 1 delete, 2 append to a list, and 3 remove from a list.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _alter_broker(ctx: Context, requested: _Requested, validate_only: bool) -> N
 
 
 def _check(requested: _Requested) -> None:
-    """What Kafka looks at before it looks for the topic."""
+    """Check what Kafka checks before it looks up the topic."""
     if max(Counter(entry.name for entry in requested.configs).values(), default=0) > 1:
         raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "A setting is named twice.")
     for entry in requested.configs:
@@ -112,7 +112,10 @@ def _check(requested: _Requested) -> None:
 def _apply(
     configs: dict[str, str], entry: _Entry, kind: ConfigType | None, current: Callable[[str], str]
 ) -> None:
-    """``kind``: None for a setting that is not known; ``current``: the value of one that is."""
+    """Apply one operation. ``kind`` is None for an unknown setting.
+
+    ``current`` returns the present value of a known one.
+    """
     name, value = entry.name, entry.value or ""
     if entry.config_operation == _DELETE:
         configs.pop(name, None)

@@ -1,8 +1,8 @@
-"""InitProducerId (22), versions 0-5. Version 3 lets a producer bring the id that it has (KIP-360).
+"""InitProducerId (API 22), versions 0-5.
 
-Without a transactional id each request gets a new producer id. With one it is the coordinator's to
-answer, and fences the producers before. Version 4 knows PRODUCER_FENCED, before it is
-INVALID_PRODUCER_EPOCH.
+Version 3 lets a producer send its present id (KIP-360). Without a transactional id each request
+gets a new producer id. With one the coordinator responds, and fences earlier producers.
+PRODUCER_FENCED exists since version 4; before it is INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

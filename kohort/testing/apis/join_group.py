@@ -1,8 +1,10 @@
-"""JoinGroup (11), versions 0-9.
+"""JoinGroup (API 11), versions 0-9.
 
-Version 1 adds the rebalance timeout (before, the session timeout is both), 4 the round trip for a
-member id (KIP-394), 5 static members (KIP-345), 9 skip_assignment (KIP-814). Before version 7 the
-name of no protocol is "".
+- Version 1 adds the rebalance timeout. Before it the session timeout is used for both.
+- Version 4 adds the round trip for a member id (KIP-394).
+- Version 5 adds static members (KIP-345).
+- Version 7 has null instead of "" as the name of no protocol.
+- Version 9 adds skip_assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""LeaveGroup (13), versions 0-5.
+"""LeaveGroup (API 13), versions 0-5.
 
-Up to version 2 one member leaves and its error is that of the answer; from 3 on there are several,
-each with an error of its own, and the answer's stays 0 (KIP-345).
+Up to version 2 one member leaves, and the response has its error. Since version 3 several members
+leave, each with an error (KIP-345). The response's error then stays 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ListConfigResources (74), versions 0-1: what has settings.
+"""ListConfigResources (API 74), versions 0-1. It lists the resources with settings.
 
-Version 0 is for the subscriptions to clients' metrics, of which there are none; 1 names the kinds
-that are asked for (KIP-1142), none of them for all.
+Version 0 lists subscriptions of client metrics, which do not exist here. Version 1 adds the
+requested types (KIP-1142). No types means all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0-5. Version 4 adds states and a filter by them, 5 group types."""
+"""ListGroups (API 16), versions 0-5. Version 4 adds states and a filter by them, 5 group types."""
 
 from __future__ import annotations
 

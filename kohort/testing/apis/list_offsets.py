@@ -1,9 +1,14 @@
-"""ListOffsets (2), versions 1-11.
+"""ListOffsets (API 2), versions 1-11.
 
-Version 2 adds the isolation level, 4 leader epochs, and then special timestamps come: -1 the end,
--2 the start, -3 the record of the largest timestamp (version 7), -4 the start of what is local
-(8), -5 the end of what is tiered (9), -6 the start of what is to be tiered (11). Nothing is tiered
-here. A timestamp beyond all records is offset -1, no error.
+Version 2 adds the isolation level, version 4 leader epochs. These timestamps are special:
+
+- -1 is the end, and -2 the start.
+- -3 is the record of the largest timestamp, since version 7.
+- -4 is the start of the local log, since version 8.
+- -5 is the end of the tiered log, since version 9.
+- -6 is the start of records to be tiered, since version 11.
+
+Nothing is tiered here. A timestamp after all records gets offset -1 without an error.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ async def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsets
 def _topic(
     ctx: Context, name: str, partitions: Sequence[_Requested], isolation_level: int
 ) -> list[_Result]:
-    """One answer for each partition; one that is asked for twice is refused."""
+    """Return one result for each partition; a partition that is requested twice is refused."""
     times = Counter(requested.partition_index for requested in partitions)
     once = {requested.partition_index: requested for requested in partitions}
     if not is_visible(ctx, name):

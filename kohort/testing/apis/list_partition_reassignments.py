@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0. Nothing is ever moving here."""
+"""ListPartitionReassignments (API 46), version 0. No reassignment is ever in progress here."""
 
 from __future__ import annotations
 

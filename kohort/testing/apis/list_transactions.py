@@ -1,6 +1,6 @@
-"""ListTransactions (66), versions 0-2: those that this broker coordinates (KIP-664).
+"""ListTransactions (API 66), versions 0-2. It lists those that this broker coordinates (KIP-664).
 
-Version 1 filters by how long they have been open, 2 by a pattern of the transactional id.
+Version 1 adds a filter by duration, version 2 one by a pattern of the transactional id.
 """
 
 from __future__ import annotations

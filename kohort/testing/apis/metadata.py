@@ -1,8 +1,9 @@
-"""Metadata (3), versions 0-13.
+"""Metadata (API 3), versions 0-13.
 
-Version 0 asks for all topics with an empty list, later ones with null, and with an empty list for
-none. Version 4 lets the client forbid that topics are made on the way; 10 gives topic ids, 12
-takes them. Operations of the cluster are told in versions 8-10 only.
+- Version 0 requests all topics with an empty list, later versions with null.
+- Version 4 lets the client forbid the creation of topics.
+- Version 10 returns topic ids, and version 12 accepts them.
+- Versions 8-10 return the authorized operations of the cluster.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ async def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
 
 
 def is_visible(ctx: Context, topic: str) -> bool:
-    """Return True if the principal may know of a topic, whether or not it exists."""
+    """True if the principal may describe a topic, which need not exist."""
     return ctx.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def cluster_operations(ctx: Context) -> int:
-    """Return the operations on the cluster as bits, none to those that may not describe it."""
+    """Return the operations on the cluster as bits, 0 if the principal may not describe it."""
     if not ctx.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return 0
     return ctx.operations(ResourceType.CLUSTER)
@@ -99,14 +100,14 @@ def _find(
             return _unknown(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not creates:
             return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        # The controller makes it meanwhile; the client has to ask again, as in Kafka.
+        # As in Kafka, the topic is created after the response, and the client has to retry.
         cluster.create_topic(name)
         return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return _topic(ctx, request, found)
 
 
 def may_create(ctx: Context, topic: str) -> bool:
-    """Return True if the principal may create a topic of this name."""
+    """True if the principal may create a topic of this name."""
     return ctx.allows(AclOperation.CREATE, ResourceType.CLUSTER) or ctx.allows(
         AclOperation.CREATE, ResourceType.TOPIC, topic
     )
@@ -115,9 +116,9 @@ def may_create(ctx: Context, topic: str) -> bool:
 def _refused(
     wanted: Iterable[MetadataRequest.MetadataRequestTopic], error: ErrorCode
 ) -> MetadataResponse:
-    """The answer to a request that Kafka does not take at all.
+    """Return the response to a request that Kafka refuses as a whole.
 
-    Versions 10 and 11 have topic ids in their requests, but only names are taken.
+    Versions 10 and 11 have topic ids in their requests, but only names are accepted.
     """
     return MetadataResponse(
         error_code=error,

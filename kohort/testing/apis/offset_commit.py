@@ -1,8 +1,12 @@
-"""OffsetCommit (8), versions 2-10.
+"""OffsetCommit (API 8), versions 2-10.
 
-Versions 2-4 may say how long the offsets are to be kept; 6 adds leader epochs (KIP-320), 7 static
-members. Up to 9 topics go by name, from 10 on by id. A generation for a group that is not there is
-ILLEGAL_GENERATION before version 9, GROUP_ID_NOT_FOUND from then on.
+- Versions 2-4 may have a retention time of the offsets.
+- Version 6 adds leader epochs (KIP-320).
+- Version 7 adds static members.
+- Version 10 uses topic ids instead of names.
+
+A generation for an unknown group is ILLEGAL_GENERATION before version 9, and GROUP_ID_NOT_FOUND
+since then.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
     topics = ctx.broker.cluster.topics
     commits: list[OffsetToCommit] = []
     results: list[_Result] = []
-    # What is not there comes first in the answer: topics, and partitions of a topic.
+    # The response has unknown topics first, and unknown partitions of a topic first.
     unknown: list[_Topic] = []
     known: list[_Topic] = []
     for requested in request.topics:
@@ -63,7 +67,7 @@ async def offset_commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCom
 
 
 def _problem(ctx: Context, name: str, topic: Topic | None) -> ErrorCode:
-    """Return the error for a whole topic. Rights are looked at first where it goes by name."""
+    """Return the error for a whole topic. In versions with names rights are checked first."""
     if topic is None and ctx.version >= 10:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not ctx.allows(AclOperation.READ, ResourceType.TOPIC, topic.name if topic else name):

@@ -1,7 +1,7 @@
-"""OffsetDelete (47), version 0: what a group does not consume any more (KIP-496). Never flexible.
+"""OffsetDelete (API 47), version 0. It is not flexible and belongs to KIP-496.
 
-An empty group lets go of everything. One with members lets go of the topics that none of them is
-subscribed to, if they are consumers, and else of nothing.
+An empty group deletes any offset. A group of consumers deletes offsets of topics without
+subscribers. Another group with members deletes none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
         for result in results:
             if (name, result.partition_index) in consumed:
                 result.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    # What is not there comes first: topics, and partitions of a topic.
+    # The response has unknown topics first, and unknown partitions of a topic first.
     return OffsetDeleteResponse(
         topics=[
             _Topic(name=name, partitions=missing.get(name, []) + named.get(name, []))

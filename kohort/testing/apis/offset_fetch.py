@@ -1,8 +1,12 @@
-"""OffsetFetch (9), versions 1-10.
+"""OffsetFetch (API 9), versions 1-10.
 
-Version 2 asks for everything with null topics and has an error for the whole answer, 7 adds
-require_stable (KIP-447: UNSTABLE_OFFSET_COMMIT where an open transaction has committed), 8 several
-groups, 10 topic ids. Nothing committed is offset -1, no error.
+- Version 2 requests everything with null topics, and adds an error of the whole response.
+- Version 7 adds require_stable (KIP-447).
+- Version 8 adds several groups.
+- Version 10 adds topic ids.
+
+With require_stable, offsets that an open transaction may change get UNSTABLE_OFFSET_COMMIT. A
+partition without a commit gets offset -1 without an error.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ _NOTHING = CommittedOffset(
 # Offsets of a topic that the principal may not describe.
 _REFUSED = replace(_NOTHING)
 
-# Where a transaction may still change what is committed; with, and without, something before it.
+# Offsets that an open transaction may change, with and without an earlier commit.
 _UNSTABLE, _PENDING = replace(_NOTHING), replace(_NOTHING)
 
 _Offsets = Mapping[tuple[str, int], CommittedOffset]
@@ -122,7 +126,7 @@ def _everything(ctx: Context, offsets: _Offsets) -> _Topics:
     topics: dict[str, list[int]] = {}
     for (name, index), found in offsets.items():
         if found is _PENDING:
-            continue  # as in Kafka, which goes by what is committed
+            continue  # As in Kafka, only committed offsets are listed.
         if not is_visible(ctx, name):
             continue
         topics.setdefault(name, []).append(index)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2-4. Version 3 adds the replica id."""
+"""OffsetForLeaderEpoch (API 23), versions 2-4. Version 3 adds the replica id."""
 
 from __future__ import annotations
 

@@ -1,10 +1,16 @@
-"""Produce (0), versions 3-13; 0-13 are advertised, as Kafka does for librdkafka's sake.
+"""Produce (API 0), versions 3-13. As in Kafka, 0-13 are advertised for librdkafka.
 
-Version 7 takes zstd, 8 tells errors of single records, 9 is flexible, 10 tells the new leader
-beside NOT_LEADER_OR_FOLLOWER, 11 knows TRANSACTION_ABORTABLE, 12 puts the partition into the
-producer's transaction, where an earlier one must find it already (KIP-890), 13 names topics by id.
-Since version 3 there is one batch to a partition, of message format 2. acks=0 has no answer; an
-error then ends the connection.
+- Version 3 has one batch for each partition, of message format 2.
+- Version 7 accepts zstd.
+- Version 8 adds errors of single records.
+- Version 9 is flexible.
+- Version 10 adds the new leader to NOT_LEADER_OR_FOLLOWER.
+- Version 11 adds TRANSACTION_ABORTABLE.
+- Version 12 adds the partition to the producer's transaction (KIP-890).
+- Version 13 uses topic ids.
+
+Before version 12 the partition must be in the transaction already. acks=0 has no response. An
+error then closes the connection.
 """
 
 from __future__ import annotations
@@ -124,7 +130,9 @@ def _partition(
         return result
     try:
         if request.acks == -1 and partition.is_under_min_isr:
-            raise AppendError(ErrorCode.NOT_ENOUGH_REPLICAS, f"only {partition.isr} are in sync")
+            raise AppendError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"only replicas {partition.isr} are in sync"
+            )
         appended = partition.append(batch, ctx.broker.cluster.now_ms())
     except AppendError as error:
         return _not_appended(index, error, start)
@@ -140,7 +148,10 @@ def _partition(
 def _join_transaction(
     ctx: Context, request: ProduceRequest, partition: Partition, batch: RecordBatch
 ) -> ErrorCode:
-    """Only what is in a transaction can be ended by it, so nothing else is let in."""
+    """Check that the partition is in the transaction, or add it; return the error.
+
+    A batch outside the transaction is refused, because no marker would end it.
+    """
     header = batch.header
     producer = ProducerEpoch(header.producer_id, header.producer_epoch)
     if not header.is_transactional or partition.log.producers.has_open_transaction(*producer):
@@ -160,10 +171,10 @@ def _join_transaction(
 
 
 def _requested_batch(ctx: Context, request: ProduceRequest, records: Buffer | None) -> RecordBatch:
-    """The batch of a partition; AppendError for what is refused before its log is asked."""
+    """Return the batch of a partition; AppendError for errors that do not depend on the log."""
     batch = single_batch(records)
     if batch.header.attributes & _CODEC_BITS == Compression.ZSTD and ctx.version < 7:
-        raise AppendError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with version 7")
+        raise AppendError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd requires version 7")
     if batch.header.is_transactional and request.transactional_id is None:
         raise AppendError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id"
@@ -181,7 +192,10 @@ def _moved(ctx: Context, partition: Partition, error: ErrorCode) -> _Result:
 
 
 def _not_appended(index: int, error: AppendError, start: int) -> _Result:
-    """Only records that are at fault are talked about; some errors leave out the log's start."""
+    """Return the result of a refused batch.
+
+    Only invalid records get messages. Some errors omit the log's start, as in Kafka.
+    """
     result = _error(index, error.code)
     if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE):
         result.log_start_offset = start

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), versions 1-2."""
+"""RenewDelegationToken (API 39), versions 1-2."""
 
 from __future__ import annotations
 

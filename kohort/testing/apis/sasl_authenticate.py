@@ -1,6 +1,6 @@
-"""SaslAuthenticate (36), versions 0-2.
+"""SaslAuthenticate (API 36), versions 0-2.
 
-Version 1 adds the lifetime of the session. The message of a good answer is empty.
+Version 1 adds the lifetime of the session. The message of a response without error is empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SaslHandshake (17), versions 0-1.
+"""SaslHandshake (API 17), versions 0-1.
 
-After version 0 the tokens come without a header. On a listener without SASL, and for a re-login
-that is too early, the answer is error 34 and the connection stays open.
+After version 0 the tokens have no header. A listener without SASL responds with error 34, and the
+connection stays open. The same applies to a re-login that is too early.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SyncGroup (14), versions 0-5.
+"""SyncGroup (API 14), versions 0-5.
 
-Version 3 adds static members (KIP-345), 5 the protocol, which must be there and is checked
+Version 3 adds static members (KIP-345). Version 5 adds the protocol, which is required and checked
 (KIP-559).
 """
 

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit (28), versions 0-5.
+"""TxnOffsetCommit (API 28), versions 0-5.
 
-Version 3 tells of which member and generation of the group the producer is (KIP-447), 4 knows
-TRANSACTION_ABORTABLE, 5 adds the partition of ``__consumer_offsets`` to the transaction by itself
-(KIP-890).
+- Version 3 adds the producer's member and generation in the group (KIP-447).
+- Version 4 adds TRANSACTION_ABORTABLE.
+- Version 5 adds the partition of ``__consumer_offsets`` to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _commit(
 def _join_transaction(
     ctx: Context, request: TxnOffsetCommitRequest, partition: Partition, producer: ProducerEpoch
 ) -> ErrorCode:
-    """As with other writes, what has begun in a partition is not asked for again."""
+    """Check or add the partition, unless the transaction has records in it already."""
     if partition.log.producers.has_open_transaction(*producer):
         return ErrorCode.NONE
     error = ctx.broker.cluster.transaction_router.join_transaction(

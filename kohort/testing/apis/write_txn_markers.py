@@ -1,6 +1,7 @@
-"""WriteTxnMarkers (27), versions 1-2: markers of a coordinator, or of an admin who ends what hangs.
+"""WriteTxnMarkers (API 27), versions 1-2.
 
-Version 2 tells the transaction version.
+Coordinators send it, and admins that end hanging transactions. Version 2 adds the transaction
+version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The group coordinator: classic groups as a state machine, and what drives it.
+"""The group coordinator: classic groups as a state machine, and the code that drives it.
 
-A group takes (request, reply, now) and leaves effects: answers and records to append. Deadlines
-are in a table of timers. So a group can be driven without a network and without waiting.
+A group takes a request and the time, and appends effects. An effect sends a response or appends a
+record. Deadlines are in a table of timers. So tests can drive a group without network and time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The group coordinator of one broker: feeds requests and time to the groups, runs what they ask.
+"""The group coordinator of one broker: passes requests and timeouts to groups, runs their effects.
 
-Its only storage is ``__consumer_offsets``: it holds the groups of the partitions that its broker
-leads, read from the log when the leadership comes and forgotten when it goes.
+Its only storage is ``__consumer_offsets``. It keeps the groups of the partitions that its broker
+leads. It loads them from the log when its broker becomes the leader, and drops them after that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from kohort.testing.groups._transactional import (
 )
 
 PARTITIONS = 50
-"""Of ``__consumer_offsets``."""
+"""Number of partitions of ``__consumer_offsets``."""
 
 Records = list[tuple[bytes, bytes | None]]
 OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None, bool]]
@@ -60,7 +60,7 @@ _EXPIRATION = TimerKey("", "expiration")
 
 
 class _ParkedRequest:
-    """A request that is answered now or later."""
+    """A request whose response is sent now or later."""
 
     __slots__ = ("_event", "response")
 
@@ -82,9 +82,10 @@ class _ParkedRequest:
 
 
 class GroupCoordinator:
-    """``append(partition, records)`` writes to ``__consumer_offsets``; ``changed()`` tells it.
+    """The groups of one broker and the requests to them.
 
-    Requests for a group that is not here are answered NOT_COORDINATOR.
+    ``append(partition, records)`` writes to ``__consumer_offsets``. ``changed()`` is called after
+    changes of groups. The error for a group of another coordinator is NOT_COORDINATOR.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class GroupCoordinator:
         records: Iterable[tuple[Buffer | None, Buffer | None]],
         open_records: OpenRecords = (),
     ) -> None:
-        """Take over a partition with what its log tells."""
+        """Load the groups of a partition from its records."""
         self.partitions.add(partition)
         self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         self.groups.update(load_groups(records, self._env, anyio.current_time()))
@@ -120,7 +121,9 @@ class GroupCoordinator:
         self._process()
 
     def unload(self, partition: int) -> None:
-        """Give a partition away: members find the new coordinator and go on there."""
+        """Drop the groups of a partition. Their members find the new coordinator and continue
+        there.
+        """
         self.partitions.discard(partition)
         self.pending.remove_groups(lambda group_id: self._partition(group_id) == partition)
         for group in [g for g in self.groups.values() if self._partition(g.group_id) == partition]:
@@ -136,7 +139,7 @@ class GroupCoordinator:
         group.transition(GroupState.DEAD, anyio.current_time())
 
     def check(self, group_id: str) -> ErrorCode:
-        """NONE if this is the coordinator of the group."""
+        """Return NONE if this is the coordinator of the group."""
         here = self._partition(group_id) in self.partitions
         return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
 
@@ -150,7 +153,7 @@ class GroupCoordinator:
     # Requests of members
 
     async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """Answers when the rebalance ends."""
+        """Handle JoinGroup; wait until the rebalance ends."""
         error = self._check_member_request(request.group_id)
         config = self._env.config
         if error is not ErrorCode.NONE:
@@ -175,7 +178,7 @@ class GroupCoordinator:
         return response
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Answers when the leader has sent the assignment."""
+        """Handle SyncGroup; wait until the leader has sent the assignment."""
         error = self._check_member_request(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
@@ -203,7 +206,7 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, members: Sequence[LeaveGroupRequest.MemberIdentity]
     ) -> tuple[ErrorCode, list[LeaveGroupResponse.MemberResponse]]:
-        """An error for the whole request, and one for each member."""
+        """Return an error for the whole request, and the result of each member."""
         error = self._check_member_request(group_id)
         if error is not ErrorCode.NONE:
             return error, []
@@ -226,7 +229,7 @@ class GroupCoordinator:
     def commit(
         self, request: OffsetCommitRequest, offsets: Sequence[OffsetToCommit], version: int
     ) -> list[ErrorCode]:
-        """One error code for each of the offsets."""
+        """Commit offsets; return one error code for each of them."""
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
@@ -234,7 +237,7 @@ class GroupCoordinator:
                 newer = version >= 9
                 error = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
             else:
-                # Not a member of anything: an admin, or a consumer that assigns to itself.
+                # Not a member: an admin, or a consumer with assign().
                 group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._env)
         if group is None or error is not ErrorCode.NONE:
             return [error] * len(offsets)
@@ -248,7 +251,7 @@ class GroupCoordinator:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
     ) -> tuple[list[ErrorCode], Records]:
-        """One error code for each of the offsets, and what is to be appended in the transaction."""
+        """Return one error code for each offset, and the records to append in the transaction."""
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
@@ -264,7 +267,7 @@ class GroupCoordinator:
         return commit_pending(group, request.producer_id, offsets, self.pending, now)
 
     def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A marker is in the log of a partition: what was pending in it counts now, or never."""
+        """Commit or discard the pending offsets of a transaction whose marker was written."""
 
         def belongs(group_id: str) -> bool:
             return self._partition(group_id) == partition
@@ -298,7 +301,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> tuple[ErrorCode, set[tuple[str, int]]]:
-        """An error for the whole request, and the places that a living group still consumes."""
+        """Return an error for the whole request, and the partitions that members still consume."""
         error = self._check_member_request(group_id)
         group = self.groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
@@ -315,7 +318,7 @@ class GroupCoordinator:
         return ErrorCode.NONE, consumed
 
     def delete_topic_offsets(self, topic: str) -> None:
-        """A topic is deleted: nobody has an offset in it any more."""
+        """Delete all offsets of a deleted topic."""
         for group in list(self.groups.values()):
             delete_offsets(group, [place for place in group.offsets if place[0] == topic])
         self.pending.remove_topic(topic)
@@ -335,7 +338,7 @@ class GroupCoordinator:
             self._process()
 
     def _process(self) -> None:
-        """Run due timers and then whatever the groups ask for, in order."""
+        """Run due timers, then the effects that the groups have appended, in their order."""
         now = anyio.current_time()
         for key in self._env.timers.pop_due(now):
             self._expire(key, now)
@@ -359,7 +362,9 @@ class GroupCoordinator:
             self._wake.set()
 
     def _schedule_expiration(self, now: float, due: float = 0.0) -> None:
-        """Look for what has expired, when it is due, at one of the times that are for it."""
+        """Schedule the next expiration of offsets, at a multiple of the check interval after
+        ``due``.
+        """
         interval = self._env.config.offsets_retention_check_interval_ms / 1000
         since = self._checking_since
         rounds = max(math.floor((now - since) / interval) + 1, math.ceil((due - since) / interval))

@@ -1,4 +1,4 @@
-"""What all groups of a coordinator share, and what they ask of whoever drives them."""
+"""The settings, timers and effects that all groups of a coordinator share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kohort.testing.groups._timers import Timers
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The broker's settings for classic groups; names and defaults are Kafka's, but the delay."""
+    """The broker's settings for classic groups.
+
+    Names and defaults are Kafka's, except for the initial rebalance delay.
+    """
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -25,14 +28,17 @@ class GroupLimits:
 
 
 class SendResponse(NamedTuple):
-    """Answer a request: ``reply`` is what came with it."""
+    """Effect that sends a response to a parked request."""
 
     parked: object
     response: Response
 
 
 class Append(NamedTuple):
-    """Append a record to the group's partition of ``__consumer_offsets``; None is a tombstone."""
+    """Effect that appends a record to the group's partition of ``__consumer_offsets``.
+
+    The value None is a tombstone.
+    """
 
     group_id: str
     key: bytes
@@ -40,9 +46,10 @@ class Append(NamedTuple):
 
 
 class TimerKey(NamedTuple):
-    """``kind``: session (of a member, or of a pending id), initial, join or sync.
+    """Key of a timer.
 
-    And expiration, of all groups.
+    ``kind`` is session, initial, join, sync or expiration. A session timer is for a member or a
+    pending member id. The expiration timer is for all groups.
     """
 
     group_id: str
@@ -52,9 +59,9 @@ class TimerKey(NamedTuple):
 
 @dataclass(slots=True)
 class GroupEnvironment:
-    """Settings, timers, randomness and the list of effects that the driver carries out in order.
+    """Settings, timers, random numbers, and the effects that the coordinator executes in order.
 
-    ``epoch_ms``: wall-clock milliseconds at time 0 of the clock that ``now`` is read from.
+    ``epoch_ms``: wall-clock milliseconds at time 0 of the clock of ``now``.
     """
 
     config: GroupLimits

@@ -1,8 +1,10 @@
-"""Committed offsets expire, and groups that have nothing more go with them (KIP-211).
+"""Expiration of committed offsets, and of empty groups without offsets (KIP-211).
 
-Which time counts depends on the group: without members since it became empty; with members who are
-consumers since the commit, for topics that nobody subscribes to; a group that is nothing but
-a place for offsets, since the commit, too.
+The start of the retention time depends on the group:
+
+- A group without members: the time when it became empty.
+- A group with consumers: the commit, for topics without a subscriber.
+- A group that only stores offsets: the commit.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kohort.testing.groups._subscribed import CONSUMER_PROTOCOL_TYPE, is_subscri
 
 
 def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
-    """Write tombstones for what has expired; True if the group itself is one of them."""
+    """Write tombstones for expired offsets; return True if the group itself has expired."""
     kept = pending.pending_partitions(group.group_id)
     now_ms = group.env.wall_ms(now)
     over = [
@@ -35,13 +37,15 @@ def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
 
 
 def next_expiration(group: ClassicGroup) -> float:
-    """When an offset expires if nothing happens before, in seconds of the clock; else infinity."""
+    """Return the clock time of the next expiration as the group is now, infinity if there
+    is none.
+    """
     times = (_expires_ms(group, topic, at) for (topic, _), at in group.offsets.items())
     return (min(times, default=math.inf) - group.env.epoch_ms) / 1000
 
 
 def _expires_ms(group: ClassicGroup, topic: str, committed: CommittedOffset) -> float:
-    """Wall-clock time when the offset expires as things are; infinity if it does not."""
+    """Return the wall-clock time when the offset expires, infinity if it does not."""
     empty = group.state is GroupState.EMPTY
     in_use = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE
     if (group.protocol_type is not None and not empty and not in_use) or is_subscribed(

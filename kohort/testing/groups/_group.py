@@ -1,4 +1,4 @@
-"""A classic group: who is in it, who leads it, which protocol it speaks. No requests, no time."""
+"""State of a classic group: members, leader and protocol, without requests and time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.testing.groups._state import TRANSITIONS, GroupState
 class ClassicGroup:
     """The group's data and the operations that keep it consistent.
 
-    What a request does to a group is told by the functions of the modules beside this one.
+    The other modules of this package have the functions that handle requests.
     """
 
     type_name = "classic"
@@ -35,18 +35,20 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """group.instance.id -> member id"""
         self.pending_joins: set[str] = set()
-        """Member ids handed out with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
+        """Member ids of MEMBER_ID_REQUIRED responses whose clients have not joined yet
+        (KIP-394).
+        """
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
         self.offsets: dict[tuple[str, int], CommittedOffset] = {}
-        """(topic, partition) -> what is committed"""
+        """(topic, partition) -> committed offset"""
         self.new_member_added = False
         self.initial_delay_ms = 0
         self.initial_remaining_ms = 0
         self._supported: Counter[str] = Counter()
 
     def transition(self, state: GroupState, now: float) -> None:
-        """The only way a state changes."""
+        """Change the state. Only this method does so, and only as TRANSITIONS allows."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"group {self.group_id!r}: {self.state} -> {state}")
         self.previous_state, self.state = self.state, state
@@ -62,11 +64,11 @@ class ClassicGroup:
         self.env.timers.cancel(TimerKey(self.group_id, kind, member_id))
 
     def restart_session(self, member: Member, now: float) -> None:
-        """Start the member's session anew."""
+        """Restart the member's session timeout."""
         self.schedule("session", now, member.session_timeout_ms, member.member_id)
 
     def stop_timers(self) -> None:
-        """The group is deleted, or another broker's now."""
+        """Cancel all timers of a group that is deleted or moves to another broker."""
         for kind in ("initial", "join", "sync"):
             self.cancel(kind)
         for member_id in (*self.members, *self.pending_joins):
@@ -76,12 +78,12 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members'; 0 when there are none."""
+        """The largest rebalance timeout of the members, 0 without members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
     def joined_count(self) -> int:
-        """How many members have a JoinGroup parked."""
+        """Number of members with a parked JoinGroup."""
         return sum(m.parked_join is not None for m in self.members.values())
 
     @property
@@ -91,7 +93,10 @@ class ClassicGroup:
         )
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE, FENCED_INSTANCE_ID (another one took the instance over) or UNKNOWN_MEMBER_ID."""
+        """Return NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID.
+
+        FENCED_INSTANCE_ID means that another member has the group instance id now.
+        """
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             if owner is not None and owner != member_id:
@@ -101,7 +106,9 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def add(self, member: Member, parked: object | None) -> None:
-        """``reply``: its parked JoinGroup; None for a member that was read from the log."""
+        """Add a member. ``parked`` is its JoinGroup, None for a member that was read from
+        the log.
+        """
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -114,21 +121,24 @@ class ClassicGroup:
         member.parked_join = parked
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int]) -> None:
-        """``timeouts``: rebalance and session timeout, in ms."""
+        """Replace protocols and timeouts; ``timeouts`` has rebalance and session timeout in ms."""
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
         self._supported.update(name for name, _ in protocols)
 
     def park_join(self, member: Member, parked: object) -> None:
-        """An earlier JoinGroup of the member is let go: its sender has given it up."""
+        """Park the member's JoinGroup.
+
+        An earlier one gets an error, because the client has stopped to wait for it.
+        """
         if member.parked_join is not None:
             error = ErrorCode.REBALANCE_IN_PROGRESS
             self.fail_join(member, member_id=member.member_id, error_code=error)
         member.parked_join = parked
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, or a pending id, and answer what it has parked."""
+        """Remove a member or a pending id, and fail its parked requests."""
         self.cancel("session", member_id)
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
@@ -144,7 +154,7 @@ class ClassicGroup:
         self.complete_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def replace_static(self, instance_id: str, new_id: str) -> Member:
-        """Give a static member's place to a new member id; the old one is fenced (KIP-345)."""
+        """Give a static member a new member id, and fence the old one (KIP-345)."""
         old_id = self.static_members[instance_id]
         old = self.members[old_id]
         self.cancel("session", old_id)
@@ -160,7 +170,10 @@ class ClassicGroup:
         return old
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else take the first member that has; False if none."""
+        """Keep the leader if it has joined, else elect the first joined member.
+
+        Return False if no member has joined.
+        """
         if self.leader is None:
             return False
         if self.members[self.leader].parked_join is not None:
@@ -174,7 +187,7 @@ class ClassicGroup:
     # Protocols
 
     def accepts(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols has one in common with all members."""
+        """True if a member with these protocols has one in common with all members."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -184,14 +197,17 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The vote: each member for the first of its own that all support; most votes win."""
-        everybody = len(self.members)
-        candidates = {name for name, count in self._supported.items() if count == everybody}
+        """Return the protocol with the most votes.
+
+        Each member votes for the first of its protocols that all members support.
+        """
+        total = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == total}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
 
     def joined_members(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-        """All members with their metadata: what the leader gets to assign by."""
+        """Return all members with their metadata, by which the leader assigns partitions."""
         protocol = self.protocol or ""
         return [
             JoinGroupResponse.JoinGroupResponseMember(
@@ -202,10 +218,10 @@ class ClassicGroup:
             for member in self.members.values()
         ]
 
-    # Answers
+    # Responses
 
     def generation_response(self, member: Member, *, with_members: bool) -> JoinGroupResponse:
-        """The current generation, as a JoinGroup answer."""
+        """Return the current generation as a JoinGroup response."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -221,11 +237,11 @@ class ClassicGroup:
             self.env.respond(parked, response)
 
     def fail_join(self, member: Member, *, error_code: int, member_id: str = "") -> None:
-        """Answer the member's parked JoinGroup, if there is one, with an error."""
+        """Send an error to the member's parked JoinGroup, if there is one."""
         self.respond_join(member, join_error(error_code, member_id))
 
     def complete_sync(self, member: Member, error: int = ErrorCode.NONE) -> bool:
-        """Answer the member's parked SyncGroup; False if there is none."""
+        """Respond to the member's parked SyncGroup; return False if there is none."""
         parked, member.parked_sync = member.parked_sync, None
         if parked is None:
             return False
@@ -243,5 +259,7 @@ class ClassicGroup:
 
 
 def join_error(error_code: int, member_id: str = "") -> JoinGroupResponse:
-    """What Kafka answers beside an error: the member id where it is known, and nothing else."""
+    """Return an error response with the member id, if it is known, and nothing else, as in
+    Kafka.
+    """
     return JoinGroupResponse(error_code=error_code, member_id=member_id, protocol_name=None)

@@ -1,4 +1,4 @@
-"""JoinGroup: who comes in, under which member id, and whether that starts a rebalance."""
+"""JoinGroup: new members, their member ids, and the rebalances that they start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kohort.testing.groups._state import GroupState
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request, in which version of its API."""
+    """The client of a request and the version of its API."""
 
     client_id: str
     client_host: str
@@ -29,7 +29,7 @@ class Caller:
 
 @dataclass(slots=True)
 class _JoinAttempt:
-    """One JoinGroup request while it is being looked at."""
+    """One JoinGroup request that is being handled."""
 
     request: JoinGroupRequest
     caller: Caller
@@ -48,7 +48,7 @@ class _JoinAttempt:
 def join(
     group: ClassicGroup, request: JoinGroupRequest, caller: Caller, parked: object, now: float
 ) -> None:
-    """Answer ``reply`` now, or park it in the group until the rebalance ends."""
+    """Respond to ``parked`` now, or keep it in the group until the rebalance ends."""
     protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
     attempt = _JoinAttempt(request, caller, parked, list(protocols.items()), now)
     refusal = _join(group, attempt)
@@ -70,7 +70,7 @@ def _join(group: ClassicGroup, attempt: _JoinAttempt) -> JoinGroupResponse | Non
         return _join_new(group, attempt)
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
-            # Static members never wait under an id of the coordinator's; Kafka fails on this, too.
+            # Static members never have a pending id. Kafka fails here with the same error.
             return join_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         _add(group, attempt, member_id)
         return None
@@ -81,13 +81,15 @@ def _join(group: ClassicGroup, attempt: _JoinAttempt) -> JoinGroupResponse | Non
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """A member is let in again; a new one up to the largest size of a group."""
+    """True if the member belongs to the group already, or if the group has fewer than the
+    maximum.
+    """
     member = group.members.get(member_id)
     limit = group.env.config.max_size
     if group.state is GroupState.PREPARING_REBALANCE:
-        # Members that have not rejoined may be gone: those who did are counted.
+        # Members that have not rejoined may have died, so only joined ones are counted.
         if len(group.members) < limit:
-            return True  # without counting, which takes its time in a large group
+            return True  # Counting joined members is slow in a large group.
         return (member is not None and member.parked_join is not None) or group.joined_count < limit
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member is not None or len(group.members) < limit
@@ -126,7 +128,7 @@ def _add(group: ClassicGroup, attempt: _JoinAttempt, member_id: str) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
     group.add(member, attempt.parked)
-    # It cannot send heartbeats while parked, but if its client is gone it must go some time.
+    # It sends no heartbeats while parked. The timeout removes it if its client has died.
     group.schedule("session", attempt.now, group.env.config.new_member_join_timeout_ms, member_id)
     prepare_or_complete(group, attempt.now)
 
@@ -147,7 +149,7 @@ def _rejoin(group: ClassicGroup, attempt: _JoinAttempt, member: Member) -> JoinG
 def _replace_static(
     group: ClassicGroup, attempt: _JoinAttempt, instance_id: str, new_id: str
 ) -> JoinGroupResponse | None:
-    """A static member is back: in a stable group it takes its place without a rebalance."""
+    """Replace a static member that rejoins; a stable group does not rebalance."""
     old_leader = group.leader or ""
     member = group.replace_static(instance_id, new_id)
     group.update(member, attempt.protocols, attempt.timeouts)
@@ -156,7 +158,7 @@ def _replace_static(
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         append_group_metadata(group, assignments)
         if attempt.caller.version < 9:
-            # It must not take itself for the leader, or it would assign anew (KIP-814).
+            # If it saw itself as the leader, it would assign again (KIP-814).
             response = group.generation_response(member, with_members=False)
             response.leader = old_leader
             return response

@@ -1,4 +1,4 @@
-"""Groups and offsets out of the records of ``__consumer_offsets``, as another broker left them."""
+"""Loading of groups and offsets from the records of ``__consumer_offsets``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kohort.testing.groups._state import GroupState
 def load_groups(
     records: Iterable[tuple[Buffer | None, Buffer | None]], env: GroupEnvironment, now: float
 ) -> dict[str, ClassicGroup]:
-    """The groups that (key, value) records tell of, in order; their sessions start now.
+    """Return the groups that the records store, in order; their sessions start now.
 
-    Record types of other kinds of groups are left out, and so is what does not decode.
+    Records of other kinds of groups and records that do not decode are omitted.
     """
     groups: dict[str, ClassicGroup] = {}
     for raw_key, raw_value in records:
@@ -46,7 +46,7 @@ def load_groups(
 
 
 def stored_offset(value: OffsetCommitValue) -> CommittedOffset:
-    """What a record says that is committed."""
+    """Return the committed offset that a record stores."""
     return CommittedOffset(
         offset=value.offset,
         leader_epoch=value.leader_epoch,

@@ -1,4 +1,4 @@
-"""The values that a group is made of: its members and what it has committed."""
+"""Members and committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Protocols: TypeAlias = Sequence[tuple[str, bytes]]
-"""(name, metadata) pairs, the member's favourite first."""
+"""(name, metadata) pairs in the member's order of preference."""
 
 
 @dataclass(slots=True)
 class Member:
-    """``join_reply`` and ``sync_reply`` are set while that request of the member is parked."""
+    """A member of a group.
+
+    ``parked_join`` and ``parked_sync`` are set while that request of the member is parked.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -31,22 +34,27 @@ class Member:
         return any(name == mine for mine, _ in self.protocols)
 
     def metadata(self, name: str) -> bytes:
-        """Its metadata for a protocol; empty if it does not know the protocol."""
+        """Return the member's metadata for a protocol, empty if it does not support the
+        protocol.
+        """
         return next((metadata for mine, metadata in self.protocols if mine == name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of its own protocols that is a candidate."""
+        """Return the first of the member's protocols that is a candidate."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
     def ignores_session_timeout(self) -> bool:
-        """A parked member cannot send heartbeats; one that was never answered may be gone."""
+        """True if a parked request keeps the member from sending heartbeats.
+
+        It is False for a new member, whose client may have died before the first response.
+        """
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition."""
+    """An offset that a group has committed for a partition."""
 
     offset: int
     leader_epoch: int
@@ -54,4 +62,4 @@ class CommittedOffset:
     commit_timestamp_ms: int
     topic_id: bytes
     expire_timestamp_ms: int = -1
-    """-1: when it expires depends on the group."""
+    """Time of expiration; -1 means that it depends on the group."""

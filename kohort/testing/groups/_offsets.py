@@ -1,4 +1,4 @@
-"""OffsetCommit: who may commit, and what is stored of it."""
+"""OffsetCommit: the check of the committer, and the stored offsets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int
     metadata: str
     retention_ms: int = -1
-    """How long the client wants it kept, as old ones may; -1: the broker decides."""
+    """Retention time that old clients request; -1 means that the broker decides."""
 
 
 def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
-    """Whether this caller may commit now.
+    """Return NONE if this client may commit now, else the error.
 
-    Without generation and member it is an admin or a consumer outside of group management, which
-    only an empty group lets in.
+    A client without generation and member is an admin or a consumer with assign(). Only an empty
+    group accepts its commits.
     """
     generation = request.generation_id_or_member_epoch
     if group.state is GroupState.DEAD:
@@ -43,7 +43,7 @@ def validate_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorC
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # It knows the new generation, so it must not yet say how far it got in the old one.
+        # The member has joined the new generation, and its offsets are of the old one.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -54,7 +54,7 @@ def commit(
     offsets: Sequence[OffsetToCommit],
     now: float,
 ) -> list[ErrorCode]:
-    """Store the offsets; one error code each, in order."""
+    """Store the offsets; return one error code for each, in order."""
     error = validate_commit(group, request)
     if error is not ErrorCode.NONE:
         return [error] * len(offsets)
@@ -67,8 +67,8 @@ def commit(
 def committed_offset(
     group: ClassicGroup, new: OffsetToCommit, now: float
 ) -> CommittedOffset | ErrorCode:
-    """What is to be stored, or why it is not."""
-    # Kafka counts what Java does: UTF-16 units, and not bytes.
+    """Return the offset to store, or the error code."""
+    # Kafka counts UTF-16 units, as Java does, and not bytes.
     if len(new.metadata.encode("utf-16-le")) // 2 > group.env.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     now_ms = group.env.wall_ms(now)
@@ -93,7 +93,7 @@ def _store(group: ClassicGroup, new: OffsetToCommit, now: float) -> ErrorCode:
 
 
 def delete_offsets(group: ClassicGroup, partitions: Sequence[tuple[str, int]]) -> None:
-    """Forget what is committed for the partitions."""
+    """Delete the committed offsets of the partitions."""
     for topic, partition in partitions:
         if group.offsets.pop((topic, partition), None) is not None:
             key = offset_commit_key(group.group_id, topic, partition)

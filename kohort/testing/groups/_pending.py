@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions which have not ended: nobody reads them yet."""
+"""Offsets that are committed in open transactions, which no consumer reads yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ GroupPartition: TypeAlias = tuple[str, str, int]
 
 @dataclass(slots=True)
 class _PendingOffset:
-    """``order``: of being written. What is ``outdated`` was followed by another commit."""
+    """A pending offset.
+
+    ``order`` is the order of writing. ``outdated`` is True if another commit was written later.
+    """
 
     offset: CommittedOffset
     order: int
@@ -23,9 +26,9 @@ class _PendingOffset:
 
 
 class PendingOffsets:
-    """By the producer whose transaction it is, which has at most one at a time.
+    """Pending offsets by producer id, which has at most one transaction at a time.
 
-    What counts in the end is what was written last, not whose transaction ended last.
+    The offset that was written last wins, independent of which transaction ends last.
     """
 
     __slots__ = ("_offsets", "_orders")
@@ -46,14 +49,14 @@ class PendingOffsets:
         self._offsets.setdefault(producer_id, {})[place] = pending
 
     def mark_outdated(self, place: GroupPartition, before: int | None = None) -> None:
-        """A commit counts now that was written after those up to now, or ``before`` an order."""
+        """Mark earlier pending offsets as outdated, all or those ``before`` an order."""
         for offsets in self._offsets.values():
             pending = offsets.get(place)
             if pending is not None and (before is None or pending.order < before):
                 pending.outdated = True
 
     def remove(self, place: GroupPartition) -> None:
-        """What is committed there is deleted."""
+        """Remove the pending offsets of a partition whose committed offset was deleted."""
         for offsets in self._offsets.values():
             offsets.pop(place, None)
 
@@ -63,7 +66,7 @@ class PendingOffsets:
                 del offsets[place]
 
     def pending_partitions(self, group_id: str) -> set[tuple[str, int]]:
-        """(topic, partition) pairs where a transaction may still change what is committed."""
+        """Return the (topic, partition) pairs whose offset an open transaction may change."""
         return {
             (topic, partition)
             for offsets in self._offsets.values()
@@ -74,10 +77,7 @@ class PendingOffsets:
     def pop_offsets(
         self, producer_id: int, belongs: Callable[[str], bool]
     ) -> Iterator[tuple[GroupPartition, _PendingOffset]]:
-        """What the producer has committed for the groups that belong, which is so no more.
-
-        What is outdated is left out.
-        """
+        """Remove the producer's offsets of the groups that belong, and yield those not outdated."""
         offsets = self._offsets.get(producer_id, {})
         for place in [place for place in offsets if belongs(place[0])]:
             pending = offsets.pop(place)
@@ -87,6 +87,6 @@ class PendingOffsets:
             self._offsets.pop(producer_id, None)
 
     def remove_groups(self, belongs: Callable[[str], bool]) -> None:
-        """Drop everything of the groups that belong."""
+        """Remove all offsets of the groups that belong."""
         for producer_id in list(self._offsets):
             list(self.pop_offsets(producer_id, belongs))

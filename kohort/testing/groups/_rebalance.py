@@ -1,13 +1,10 @@
-"""The rebalance: the barrier that parks JoinGroup requests, and the generation that comes of it.
+"""The rebalance, which parks JoinGroup requests and ends with a new generation.
 
-The way of a rebalance::
-
-    prepare ---- Empty before? ---> wait the initial delay, longer while members come
-       |                                          |
-       +--> everybody joined, or the rebalance timeout passed
-                              |
-                       complete_join: members that did not come are dropped, the leader is
-                       kept or replaced, the vote, generation + 1, JoinGroup is answered
+- :func:`prepare_rebalance` starts it.
+- A group that was Empty waits for the initial delay, and longer while members join.
+- Any other group waits until all members have joined, or for the rebalance timeout.
+- :func:`complete_join` removes the members that have not joined. It keeps or elects the leader,
+  selects the protocol, increments the generation and sends the JoinGroup responses.
 """
 
 from __future__ import annotations
@@ -19,7 +16,10 @@ from kohort.testing.groups._state import GroupState
 
 
 def prepare_or_complete(group: ClassicGroup, now: float) -> None:
-    """A member came, changed or went: start a rebalance, or see whether the one under way ends."""
+    """Start a rebalance, or complete the current one if all members have joined.
+
+    A member has joined, changed or left.
+    """
     if group.state is GroupState.PREPARING_REBALANCE:
         maybe_complete_join(group, now)
     else:
@@ -49,7 +49,7 @@ def prepare_rebalance(group: ClassicGroup, now: float) -> None:
 
 
 def on_initial_delay(group: ClassicGroup, now: float) -> None:
-    """The initial delay is over: wait on if a member came meanwhile and there is time left."""
+    """Complete the join phase, or wait again if a member has joined and time remains."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.new_member_added and group.initial_remaining_ms:
@@ -63,7 +63,7 @@ def on_initial_delay(group: ClassicGroup, now: float) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, now: float) -> None:
-    """End the barrier if everybody is there; the initial delay is always waited out."""
+    """Complete the join phase if all members have joined and no initial delay is pending."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -73,7 +73,7 @@ def maybe_complete_join(group: ClassicGroup, now: float) -> None:
 
 
 def complete_join(group: ClassicGroup, now: float) -> None:
-    """End the barrier with those who came."""
+    """Complete the join phase with the members that have joined."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     group.cancel("join")
@@ -107,7 +107,7 @@ def complete_join(group: ClassicGroup, now: float) -> None:
 
 
 def on_sync_timeout(group: ClassicGroup, now: float) -> None:
-    """Members that never asked for their assignment are dropped."""
+    """Remove the members that have not sent SyncGroup."""
     if not group.pending_syncs or group.state not in (
         GroupState.COMPLETING_REBALANCE,
         GroupState.STABLE,
@@ -119,7 +119,7 @@ def on_sync_timeout(group: ClassicGroup, now: float) -> None:
 
 
 def on_session_timeout(group: ClassicGroup, member_id: str, now: float) -> None:
-    """A member, or a pending member id, was not heard of for its session timeout."""
+    """Remove a member or a pending member id after its session timeout."""
     if member_id in group.pending_joins:
         group.pending_joins.discard(member_id)
         maybe_complete_join(group, now)

@@ -1,4 +1,4 @@
-"""What the coordinator writes to ``__consumer_offsets``, as Kafka 4.3.1 writes it."""
+"""Records of ``__consumer_offsets`` in the formats of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kohort.testing.groups._member import CommittedOffset
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 EXPIRING_OFFSET_VERSION = 1
-"""The only one that has a time to expire."""
+"""The only version with a time of expiration."""
 
 _INT16 = struct.Struct(">h")
 
@@ -62,7 +62,7 @@ def offset_commit_value(committed: CommittedOffset) -> bytes:
 
 
 def group_metadata_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
-    """The group as it is, its members with the assignments given."""
+    """Return the group's record with the given assignments of its members."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -88,13 +88,13 @@ def group_metadata_value(group: ClassicGroup, assignments: Mapping[str, bytes]) 
 
 
 def append_group_metadata(group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """Store the group with the assignments given."""
+    """Store the group with the given assignments."""
     value = group_metadata_value(group, assignments)
     group.env.append(group.group_id, group_metadata_key(group.group_id), value)
 
 
 def append_empty_group(group: ClassicGroup, now: float) -> None:
-    """Store a group that has just been made, so that it does not vanish with its coordinator."""
+    """Store a new group, so that it survives the loss of its coordinator."""
     value = GroupMetadataValue(
         protocol=None, leader=None, current_state_timestamp=group.env.wall_ms(now)
     )
@@ -103,12 +103,12 @@ def append_empty_group(group: ClassicGroup, now: float) -> None:
 
 
 def read_key(data: Buffer) -> Message | None:
-    """The key of a record; None for a record type that is not of classic groups."""
+    """Return the key of a record, None for record types of other kinds of groups."""
     cls = _KEYS.get(_INT16.unpack_from(data)[0])
     return None if cls is None else decode(cls, 0, memoryview(data)[2:])
 
 
 def read_value(key: Message, data: Buffer) -> Message:
-    """The value of a record, in any of its versions."""
+    """Return the value of a record, in any of its versions."""
     (version,) = _INT16.unpack_from(data)
     return decode(_VALUES[key.api_key], version, memoryview(data)[2:])

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what members send between two rebalances."""
+"""SyncGroup, Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kohort.testing.groups._state import GroupState
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, parked: object, now: float) -> None:
-    """Answer ``reply`` now, or park it until the leader's SyncGroup brings the assignment."""
+    """Respond to ``parked`` now, or keep it until the leader's SyncGroup brings the assignment."""
     error = _check_sync(group, request)
     if error is not ErrorCode.NONE:
         group.env.respond(parked, SyncGroupResponse(error_code=error))
@@ -29,7 +29,7 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, parked: object, now: fl
     if not group.pending_syncs:
         group.cancel("sync")
     if group.state is GroupState.STABLE:
-        # No sign of life to Kafka: only a heartbeat, a join or a commit is.
+        # As in Kafka, only a heartbeat, a join or a commit restarts the session.
         group.env.respond(parked, group.sync_response(member))
         return
     group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -63,13 +63,13 @@ def _become_stable(group: ClassicGroup, given: dict[str, bytes], now: float) -> 
     for member in group.members.values():
         member.assignment = assignments[member.member_id]
         if group.complete_sync(member):
-            # Its session may have run out while it was parked, unnoticed.
+            # Its session may have expired while the request was parked.
             group.restart_session(member, now)
     group.transition(GroupState.STABLE, now)
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: float) -> ErrorCode:
-    """Keep the member's session; REBALANCE_IN_PROGRESS asks it to rejoin."""
+    """Restart the member's session; REBALANCE_IN_PROGRESS makes it rejoin."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.validate_member(request.member_id, request.group_instance_id)
@@ -86,7 +86,7 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, now: float) -> Err
 def leave(
     group: ClassicGroup, members: Iterable[LeaveGroupRequest.MemberIdentity], now: float
 ) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove members, by member id or by instance id alone, and rebalance the rest once."""
+    """Remove members by member id or only by instance id, and rebalance the rest once."""
     responses = [
         LeaveGroupResponse.MemberResponse(
             member_id=identity.member_id,

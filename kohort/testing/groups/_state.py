@@ -1,4 +1,4 @@
-"""The states of a classic group and the moves between them."""
+"""The states of a classic group and the transitions between them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """What a group is doing; the values are Kafka's own words, as DescribeGroups shows them.
+    """State of a group; the values are Kafka's names, as DescribeGroups shows them.
 
-    ``EMPTY``: no members; there may be committed offsets. The first join starts a rebalance.
+    ``EMPTY``: no members, maybe committed offsets. The first join starts a rebalance.
 
-    ``PREPARING_REBALANCE``: JoinGroup requests are parked until every known member has sent one,
-    or the largest rebalance timeout of the members has passed.
+    ``PREPARING_REBALANCE``: JoinGroup requests are parked until every known member has sent one, or
+    the largest rebalance timeout of the members has passed.
 
-    ``COMPLETING_REBALANCE``: a new generation is out and everybody waits for the assignment in the
-    leader's SyncGroup.
+    ``COMPLETING_REBALANCE``: a new generation has started, and members wait for the leader's
+    SyncGroup with the assignment.
 
     ``STABLE``: the members have their assignments.
 
-    ``DEAD``: deleted; whoever still has hold of the group is told to look for it again.
+    ``DEAD``: deleted. Clients that still use the group get an error and look it up again.
     """
 
     EMPTY = "Empty"
@@ -43,4 +43,4 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     _S: frozenset({_P, _D}),
     _D: frozenset(),
 }
-"""State -> the states that may follow it."""
+"""State -> the possible next states."""

@@ -1,4 +1,4 @@
-"""What the members of a classic group are subscribed to, where they say it as consumers do."""
+"""Subscriptions of a group's members, read from the metadata of consumers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = struct.Struct(">h")
 
 
 def is_subscribed(group: ClassicGroup, topic: str) -> bool:
-    """Whether a consumer is subscribed to the topic, or may be: not all of them can be read."""
+    """True if a consumer is subscribed to the topic, or its metadata cannot be decoded."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return False
     subscriptions = [_topics(m.metadata(group.protocol or "")) for m in group.members.values()]
@@ -28,7 +28,7 @@ def _topics(metadata: bytes) -> set[str] | None:
         (version,) = _VERSION.unpack_from(metadata)
         if version < 0:
             return None
-        # A newer version adds to the end of what the newest known one has.
+        # A newer version appends fields to those of the newest known version.
         message, _ = decode_from(cls, min(version, cls.versions.last), metadata, _VERSION.size)
     except (MessageDecodeError, struct.error):
         return None

@@ -1,4 +1,4 @@
-"""Deadlines by key, for machines that are told the time."""
+"""Deadlines by key, for state machines without a clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """One deadline a key, in seconds of the caller's clock; setting a key again moves it."""
+    """One deadline for each key, in seconds of the caller's clock; setting a key again moves it."""
 
     __slots__ = ("_deadlines", "_heap", "_serial")
 
@@ -34,12 +34,12 @@ class Timers(Generic[K]):
         return None if entry is None else entry[0]
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline, None when nothing is scheduled."""
+        """Return the earliest deadline, None if nothing is scheduled."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Iterator[K]:
-        """Keys whose deadline has come, earliest first; one set meanwhile is seen too."""
+        """Yield the keys whose deadline has passed, earliest first, also those set meanwhile."""
         while True:
             self._drop_stale()
             if not self._heap or self._heap[0][0] > now:

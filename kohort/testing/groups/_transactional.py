@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: who may commit in a transaction, and what is written for it."""
+"""TxnOffsetCommit: the check of the committer, and the records that it writes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kohort.testing.groups._state import GroupState
 def validate_transactional_commit(
     group: ClassicGroup, request: TxnOffsetCommitRequest
 ) -> ErrorCode:
-    """Whether this producer may commit for the group now.
+    """Return NONE if this producer may commit for the group now, else the error.
 
-    One that does not tell of which generation it is, as before KIP-447, is let in at any time.
+    A producer without member data, as before KIP-447, may always commit.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -50,7 +50,7 @@ def commit_pending(
     pending: PendingOffsets,
     now: float,
 ) -> tuple[list[ErrorCode], list[tuple[bytes, bytes | None]]]:
-    """One error code each, and the records of those that are good."""
+    """Return one error code for each offset, and the records of the accepted ones."""
     errors: list[ErrorCode] = []
     records: list[tuple[bytes, bytes | None]] = []
     for new in offsets:
@@ -71,7 +71,7 @@ def load_pending(
     pending: PendingOffsets,
     env: GroupEnvironment,
 ) -> None:
-    """Take over what (producer id, key, value, outdated) records of open transactions tell."""
+    """Load the pending offsets from (producer id, key, value, outdated) records."""
     for producer_id, raw_key, raw_value, outdated in records:
         key = None if raw_key is None else read_key(raw_key)
         if not isinstance(key, OffsetCommitKey) or raw_value is None:

@@ -1,4 +1,4 @@
-"""The log of one partition: batches kept as they came, found by offset and by time."""
+"""The log of one partition: batches as they were received, found by offset and by time."""
 
 from __future__ import annotations
 

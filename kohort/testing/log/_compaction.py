@@ -1,10 +1,13 @@
-"""Log compaction: what is left of batches when only the latest record of each key is kept.
+"""Log compaction: batches that keep only the latest record of each key.
 
-As in Kafka's cleaner: a batch keeps its offsets, so that holes are left in it, at its end, too; its
-tombstones get a time (the delete horizon, KIP-534) after which they go; what an aborted transaction
-wrote goes at once, and a marker when all records of its transaction are gone and its time has come.
-A batch of which nothing is left stays as an empty one if it is a producer's last, whose sequence
-would be lost with it, or the last one that was cleaned.
+It follows Kafka's cleaner:
+
+- A batch keeps its offsets. So there are gaps in it, also at its end.
+- Tombstones get a time (the delete horizon, KIP-534) after which they are removed.
+- Records of an aborted transaction are removed immediately. A marker is removed when all records
+  of its transaction are removed and its delete horizon has passed.
+- An empty batch stays if it is a producer's last one, because it has the sequence. The last batch
+  that was cleaned stays too.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from kohort.records import (
 
 
 class AbortedTransaction(NamedTuple):
-    """``last_offset`` is that of the marker."""
+    """An aborted transaction; ``last_offset`` is the offset of its marker."""
 
     producer_id: int
     first_offset: int
@@ -34,7 +37,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class LastWritten(NamedTuple):
-    """What a producer wrote last: the offset is -1 if that was a marker."""
+    """The last batch of a producer; the offset is -1 if that was a marker."""
 
     last_offset: int
     epoch: int
@@ -42,7 +45,10 @@ class LastWritten(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """One round. ``aborted`` are the transactions that were; ``producers`` by producer id."""
+    """One round of compaction.
+
+    ``aborted`` are the aborted transactions of the log. ``producers`` are keyed by producer id.
+    """
 
     now_ms: int
     delete_retention_ms: int
@@ -50,7 +56,7 @@ class Compaction:
     producers: Mapping[int, LastWritten]
 
     def run(self, batches: Sequence[RecordBatch]) -> tuple[list[bytes], list[AbortedTransaction]]:
-        """The stored form of what is left, and the transactions that are still to be told of."""
+        """Return the cleaned batches, and the aborted transactions that still have records."""
         latest = self._latest_offsets(batches)
         end = batches[-1].header.next_offset if batches else 0
         transactions = _Transactions(self.aborted)
@@ -102,7 +108,7 @@ class Compaction:
                     yield record
 
     def _is_needed(self, header: BatchHeader, end: int) -> bool:
-        """Whether something is to be known from the batch even if no record is left in it."""
+        """True if the batch must stay even without records."""
         if header.next_offset == end:
             return True
         last = self.producers.get(header.producer_id)
@@ -114,9 +120,10 @@ class Compaction:
 
 
 class _Transactions:
-    """Walks through a log and tells what was written in transactions that were aborted.
+    """Iteration over a log that finds the records of aborted transactions.
 
-    ``told``: those of which records were still there, so that readers must know of them.
+    ``kept_transactions``: aborted transactions of which the log still had records. Readers must
+    know them.
     """
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
@@ -124,10 +131,10 @@ class _Transactions:
         self._waiting = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers of whose open transaction a record was there."""
+        """Producers with a record of their open transaction in the log."""
 
     def discards(self, batch: RecordBatch) -> bool:
-        """Whether the batch, the next one of the log, is of no use to any reader."""
+        """True if no reader needs the batch, which must be the next one of the log."""
         header = batch.header
         producer_id = header.producer_id
         while self._waiting and self._waiting[-1].first_offset <= header.last_offset:

@@ -1,4 +1,4 @@
-"""What a producer sends: found sound, and brought into the form that its topic has."""
+"""Validation of produced batches, and their conversion to the topic's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kohort.records import (
 from kohort.testing.log._log import AppendError
 
 Config = Callable[[str], str]
-"""A topic's setting by its name."""
+"""Function that returns a topic's setting by its name."""
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -31,7 +31,7 @@ _FOREVER = (1 << 63) - 1
 
 
 def single_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
-    """The one batch that a request must have for a partition; a rest that is none is ignored."""
+    """Return the one batch that a request has for a partition; trailing bytes are ignored."""
     split = split_batches(b"" if records is None else records)
     try:
         first, second = next(split, None), next(split, None)
@@ -40,14 +40,16 @@ def single_batch(records: bytes | bytearray | memoryview | None) -> RecordBatch:
         code = ErrorCode.INVALID_RECORD if old else ErrorCode.CORRUPT_MESSAGE
         raise AppendError(code, str(error)) from error
     if first is None or second is not None:
-        raise AppendError(ErrorCode.INVALID_RECORD, "a partition gets exactly one batch a request")
+        raise AppendError(
+            ErrorCode.INVALID_RECORD, "a request must have exactly one batch for a partition"
+        )
     return first
 
 
 def accepted_batch(batch: RecordBatch, config: Config, now_ms: int) -> RecordBatch:
-    """The batch as the topic stores it; AppendError if the topic does not take it.
+    """Return the batch as the topic stores it; AppendError if the topic refuses it.
 
-    Its records are looked at only where the topic's settings ask for it.
+    Records are decoded only if the topic's settings require it.
     """
     own = _check(batch, int(config("max.message.bytes")))
     codec = _CODECS.get(config("compression.type"), own)
@@ -61,7 +63,7 @@ def accepted_batch(batch: RecordBatch, config: Config, now_ms: int) -> RecordBat
         _refuse(
             [index for index, record in enumerate(records) if record.key is None],
             ErrorCode.INVALID_RECORD,
-            "a compacted topic takes no record without a key",
+            "a compacted topic accepts no record without a key",
         )
     if bounded:
         _refuse(
@@ -78,11 +80,12 @@ def accepted_batch(batch: RecordBatch, config: Config, now_ms: int) -> RecordBat
 
 
 def _check(batch: RecordBatch, limit: int) -> Compression:
-    """Look at the header and the checksum; the codec."""
+    """Check header and checksum, and return the codec."""
     header = batch.header
     if header.size > limit:
         raise AppendError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"{header.size} bytes are more than the topic's {limit}"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.size} bytes is larger than the topic's limit of {limit}",
         )
     try:
         batch.check_crc()
@@ -93,18 +96,18 @@ def _check(batch: RecordBatch, limit: int) -> Compression:
     except CorruptBatchError as error:
         raise AppendError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     if header.base_offset != 0:
-        problem = f"the base offset of a new batch is 0, not {header.base_offset}"
+        problem = f"the base offset of a new batch must be 0, not {header.base_offset}"
     elif header.count <= 0 or header.count != header.last_offset_delta + 1:
-        problem = f"{header.count} records do not fill offsets up to +{header.last_offset_delta}"
+        problem = f"{header.count} records do not match the last delta {header.last_offset_delta}"
     elif header.is_control:
-        problem = "clients do not write markers"
+        problem = "clients must not write markers"
     else:
         return codec
     raise AppendError(ErrorCode.INVALID_RECORD, problem)
 
 
 def _time_bounds(config: Config) -> tuple[int, int]:
-    """How far, in ms, a producer's time may lie before and after the broker's."""
+    """Return the largest ms of a producer's time before and after the broker's."""
     if config("message.timestamp.type") == "LogAppendTime":
         return _FOREVER, _FOREVER
     name = "message.timestamp.{}.max.ms"

@@ -28,7 +28,7 @@ EMPTY = memoryview(b"")
 
 
 class AppendError(Exception):
-    """A batch that the log does not take; ``records``: indexes of those that are at fault."""
+    """Refusal of a batch; ``records`` are the indexes of the invalid records."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -37,9 +37,10 @@ class AppendError(Exception):
 
 
 class AppendResult(NamedTuple):
-    """``timestamp``: the time of appending where the topic keeps that, else -1.
+    """Base offset and time of an appended batch.
 
-    Of a batch that was there before it is the batch's largest timestamp, as Kafka has it.
+    ``timestamp`` is the time of appending if the topic stores that, else -1. For a duplicate it is
+    the batch's largest timestamp, as in Kafka.
     """
 
     base_offset: int
@@ -63,10 +64,11 @@ class Marker(NamedTuple):
 
 
 class PartitionLog:
-    """Batches as they came, but for the base offset and epoch (and time) that the broker gives.
+    """Batches as they were received, except for the base offset, epoch and time that the broker
+    sets.
 
-    There is one log to a partition however many replicas it is said to have: a replica that lags
-    has its beginning. The high watermark is the end of the log.
+    A partition has one log, independent of its number of replicas. The copy of a lagging replica is
+    the beginning of that log. The high watermark is the end of the log.
     """
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class PartitionLog:
         self.producers: ProducerStates = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
         self.watchers: set[Callable[[], None]] = set()
-        """Called after each append and each move of the log's start or leader."""
+        """Callbacks for each append and each change of the log's start or leader."""
         self._segments: list[Segment] = []
 
     @property
@@ -85,7 +87,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Behind what is decided: the begin of the oldest open transaction, or the end."""
+        """The start of the oldest open transaction, or the end of the log."""
         first = self.producers.first_open_offset
         return self.end_offset if first is None else max(first, self.start_offset)
 
@@ -105,7 +107,7 @@ class PartitionLog:
     # Writing
 
     def append(self, batch: RecordBatch, leader_epoch: int, now_ms: int | None) -> AppendResult:
-        """Append a batch of a producer; ``now_ms`` makes it the time of all its records.
+        """Append a batch of a producer; ``now_ms`` becomes the time of all its records.
 
         Raises AppendError. A duplicate of an idempotent producer's batch is not appended again.
         """
@@ -130,19 +132,19 @@ class PartitionLog:
         return AppendResult(base_offset, -1 if now_ms is None else now_ms)
 
     def append_coordinated(self, batch: RecordBatch, leader_epoch: int) -> None:
-        """Append what a coordinator writes in a producer's name; it counts no sequences."""
+        """Append a batch that a coordinator writes for a producer, without a check of sequences."""
         base_offset = self.end_offset
         self._store(rewrite_header(batch.raw, base_offset, leader_epoch))
         self.producers.update_on_append(batch.header, base_offset, batch.header.max_timestamp)
         self.notify()
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> None:
-        """End a producer's transaction; AppendError if an epoch is over."""
+        """End a producer's transaction; AppendError for an old epoch."""
         producer = marker.producer_id, marker.producer_epoch
         epoch = marker.coordinator_epoch
         error = self.producers.check_marker(*producer, epoch, marker.version)
         if error is not ErrorCode.NONE:
-            raise AppendError(error, f"{marker} comes too late")
+            raise AppendError(error, f"{marker} has an old epoch")
         kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
         offset = self.end_offset
         self._store(
@@ -177,7 +179,7 @@ class PartitionLog:
         return header
 
     def advance_start(self, offset: int) -> None:
-        """Records below the offset are gone; segments of which nothing is left are dropped."""
+        """Delete the records below the offset, and drop segments without remaining records."""
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while self._segments and self._segments[0].last_offsets[-1] < self.start_offset:
             del self._segments[0]
@@ -185,7 +187,7 @@ class PartitionLog:
         self.notify()
 
     def truncate(self, offset: int) -> None:
-        """Cut off the batches from the offset on, with all that was learnt from them."""
+        """Remove the batches from the offset on, and the state that was derived from them."""
         if offset >= self.end_offset:
             return
         lost = {batch.header.producer_id for batch in self.batches(offset)} - {-1}
@@ -206,10 +208,13 @@ class PartitionLog:
     # Cleaning
 
     def compact(self, now_ms: int, delete_retention_ms: int, min_lag_ms: int = 0) -> None:
-        """Keep the latest record of each key alone.
+        """Keep only the latest record of each key.
 
-        Left as they are: the last batch, which is to the log what the active segment is in Kafka,
-        what is not stable yet, and batches from the first one on that is younger than the lag.
+        Some batches do not change:
+
+        - the last one, which corresponds to Kafka's active segment
+        - those after the last stable offset
+        - all from the first one on that is younger than the lag
         """
         batches = list(self.batches())
         stable = self.last_stable_offset
@@ -240,7 +245,7 @@ class PartitionLog:
         self.notify()
 
     def first_retained_offset(self, oldest_ms: int | None, max_bytes: int | None) -> int:
-        """The first offset to be kept if records may not be older, and batches not more bytes."""
+        """Return the first offset within the retention limits of time and size."""
         start = self.start_offset
         excess_bytes = (
             0 if max_bytes is None else self.available_bytes(start, _NO_LIMIT) - max_bytes
@@ -258,7 +263,7 @@ class PartitionLog:
     # Reading
 
     def _locate(self, offset: int) -> tuple[int, int] | None:
-        """(segment, batch) that hold the first record at or behind the offset."""
+        """Return (segment, batch) of the first record at or after the offset."""
         segments = self._segments
         number = bisect_left(segments, offset, key=lambda segment: segment.last_offsets[-1])
         if number == len(segments):
@@ -266,23 +271,26 @@ class PartitionLog:
         return number, segments[number].index_of(offset)
 
     def aborted_from(self, offset: int) -> list[AbortedTransaction]:
-        """Transactions that were aborted at or behind the offset, in the order of their ends."""
+        """Return the transactions that were aborted at or after the offset, in the order of their
+        ends.
+        """
         found = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
         return self._aborted[found:]
 
     def bytes_before(self, end: int, offset: int, limit: int) -> int:
-        """Bytes from the batch of the offset to that of ``end``, counted up to ``limit``."""
+        """Return the bytes from the batch of the offset to that of ``end``, at most ``limit``."""
         if end >= self.end_offset:
             return self.available_bytes(offset, limit)
         left = self.available_bytes(end, _NO_LIMIT)
         return 0 if offset >= end else min(self.available_bytes(offset, _NO_LIMIT) - left, limit)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Buffer:
-        """Bytes from the batch of the offset on, at most ``max_bytes``; the last may be cut off.
+        """Return bytes from the batch of the offset on, at most ``max_bytes``; the last may be
+        truncated.
 
-        The first batch is never cut: if it is larger it is returned all the same when
-        ``at_least_one``, else there is nothing. As in Kafka a read ends with its segment, once
-        segments are large: what is in one need not be copied.
+        The first batch is complete if ``at_least_one`` is set, even when it is larger. Without it
+        the result is then empty. As in Kafka a read ends with its segment, once segments are large,
+        because the bytes of one segment need no copy.
         """
         place = self._locate(offset)
         if place is None:
@@ -301,7 +309,9 @@ class PartitionLog:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def available_bytes(self, offset: int, limit: int) -> int:
-        """Bytes from the batch of the offset to the end of the log, counted up to ``limit``."""
+        """Return the bytes from the batch of the offset to the end of the log, at most
+        ``limit``.
+        """
         place = self._locate(offset)
         if place is None:
             return 0
@@ -313,12 +323,12 @@ class PartitionLog:
         return min(total, limit)
 
     def raw_batch(self, offset: int) -> memoryview | None:
-        """The stored bytes of the batch that holds the offset, to be looked at or damaged."""
+        """Return the stored bytes of the batch with the offset, for reading or damaging them."""
         place = self._locate(offset) if self.start_offset <= offset < self.end_offset else None
         return None if place is None else self._segments[place[0]].batch(place[1])
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Every batch from that of the offset on."""
+        """Yield the batches from that of the offset on."""
         place = self._locate(max(offset, self.start_offset))
         if place is None:
             return
@@ -329,13 +339,13 @@ class PartitionLog:
             index = 0
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch not over ``epoch``, offset behind its last record); -1, -1 if unknown."""
+        """Return the largest epoch up to ``epoch`` and its end offset; -1, -1 if unknown."""
         return self.epochs.end_offset(epoch, self.end_offset)
 
     # Looking up by time
 
     def offset_for_time(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record from the log's start on that is not older than the timestamp."""
+        """Return the first record from the log's start on with at least this timestamp."""
         for segment in self._segments:
             if segment.max_timestamps[-1] < timestamp:
                 continue
@@ -346,9 +356,9 @@ class PartitionLog:
         return None
 
     def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that has the largest timestamp of the log."""
+        """Return the first record with the largest timestamp of the log."""
         headers = [batch.header for batch in self.batches(self.start_offset)]
-        # What compaction has emptied keeps its timestamp.
+        # Batches that compaction has emptied keep their timestamps.
         largest = max((header.max_timestamp for header in headers if header.count), default=None)
         return None if largest is None else self.offset_for_time(largest)
 
@@ -360,7 +370,7 @@ class PartitionLog:
         try:
             records = batch.records()
         except CorruptBatchError:
-            # As near as it can be told without reading the records.
+            # The records cannot be decoded, so the header has the best available answer.
             return TimestampedOffset(
                 header.base_offset, header.max_timestamp, header.partition_leader_epoch
             )

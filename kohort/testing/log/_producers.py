@@ -1,6 +1,6 @@
-"""What a partition remembers of idempotent producers (KIP-98): their last five batches.
+"""State of idempotent producers in a partition (KIP-98), with their last five batches.
 
-And of transactional ones, where the transaction that they have open began.
+For a transactional producer it has the start of its open transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """``first_offset``: where its open transaction begins; -1 for what there is not."""
+    """State of one producer. -1 means that there is no value.
+
+    ``first_offset`` is the start of its open transaction.
+    """
 
     epoch: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -35,7 +38,7 @@ class Producer:
     coordinator_epoch: int = -1
     first_offset: int = -1
     last_offset: int = -1
-    """Of the last batch of this epoch, markers left out."""
+    """Last offset of this epoch, without markers."""
 
     @property
     def last_sequence(self) -> int:
@@ -44,9 +47,10 @@ class Producer:
 
 @dataclass(slots=True)
 class Verification:
-    """A transaction is about to begin here, and its coordinator is being asked.
+    """Check by the coordinator of a transaction that is about to start in this partition.
 
-    ``lowest_sequence`` was seen meanwhile; ``bumps_epochs``: of transaction version 2.
+    ``lowest_sequence`` is the lowest one of the batches that wait. ``bumps_epochs`` is True in
+    transaction version 2.
     """
 
     epoch: int
@@ -55,12 +59,12 @@ class Verification:
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Sequence numbers go round after 2,147,483,647."""
+    """Return the last sequence of a batch; sequences restart at 0 after 2,147,483,647."""
     return (header.base_sequence + header.last_offset_delta) % _SEQUENCES
 
 
 class ProducerStates:
-    """By producer id; batches without one are none of its business."""
+    """States by producer id; batches without a producer id are ignored."""
 
     __slots__ = ("_producers", "_verifications")
 
@@ -69,11 +73,11 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}
 
     def items(self) -> Iterable[tuple[int, Producer]]:
-        """By producer id."""
+        """Return (producer id, state) pairs."""
         return self._producers.items()
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch as it was appended before, if it is one of the producer's last five."""
+        """Return the earlier append of this batch, if it is one of the producer's last five."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -81,7 +85,7 @@ class ProducerStates:
         return next((batch for batch in producer.batches if batch[:2] == sequences), None)
 
     def check(self, header: BatchHeader) -> ErrorCode:
-        """Whether the batch may be appended: its epoch is not over, its sequence leaves no gap."""
+        """Return NONE if epoch and sequence allow the append, else the error."""
         if header.base_sequence < 0:
             return ErrorCode.INVALID_RECORD
         producer = self._producers.get(header.producer_id)
@@ -90,12 +94,12 @@ class ProducerStates:
         if self._overtakes(header, producer):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if producer is None:
-            # Nothing known, as after retention has taken all its records: start anywhere.
+            # The producer is unknown, for example after retention. Any sequence may be the first.
             return ErrorCode.NONE
         if header.producer_epoch > producer.epoch:
             expected = 0
         else:
-            # Of one that is known by a marker alone this is 0, too.
+            # This is also 0 for a producer with only a marker.
             expected = (producer.last_sequence + 1) % _SEQUENCES
         if header.base_sequence != expected:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -104,7 +108,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def _overtakes(self, header: BatchHeader, producer: Producer | None) -> bool:
-        """Whether a transaction would begin with a batch that others should have come before."""
+        """True if the batch would start a transaction before an earlier batch."""
         verification = self._verifications.get(header.producer_id)
         if verification is None:
             return False
@@ -114,7 +118,7 @@ class ProducerStates:
         )
 
     def update_on_append(self, header: BatchHeader, base_offset: int, timestamp: int) -> None:
-        """Remember a batch with the offset, and the largest timestamp, that it has in the log."""
+        """Store a batch with its offset and largest timestamp in the log."""
         producer = self._at_epoch(header.producer_id, header.producer_epoch)
         producer.last_timestamp = timestamp
         producer.last_offset = base_offset + header.last_offset_delta
@@ -127,7 +131,7 @@ class ProducerStates:
                 producer.first_offset = base_offset
 
     def replay(self, lost: Collection[int], batches: Iterable[RecordBatch]) -> None:
-        """Forget producers, and learn of them anew from what is left of the log."""
+        """Forget producers, and restore them from the remaining batches of the log."""
         for producer_id in lost:
             self._producers.pop(producer_id, None)
         for batch in batches:
@@ -143,7 +147,7 @@ class ProducerStates:
                 self.update_on_append(header, header.base_offset, header.max_timestamp)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
-        """The producer; with a new epoch its sequences begin anew."""
+        """Return the producer; a new epoch resets its sequences."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._producers[producer_id] = Producer(epoch)
@@ -157,12 +161,12 @@ class ProducerStates:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest transaction begins that has not ended."""
+        """Start of the oldest open transaction, None if there is none."""
         starts = (p.first_offset for p in self._producers.values() if p.first_offset >= 0)
         return min(starts, default=None)
 
     def start_verification(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
-        """A batch wants to begin a transaction here; it may not be the first one that tries."""
+        """Store that a batch waits for the coordinator's check. Others may wait already."""
         epoch, sequence = header.producer_epoch, header.base_sequence
         known = self._verifications.setdefault(
             header.producer_id, Verification(epoch, sequence, bumps_epochs)
@@ -171,16 +175,16 @@ class ProducerStates:
             known.epoch, known.lowest_sequence = epoch, sequence
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has written in a transaction that has not ended."""
+        """True if the producer has written in a transaction that has not ended."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.first_offset >= 0
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, version: int
     ) -> ErrorCode:
-        """Whether a marker may be written: neither its producer nor its coordinator is fenced.
+        """Return NONE if neither the producer nor the coordinator is fenced, else the error.
 
-        One of transaction ``version`` 2 has the next epoch, or is there already.
+        A marker of transaction ``version`` 2 has the next epoch, unless it was written already.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -197,7 +201,7 @@ class ProducerStates:
     def end_transaction(
         self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int
     ) -> int:
-        """A marker is written: where its transaction began, -1 if nothing was in it."""
+        """Store the end of a transaction; return its start, -1 if it had no records."""
         producer = self._at_epoch(producer_id, epoch)
         producer.coordinator_epoch = coordinator_epoch
         verification = self._verifications.get(producer_id)

@@ -1,4 +1,4 @@
-"""A stretch of a log: one buffer that batches are copied into once and sliced out of for ever."""
+"""A part of a log: one buffer of batches, which are copied into it once and read as slices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ LARGEST_CAPACITY = 1 << 24
 
 
 class Segment:
-    """Batches one after the other, so that a fetch of many is one slice and no copy.
+    """Consecutive batches in one buffer, so that a fetch of many batches is one slice without a
+    copy.
 
-    The buffer never grows, as slices of it are out in answers.
+    The buffer never grows, because responses have slices of it.
     """
 
     __slots__ = (
@@ -33,9 +34,9 @@ class Segment:
         self.base_offsets: list[int] = []
         self.last_offsets: list[int] = []
         self.ends: list[int] = []
-        """Position behind each batch."""
+        """Position after each batch."""
         self.max_timestamps: list[int] = []
-        """The largest timestamp up to and in each batch of the segment."""
+        """The largest timestamp of all batches up to each one."""
 
     @property
     def capacity(self) -> int:
@@ -43,7 +44,7 @@ class Segment:
 
     @property
     def is_large(self) -> bool:
-        """Whether segments grow no more."""
+        """True if new segments have the same size."""
         return self.capacity >= LARGEST_CAPACITY
 
     @property
@@ -55,7 +56,7 @@ class Segment:
         return not self._sealed and self.size + size <= len(self._buffer)
 
     def truncate(self, offset: int) -> None:
-        """Drop the batches from the offset on; nothing is written here again."""
+        """Drop the batches from the offset on; the segment accepts no more batches."""
         self._sealed = True
         kept = bisect_left(self.base_offsets, offset)
         for column in (self.base_offsets, self.last_offsets, self.ends, self.max_timestamps):
@@ -75,16 +76,18 @@ class Segment:
         return self.ends[index - 1] if index else 0
 
     def index_of(self, offset: int) -> int:
-        """The first batch that ends at or behind the offset; may be one too many."""
+        """Return the first batch that ends at or after the offset; the index may be out of
+        range.
+        """
         return bisect_left(self.last_offsets, offset)
 
     def read(self, index: int, max_bytes: int) -> memoryview:
-        """The bytes from a batch on, at most so many."""
+        """Return the bytes from a batch on, at most ``max_bytes``."""
         start = self.start_of(index)
         return self._view[start : min(start + max_bytes, self.size)]
 
     def size_of(self, index: int) -> int:
-        """Bytes of one batch."""
+        """Return the bytes of one batch."""
         return self.ends[index] - self.start_of(index)
 
     def batch(self, index: int) -> memoryview:

@@ -15,7 +15,7 @@ ANY_NAME = "*"
 """The name of a literal ACL for all resources of a type; also the host that matches all hosts."""
 ANYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-"""The one name that a resource of type CLUSTER can have."""
+"""The only name of a resource of type CLUSTER."""
 
 
 class ResourceType(IntEnum):
@@ -114,7 +114,7 @@ class Acl:
             raise InvalidOptionError(f"ACL for {principal!r}: {problem}")
 
     def problem(self) -> str | None:
-        """Return the reason for which Kafka refuses this ACL, None for a valid one."""
+        """Return the reason why Kafka refuses this ACL, None for a valid one."""
         if self.resource_type is ResourceType.ANY:
             return "Invalid resourceType ANY"
         if self.resource_type is ResourceType.CLUSTER and self.resource_name != CLUSTER_NAME:
@@ -190,4 +190,4 @@ def member_of(kind: type[E], value: E | str) -> E:
         return kind[str(value).upper()]
     except KeyError:
         names = ", ".join(member.name for member in kind)
-        raise InvalidOptionError(f"{value!r} is no {kind.__name__}: use {names}") from None
+        raise InvalidOptionError(f"{value!r} is no {kind.__name__}. Use one of {names}") from None

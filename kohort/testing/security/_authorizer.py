@@ -87,8 +87,7 @@ def decide(
 ) -> bool:
     """Return True if the ACLs allow an operation on one resource.
 
-    A denial counts more than any permission. ``default`` is the result for a resource that no ACL
-    is about, of any principal.
+    A denial overrides every permission. ``default`` is the result for a resource without any ACL.
     """
     is_known = is_allowed = False
     for acl in acls:
@@ -138,7 +137,7 @@ class Authorizer:
         return list(self._acls)
 
     def add(self, acls: Iterable[Acl]) -> list[Acl]:
-        """Add ACLs and return those that were not there before."""
+        """Add ACLs and return the new ones."""
         added = [acl for acl in dict.fromkeys(acls) if acl not in self._acls]
         self._acls.update(dict.fromkeys(added))
         self._forget_decisions()
@@ -149,7 +148,7 @@ class Authorizer:
         return [acl for acl in self._acls if wanted.matches(acl)]
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Remove ACLs; those that are not there are ignored."""
+        """Remove ACLs; unknown ones are ignored."""
         for acl in acls:
             self._acls.pop(acl, None)
         self._forget_decisions()
@@ -218,7 +217,7 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _includes(outer: Acl, inner: Acl) -> bool:
-    """True if every name of the inner pattern is one of the outer pattern."""
+    """True if the outer pattern matches every name that the inner pattern matches."""
     if outer.pattern is PatternType.PREFIXED:
         return inner.resource_name.startswith(outer.resource_name)
     return inner.pattern is PatternType.LITERAL and inner.resource_name == outer.resource_name

@@ -1,4 +1,4 @@
-"""Certificates of a test cluster: made in memory by trustme, or given as files."""
+"""Certificates of a test cluster, created in memory by trustme or read from files."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class CertificateFiles:
     password: str | None = field(default=None, repr=False)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """InvalidOptionError for files that cannot be loaded."""
+        """Load the files into a context; InvalidOptionError if that fails."""
         try:
             context.load_cert_chain(self.certfile, self.keyfile, self._password)
         except OSError as error:
             reason = error.strerror or str(error)
             raise InvalidOptionError(
-                f"certificates: {self.certfile} and {self.keyfile} cannot be loaded: {reason}"
+                f"certificates: {self.certfile} and {self.keyfile} cannot be loaded, {reason}"
             ) from error
 
     def _password(self) -> str:
-        if self.password is None:  # OpenSSL would ask on the terminal
+        if self.password is None:  # OpenSSL would prompt on the terminal
             raise InvalidOptionError(
-                "certificates: the private key is encrypted: give its password"
+                "certificates: the private key is encrypted. Give its password"
             )
         return self.password
 
@@ -62,7 +62,7 @@ class ClientCertificate(NamedTuple):
 
 
 class Certificates:
-    """Certificates and TLS contexts of one cluster, made when they are first asked for.
+    """Certificates and TLS contexts of one cluster, created at their first use.
 
     ``hosts`` are the names and addresses of the brokers.
     """
@@ -108,7 +108,7 @@ class Certificates:
         return ClientCertificate(certfile, keyfile, f"User:CN={name},OU=tests,O=kohort")
 
     def renew(self) -> None:
-        """Let brokers show a new certificate of the same CA from now on."""
+        """Use a new certificate of the same CA from now on."""
         self._leaves.clear()
         self._contexts.clear()
 
@@ -135,7 +135,7 @@ class Certificates:
     def _authority(self) -> trustme.CA:
         if self._files is not None:
             raise InvalidOptionError(
-                "certificates: the cluster cannot issue certificates, because it was given files"
+                "certificates: the cluster cannot issue certificates, because it has files"
             )
         if self._ca is None:
             self._ca = _new_ca()
@@ -165,7 +165,7 @@ class Certificates:
             self._folder = tempfile.TemporaryDirectory(prefix="kohort-cluster-")
         path = Path(self._folder.name, name)
         if again or not path.exists():
-            # A client may read the file at any time, so the new one takes its place at once.
+            # A client may read the file at any time, so the new one replaces it in one step.
             part = path.with_suffix(".part")
             part.write_bytes(data)
             part.chmod(0o600)
@@ -178,15 +178,14 @@ def _new_ca() -> trustme.CA:
         import trustme
     except ImportError as error:
         raise InvalidOptionError(
-            "security: listeners with TLS need trustme to make certificates. Install "
-            "kohort[testing], give files by Security(certificates=CertificateFiles(...)), or "
-            "choose other listeners"
+            "security: listeners with TLS require trustme, which creates certificates. Install "
+            "kohort[testing], give Security files as certificates, or choose other listeners"
         ) from error
     return trustme.CA()
 
 
 def _pkcs8(pem: bytes) -> bytes:
-    """The key in the format that Java reads, too."""
+    """Return the key in the format that Java also reads."""
     from cryptography.hazmat.primitives import serialization
 
     return serialization.load_pem_private_key(pem, None).private_bytes(

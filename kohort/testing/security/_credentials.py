@@ -1,4 +1,4 @@
-"""Credentials of users: keys that are derived from passwords, never the passwords."""
+"""Credentials of users, which are keys derived from passwords."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ScramCredential:
     def of_password(
         cls, hash_name: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> ScramCredential:
-        """Return the credential of a password. It takes milliseconds."""
+        """Return the credential of a password. This takes milliseconds."""
         salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
         return cls.of_salted(hash_name, salted, salt, iterations)
 
@@ -62,7 +62,7 @@ class CredentialStore:
     def set_password(self, user: str, password: str) -> None:
         """Add a user, or change the password for all mechanisms."""
         for mechanism, hash_name in SCRAM_HASHES.items():
-            # A salt is no secret. This one is the same in each run of a simulation.
+            # A salt is not secret. This one is the same in each run of a simulation.
             seed = f"{mechanism} {user}".encode()
             salt = hashlib.sha256(seed).digest()[:_SALT_BYTES]
             credential = ScramCredential.of_password(hash_name, password, salt)

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48), by which other clients log in as the user who owns them."""
+"""Delegation tokens (KIP-48), with which other clients log in as the token's owner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kohort.testing.security._credentials import SCRAM_HASHES, ScramCredential
 MAX_LIFE_MS = 7 * 86_400_000
 """Kafka's ``delegation.token.max.lifetime.ms``."""
 CHECK_MS = 3_600_000
-"""Kafka's ``delegation.token.expiry.check.interval.ms``: expired tokens are kept for this time.
+"""Kafka's ``delegation.token.expiry.check.interval.ms``, the time that expired tokens are kept.
 
-Until then they can be described, and a login by one gets a session of 0 ms.
+Until then they can be described, and a login with one gets a session of 0 ms.
 """
 EXPIRY_MS = 86_400_000
 """Kafka's ``delegation.token.expiry.time.ms``."""
@@ -41,7 +41,7 @@ class DelegationToken:
         return ScramCredential.of_password(SCRAM_HASHES[mechanism], password, salt)
 
     def may_renew(self, principal: str) -> bool:
-        """True for the owner and the renewers."""
+        """True if the principal is the owner or a renewer."""
         return principal == self.owner or principal in self.renewers
 
 
@@ -73,16 +73,16 @@ class DelegationTokens:
         return token
 
     def find(self, token_id: str) -> DelegationToken | None:
-        """Return a token, also one that has expired and is still kept."""
+        """Return a token, also an expired one that is still kept."""
         self._forget()
         return self._by_id.get(token_id)
 
     def has_expired(self, token: DelegationToken) -> bool:
-        """True at the end of a token's life."""
+        """True if the token's expiry has passed."""
         return self._now_ms() >= token.expires_at_ms
 
     def by_hmac(self, wanted: bytes) -> DelegationToken | None:
-        """Return the token with this HMAC, also one that has expired and is still kept."""
+        """Return the token with this HMAC, also an expired one that is still kept."""
         self._forget()
         for token in self._by_id.values():
             if hmac.compare_digest(token.hmac, wanted):
@@ -99,7 +99,7 @@ class DelegationTokens:
         return list(self._by_id.values())
 
     def _forget(self) -> None:
-        """Remove tokens that have expired long ago."""
+        """Remove the tokens that expired more than :data:`CHECK_MS` ago."""
         until = self._now_ms() - CHECK_MS
         for token in [each for each in self._by_id.values() if each.expires_at_ms <= until]:
             self.remove(token)

@@ -24,11 +24,11 @@ class Listener:
     """A listener that every broker has.
 
     ``protocol``: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. ``name``: the protocol by default.
-    ``port``: of the first broker; each other broker adds its index. 0 chooses free ports.
-    ``client_auth``: Kafka's ``ssl.client.auth``: "none", "requested" or "required".
-    ``principal_rules``: Kafka's ``ssl.principal.mapping.rules``.
+    ``port`` is that of the first broker, and each other broker adds its index. 0 chooses free
+    ports. ``client_auth`` is Kafka's ``ssl.client.auth``: "none", "requested" or "required".
+    ``principal_rules`` is Kafka's ``ssl.principal.mapping.rules``.
 
-    ``mechanisms``, ``session_lifetime_ms`` and ``tokens`` replace those of :class:`Security`. The
+    ``mechanisms``, ``session_lifetime_ms`` and ``tokens`` override those of :class:`Security`. The
     lifetime may be a mapping from mechanisms.
     """
 
@@ -61,12 +61,12 @@ class Listener:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """InvalidOptionError for a value that is none of the choices."""
+    """Raise InvalidOptionError for a value that is none of the choices."""
     if value not in choices:
         raise InvalidOptionError(f"{name}={value!r}: choose one of {', '.join(choices)}")
 
 
 def check_mechanisms(names: Sequence[str]) -> None:
-    """InvalidOptionError for a mechanism that the cluster does not have."""
+    """Raise InvalidOptionError for a mechanism that the cluster does not have."""
     for name in names:
         check_choice("mechanisms", name, MECHANISMS)

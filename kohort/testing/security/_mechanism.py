@@ -1,4 +1,4 @@
-"""The broker's side of a SASL mechanism: the part that all mechanisms share."""
+"""The broker's side of a SASL mechanism: the interface that all mechanisms have."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Protocol
 
 
 class CredentialError(Exception):
-    """Login that failed for a reason that the client does not get."""
+    """Failed login whose reason the client does not get."""
 
 
 class LoginRefusedError(Exception):
-    """Login that failed with a message for the client."""
+    """Failed login with a message for the client."""
 
 
 class LoginBrokenError(Exception):
-    """Login that ends without an answer, where an exception leaves Apache Kafka's own code."""
+    """Login that ends without a response, where Apache Kafka's code raises an unexpected
+    exception.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """User who logged in.
+    """User of a complete login.
 
-    ``expires_at_ms``: the end of the credential's life in epoch milliseconds, None if it has none.
+    ``expires_at_ms``: the expiry of the credential in epoch milliseconds, None if it has none.
     ``by_token``: the credential is a delegation token.
     """
 
@@ -38,7 +40,7 @@ class ServerMechanism(Protocol):
     """User after a complete login; None before."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Return the answer to a token of the client. Raises one of the errors above."""
+        """Return the response to a token of the client. Raises one of the errors above."""
         ...
 
 

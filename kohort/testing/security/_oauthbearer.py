@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628): a bearer token, and a JSON object for one that is refused."""
+"""OAUTHBEARER (RFC 7628), with a bearer token, and a JSON object for a refused one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OAuthBearerServer:
         self._refused = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """Check the token. The answer is empty, or says that the token is refused."""
+        """Check the token. The response is empty, or says that the token is refused."""
         if self._refused and token == b"\x01":
             raise LoginRefusedError(INVALID_TOKEN)
         self._refused = False
@@ -44,7 +44,7 @@ class OAuthBearerServer:
         bearer = _BEARER.fullmatch(pairs.get("auth", ""))
         if bearer is None:
             if _SCHEME.fullmatch(pairs.get("auth", "")):
-                raise LoginBrokenError("another scheme than Bearer")
+                raise LoginBrokenError("the scheme is not Bearer")
             raise CredentialError("no bearer token")
         try:
             user, expiry = self._check(bearer["token"], self._now())

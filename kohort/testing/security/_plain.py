@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): authorization id, user and password in one message."""
+"""PLAIN (RFC 4616), with authorization id, user and password in one message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PlainServer:
         self._store = store
 
     def evaluate(self, token: bytes) -> bytes:
-        """Check the password. The answer is empty."""
+        """Check the password. The response is empty."""
         parts = token.decode(errors="replace").split("\0")
         if len(parts) != 3:
             count = min(len(parts), 4)

@@ -41,7 +41,7 @@ def _escaped(value: str) -> str:
 
 
 class _Rule(NamedTuple):
-    """``pattern`` is None for DEFAULT. ``template`` is one of Python's re module."""
+    """A rule. ``pattern`` is None for DEFAULT. ``template`` is one of Python's re module."""
 
     pattern: re.Pattern[str] | None
     template: str = ""
@@ -49,12 +49,12 @@ class _Rule(NamedTuple):
 
 
 def check_rules(rules: str) -> None:
-    """InvalidOptionError for a text that is not a list of rules."""
+    """Raise InvalidOptionError for text that is not a list of rules."""
     _parsed(rules)
 
 
 def apply_rules(rules: str, name: str) -> str | None:
-    """Return the name that the rules make of a distinguished name, None if no rule matches."""
+    """Return the name that the rules derive from a distinguished name, None if no rule matches."""
     for rule in _parsed(rules):
         if rule.pattern is None:
             return name
@@ -82,7 +82,7 @@ def _rule(rules: str, pattern: str, replacement: str, case: str) -> _Rule:
         compiled = re.compile(pattern)
     except re.error as error:
         raise InvalidOptionError(
-            f"principal_rules: {rules!r} has a bad regular expression: {error}"
+            f"principal_rules {rules!r} has a bad regular expression: {error}"
         ) from error
     groups = [int(number) for number in _GROUP.findall(replacement)]
     if max(groups, default=0) > compiled.groups:

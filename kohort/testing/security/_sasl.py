@@ -1,6 +1,6 @@
-"""The login of one connection: which request is allowed when, and what follows (KIP-43, KIP-368).
+"""The login of one connection (KIP-43, KIP-368).
 
-One table says what each phase does with each kind of request.
+A table has the treatment of each kind of request in each phase.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIN_RELOGIN_S = 1.0
 
 
 class Phase(Enum):
-    """Progress of a login."""
+    """Phase of a login. The values name the requests that it allows."""
 
     FIRST_REQUEST = "ApiVersions or SaslHandshake"
     HANDSHAKE = "SaslHandshake, after ApiVersions"
@@ -43,8 +43,8 @@ class Phase(Enum):
 class Step(Enum):
     """Treatment of a request."""
 
-    SERVE = "answer it"
-    REFUSE = "answer with ILLEGAL_SASL_STATE and close"
+    SERVE = "serve it"
+    REFUSE = "respond with ILLEGAL_SASL_STATE and close"
     CLOSE = "close"
 
 
@@ -67,14 +67,14 @@ _COLUMNS: dict[int, int] = {
 
 
 class HandshakeResult(NamedTuple):
-    """Answer to SaslHandshake."""
+    """Response to SaslHandshake."""
 
     error: ErrorCode
     mechanisms: list[str]
 
 
 class TokenResult(NamedTuple):
-    """Answer to SaslAuthenticate."""
+    """Response to SaslAuthenticate."""
 
     error: ErrorCode
     message: str = ""
@@ -115,7 +115,7 @@ class ClientLogin:
 
     @property
     def max_frame(self) -> int | None:
-        """Bytes that a frame may have now, None for the limit of all requests."""
+        """Largest frame in bytes during a login, None for the limit of all requests."""
         return None if self.phase is Phase.OPEN else MAX_LOGIN_FRAME
 
     @property
@@ -125,7 +125,7 @@ class ClientLogin:
 
     @property
     def steps(self) -> int:
-        """Tokens of the client that the current login has seen."""
+        """Number of the client's tokens in the current login."""
         return self._token_count
 
     @property
@@ -137,22 +137,22 @@ class ClientLogin:
         """Return the treatment of a request with this API key."""
         is_expired = self._session_end is not None and self._time() >= self._session_end
         if self.phase is Phase.OPEN and is_expired:
-            # The session is over: the connection ends, unless the client logs in again.
+            # The session has expired. The connection ends unless the client logs in again.
             again = key == ApiKey.SASL_HANDSHAKE and self._may_login_again()
             return Step.SERVE if again else Step.CLOSE
         return _TABLE[self.phase][_COLUMNS.get(key, 3)]
 
     def on_api_versions(self) -> None:
-        """Note a good answer to ApiVersions: there is only one before the login."""
+        """Note a response to ApiVersions without error. There is only one before the login."""
         if self.phase is Phase.FIRST_REQUEST:
             self.phase = Phase.HANDSHAKE
 
     def fail(self) -> None:
-        """End the login. The connection is closed after the answer."""
+        """End the login. The connection is closed after the response."""
         self.phase = Phase.FAILED
 
     def handshake(self, mechanism: str, version: int) -> HandshakeResult:
-        """Choose a mechanism. LoginBrokenError if the connection ends without an answer."""
+        """Choose a mechanism. LoginBrokenError if the connection ends without a response."""
         if self.phase is Phase.OPEN:
             if not self._may_login_again():
                 return _NO_SASL
@@ -173,7 +173,7 @@ class ClientLogin:
         return HandshakeResult(ErrorCode.NONE, enabled)
 
     def authenticate(self, token: bytes) -> TokenResult:
-        """Take the next token of the client. LoginBrokenError as in :meth:`handshake`."""
+        """Process the next token of the client. LoginBrokenError as in :meth:`handshake`."""
         if self.phase is Phase.OPEN:
             return TokenResult(ErrorCode.ILLEGAL_SASL_STATE, _AFTER_LOGIN)
         assert self._exchange is not None

@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802) as Kafka's brokers do it: ASCII names, no SASLprep, no channel binding."""
+"""SCRAM (RFC 5802) like Kafka's brokers, with ASCII names, without SASLprep and channel binding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _FINAL = re.compile(
 
 
 class ScramServer:
-    """Login by a SCRAM mechanism, in two steps. ``nonce`` returns the server's own part."""
+    """Login by a SCRAM mechanism, in two steps. ``nonce`` returns the server's part of the
+    nonce.
+    """
 
     def __init__(
         self,
@@ -108,11 +110,11 @@ class ScramServer:
         except binascii.Error as error:
             raise CredentialError("the proof is not base64") from error
         if len(proof) != len(signature):
-            raise LoginBrokenError("a proof of another length")
+            raise LoginBrokenError("the proof has another length")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
-            raise CredentialError("a wrong proof")
+            raise CredentialError("the proof is wrong")
         self.identity = self._expected
         answer = hmac.digest(credential.server_key, signed, self._hash)
         return "v=" + base64.b64encode(answer).decode()

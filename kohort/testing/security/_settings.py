@@ -1,4 +1,4 @@
-"""The security of a cluster as a test describes it."""
+"""Security settings of a cluster, as a test gives them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Authorization:
         for user in self.super_users:
             if ":" not in user:
                 raise InvalidOptionError(
-                    f"super_users: {user!r} is no principal: use 'User:{user}'"
+                    f"super_users: {user!r} is no principal. Use 'User:{user}'"
                 )
 
     def make_authorizer(self) -> Authorizer:
@@ -53,15 +53,17 @@ class Authorization:
 class Security:
     """Listeners and users of a cluster: ``Cluster(security=Security(...))``.
 
-    ``listeners``: protocols or :class:`Listener` objects; ``cluster.bootstrap_servers`` are the
-    addresses of the first. ``users``: name -> password, for PLAIN and SCRAM. Only keys that are
-    derived from the passwords are kept.
+    ``listeners`` are protocols or :class:`Listener` objects. ``cluster.bootstrap_servers`` has the
+    addresses of the first one. ``users`` maps names to passwords for PLAIN and SCRAM. The cluster
+    stores only keys that are derived from the passwords.
 
     ``tokens``: check of OAUTHBEARER tokens, ``(token, now) -> (user, expiry)`` in epoch seconds.
-    The default takes unsecured tokens. ``certificates``: files, if not made in memory.
+    The default accepts unsecured tokens. ``certificates`` are files; without them the cluster
+    creates certificates in memory.
 
-    ``session_lifetime_ms``: Kafka's ``connections.max.reauth.ms``. 0 sets no limit.
-    ``failed_authentication_delay_ms`` delays the answer to a failed login; Kafka's own is 100.
+    ``session_lifetime_ms`` is Kafka's ``connections.max.reauth.ms``. 0 sets no limit.
+    ``failed_authentication_delay_ms`` delays the response to a failed login; Kafka's default is
+    100.
 
     ``authorization``: rights of the clients. None lets every client do everything.
     """
@@ -81,7 +83,9 @@ class Security:
         listeners = tuple(Listener(each) if isinstance(each, str) else each for each in given)
         names = [listener.name for listener in listeners]
         if not names or len(set(names)) != len(names):
-            raise InvalidOptionError(f"listeners={names!r}: give at least one, each with a name")
+            raise InvalidOptionError(
+                f"listeners={names!r}: give at least one, each with another name"
+            )
         check_mechanisms(self.mechanisms)
         if self.session_lifetime_ms < 0 or self.failed_authentication_delay_ms < 0:
             raise InvalidOptionError("session_lifetime_ms and the delay must be 0 or more")
@@ -99,4 +103,4 @@ class Security:
 
 
 PLAINTEXT_ONLY = Security(listeners=("PLAINTEXT",))
-"""The security of a cluster that was given none."""
+"""Default security of a cluster."""

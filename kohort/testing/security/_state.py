@@ -1,4 +1,4 @@
-"""The security of a running cluster, which requests and tests change."""
+"""Security state of a running cluster, which requests and tests change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SecurityState:
         return self.settings.all_listeners
 
     def mechanisms(self, listener: Listener) -> list[str]:
-        """Return the mechanisms that a listener takes."""
+        """Return the mechanisms that a listener accepts."""
         given = listener.mechanisms
         return sorted(self.settings.mechanisms if given is None else given)
 
@@ -74,7 +74,7 @@ class SecurityState:
         return self.settings.session_lifetime_ms if given is None else given
 
     def begin(self, listener: Listener, mechanism: str) -> ServerMechanism:
-        """Return a new exchange of a mechanism that the listener takes."""
+        """Return a new exchange of a mechanism that the listener accepts."""
         if mechanism == "PLAIN":
             return PlainServer(self.credentials)
         if mechanism == "OAUTHBEARER":
@@ -103,22 +103,22 @@ class SecurityState:
     # TLS
 
     def add_tls_fault(self, fault: TlsFault) -> None:
-        """Let a fault act on connections from now on. The latest one wins."""
+        """Apply a fault to connections from now on. The latest fault has precedence."""
         self._tls_faults.append(fault)
 
     def stop_tls_fault(self, fault: TlsFault) -> None:
-        """End a fault. Handshakes that it holds go on."""
+        """End a fault, and release the handshakes that it delays."""
         fault.stopped.set()
         if fault in self._tls_faults:
             self._tls_faults.remove(fault)
 
     def stop_tls_faults(self) -> None:
-        """End all of them."""
+        """End all TLS faults."""
         for fault in tuple(self._tls_faults):
             self.stop_tls_fault(fault)
 
     def tls_fault(self, node_id: int) -> TlsFault | None:
-        """Return the fault that the next TLS connection to a broker meets."""
+        """Return the fault for the next TLS connection to a broker, None if there is none."""
         for fault in reversed(self._tls_faults):
             if fault.node in (None, node_id):
                 fault.hits += 1

@@ -1,4 +1,4 @@
-"""JSON web tokens (RFC 7519) of test clusters: unsecured ones, and ones signed by a test key."""
+"""JSON web tokens (RFC 7519) of test clusters, without a signature or signed by a test key."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SKEW_S = 30.0
 def unsecured_token(
     user: str, life: float = 300.0, *, now: float | None = None, **claims: object
 ) -> str:
-    """Return a token without a signature that lives for ``life`` seconds from ``now`` on.
+    """Return a token without a signature, which expires ``life`` seconds after ``now``.
 
     ``now`` is in seconds since the epoch, None for the present. ``claims`` are added to ``sub``,
-    ``iat`` and ``exp``; None leaves one out.
+    ``iat`` and ``exp``; None removes one.
     """
     return f"{_part({'alg': 'none', 'typ': 'JWT'})}.{_part(_claims(user, life, now, claims))}."
 
@@ -31,12 +31,12 @@ def check_unsecured(token: str, now: float) -> tuple[str, float]:
     """Return user and expiry of an unsecured token; ValueError refuses it, as Kafka does."""
     head, claims, signature = _split(token)
     if head.get("alg") != "none" or signature:
-        raise ValueError("a signed token")
+        raise ValueError("the token is signed")
     return _checked(claims, now, skew=0.0)
 
 
 class TokenKey:
-    """A key that signs tokens, and checks them: use it as ``tokens`` of :class:`Security`.
+    """A key that signs and checks tokens: use it as ``tokens`` of :class:`Security`.
 
     ``audience`` and ``issuer`` are required of tokens if they are not empty.
     """
@@ -49,10 +49,10 @@ class TokenKey:
     def token(
         self, user: str, life: float = 300.0, *, now: float | None = None, **claims: object
     ) -> str:
-        """Return a signed token that lives for ``life`` seconds from ``now`` on.
+        """Return a signed token, which expires ``life`` seconds after ``now``.
 
         ``now`` is in seconds since the epoch, None for the present. ``claims`` are added to those
-        that the check requires; None leaves one out.
+        that the check requires; None removes one.
         """
         own = {"aud": self._audience or None, "iss": self._issuer or None}
         text = f"{_part({'alg': 'HS256'})}.{_part(_claims(user, life, now, own | claims))}"
@@ -80,9 +80,9 @@ def check_claims(
     given = claims.get("aud", [])
     audiences = given if isinstance(given, list) else [given]
     if audience and audience not in audiences:
-        raise ValueError("another audience")
+        raise ValueError("the token has another audience")
     if issuer and claims.get("iss") != issuer:
-        raise ValueError("another issuer")
+        raise ValueError("the token has another issuer")
     _number(claims, "iat")  # which unsecured tokens may lack
     if _number(claims, "nbf", default=now) > now + _SKEW_S:
         raise ValueError("nbf is in the future")

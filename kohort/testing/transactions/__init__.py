@@ -1,7 +1,7 @@
-"""The transaction coordinator: producers' ids, epochs and transactions (KIP-98, 360, 447, 890).
+"""The transaction coordinator for producer ids, epochs and transactions (KIP-98, 360, 447, 890).
 
-A transaction takes requests and the time and says what is to be stored and which markers are to be
-written; a coordinator holds those of its partitions of ``__transaction_state`` and their timeouts.
+A :class:`Transaction` is a state machine that takes requests and the time. The coordinator stores
+it in ``__transaction_state``, writes markers and runs timeouts.
 """
 
 from __future__ import annotations

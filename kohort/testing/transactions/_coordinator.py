@@ -1,7 +1,7 @@
-"""The transaction coordinator of one broker; its only storage is ``__transaction_state``.
+"""The transaction coordinator of one broker, whose only storage is ``__transaction_state``.
 
-Markers are written at once, so no client ever finds a transaction between its decision and its
-end; CONCURRENT_TRANSACTIONS comes where a new producer finds an old one's transaction open.
+Markers are written immediately. So no client finds a transaction between its decision and its end.
+CONCURRENT_TRANSACTIONS is the error for a new producer whose predecessor has an open one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kohort.testing.transactions._state import TransactionState
 from kohort.testing.transactions._transaction import Transaction, TransactionPartition
 
 TRANSACTION_PARTITIONS = 50
-"""Of ``__transaction_state``."""
+"""Number of partitions of ``__transaction_state``."""
 
 Records = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """``version``: the feature transaction.version of the cluster, 0 to 2."""
+    """Settings of transactions. ``version`` is Kafka's feature transaction.version, 0 to 2."""
 
     version: int = 2
     max_timeout_ms: int = 900_000
@@ -38,10 +38,10 @@ class TransactionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnvironment:
-    """How a coordinator acts: stores in its log, has a marker written, gets a new producer id.
+    """Functions of the cluster that a coordinator calls.
 
-    ``epoch_of(partition)`` is the coordinator's own epoch, which markers carry; ``now_ms`` is the
-    wall clock.
+    ``epoch_of(partition)`` returns the coordinator's epoch, which markers have. ``now_ms`` returns
+    the wall-clock time.
     """
 
     config: TransactionConfig
@@ -53,7 +53,9 @@ class TransactionEnvironment:
 
 
 class TransactionCoordinator:
-    """Answers of its methods begin with, or are, an error code."""
+    """The transactional ids of one broker. Results of its methods begin with, or are, an error
+    code.
+    """
 
     def __init__(self, env: TransactionEnvironment) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -65,7 +67,7 @@ class TransactionCoordinator:
     # Leadership
 
     def load(self, partition: int, records: Iterable[tuple[Buffer | None, Buffer | None]]) -> None:
-        """Take over a partition with what its log tells."""
+        """Load the transactional ids of a partition from its records."""
         self.partitions.add(partition)
         loaded = load_transactions(records)
         self.transactions.update(loaded)
@@ -74,14 +76,14 @@ class TransactionCoordinator:
                 self._start_timer(transaction)
 
     def unload(self, partition: int) -> None:
-        """Give a partition away."""
+        """Drop the transactional ids of a partition."""
         self.partitions.discard(partition)
         for name in [t for t in self.transactions if _partition(t) == partition]:
             del self.transactions[name]
             self._timers.cancel(name)
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """NONE if this is the coordinator of the transactional id."""
+        """Return NONE if this is the coordinator of the transactional id."""
         here = _partition(transactional_id) in self.partitions
         return ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
 
@@ -90,7 +92,7 @@ class TransactionCoordinator:
     def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerEpoch | None
     ) -> tuple[ErrorCode, ProducerEpoch]:
-        """The id and epoch that a producer is to go on with; it fences those before."""
+        """Return the producer id and epoch for a producer, and fence the earlier ones."""
         error = self.check(transactional_id)
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self.env.config.max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -133,7 +135,7 @@ class TransactionCoordinator:
         places: Sequence[TransactionPartition],
         version: int = 0,
     ) -> ErrorCode:
-        """Put partitions into the producer's transaction; ``version`` is that of its protocol."""
+        """Add partitions to the producer's transaction; ``version`` is its transaction version."""
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
             return found
@@ -145,7 +147,9 @@ class TransactionCoordinator:
     def verify_partition(
         self, transactional_id: str, producer: ProducerEpoch, place: TransactionPartition
     ) -> ErrorCode:
-        """Whether the producer's transaction has the partition; TRANSACTION_ABORTABLE if not."""
+        """Return NONE if the producer's transaction has the partition, else
+        TRANSACTION_ABORTABLE.
+        """
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
             return found
@@ -155,7 +159,7 @@ class TransactionCoordinator:
     def end_transaction(
         self, transactional_id: str, producer: ProducerEpoch, committed: bool, version: int
     ) -> tuple[ErrorCode, ProducerEpoch]:
-        """Commit or abort; the id and epoch that the producer goes on with."""
+        """Commit or abort; return the producer id and epoch to use after that."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, ProducerEpoch()
         error = self.check(transactional_id)
@@ -176,7 +180,7 @@ class TransactionCoordinator:
     # Ends
 
     def _abort_and_fence(self, transaction: Transaction) -> None:
-        """Abort what is open, with an epoch that its producer does not have."""
+        """Abort the open transaction with an epoch that its producer does not have."""
         self._write_end(transaction, transaction.producer.next, committed=False)
 
     def _write_end(self, transaction: Transaction, marking: ProducerEpoch, committed: bool) -> None:
@@ -205,7 +209,7 @@ class TransactionCoordinator:
         self._wake.set()
 
     async def run(self) -> None:
-        """Abort what takes longer than its producer said; ends by cancellation."""
+        """Abort transactions after their timeout; ends by cancellation."""
         while True:
             deadline = self._timers.next_deadline()
             self._wake = anyio.Event()

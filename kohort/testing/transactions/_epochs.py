@@ -1,4 +1,4 @@
-"""A producer id with its epoch, and how it goes on."""
+"""A producer id with its epoch."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 LAST_EPOCH = (1 << 15) - 2
-"""One is left over, for fencing."""
+"""Last epoch of a producer; one more is reserved for fencing."""
 
 
 class ProducerEpoch(NamedTuple):
-    """Both are -1 where there is none."""
+    """Producer id and epoch; both are -1 if there is none."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
 
     @property
     def is_exhausted(self) -> bool:
-        """There is no next epoch: a new producer id is needed."""
+        """True if there is no next epoch, so that the producer needs a new id."""
         return self.epoch >= LAST_EPOCH
 
     @property

@@ -1,4 +1,4 @@
-"""What the coordinator writes to ``__transaction_state``."""
+"""Records of ``__transaction_state``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def key_of(transaction: Transaction) -> bytes:
 
 
 def value_of(transaction: Transaction, version: int) -> bytes:
-    """``version`` 1 has tagged fields, which clusters of transaction version 0 do not write."""
+    """Return the record's value.
+
+    Version 1 has tagged fields, which clusters of transaction version 0 do not write.
+    """
     topics: dict[str, list[int]] = {}
     for topic, index in transaction.partitions:
         topics.setdefault(topic, []).append(index)
@@ -48,7 +51,7 @@ def value_of(transaction: Transaction, version: int) -> bytes:
 def load_transactions(
     records: Iterable[tuple[Buffer | None, Buffer | None]],
 ) -> dict[str, Transaction]:
-    """The transactional ids that (key, value) records tell of; what does not decode is left out."""
+    """Return the transactions that (key, value) records store, without those that do not decode."""
     found: dict[str, Transaction] = {}
     for raw_key, raw_value in records:
         if raw_key is None:

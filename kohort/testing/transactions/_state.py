@@ -1,4 +1,4 @@
-"""The states of a transaction, by the numbers that they are stored with."""
+"""The states of a transaction, by the numbers in stored records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class TransactionState(IntEnum):
-    """``title`` is the name that clients are told."""
+    """State of a transaction; ``title`` is its name in responses."""
 
     EMPTY = 0
     ONGOING = 1
@@ -27,5 +27,5 @@ class TransactionState(IntEnum):
 
     @property
     def is_preparing(self) -> bool:
-        """The end is decided, and its markers are not all written."""
+        """True if the end is decided, but not all markers are written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)

@@ -16,10 +16,11 @@ TransactionPartition: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class Transaction:
-    """``partitions`` are those of the transaction that is open; ``last_epoch`` the one before.
+    """State of a transactional id.
 
-    Times are in milliseconds of the wall clock; ``client_version`` is the transaction version that
-    the producer goes by.
+    ``partitions`` are those of the open transaction. ``last_epoch`` is the epoch before the present
+    one. Times are in milliseconds of the wall clock. ``client_version`` is the transaction version
+    that the producer uses.
     """
 
     transactional_id: str
@@ -33,12 +34,12 @@ class Transaction:
     updated_ms: int = -1
     client_version: int = 0
 
-    # A producer comes, or comes back
+    # Producers
 
     def next_producer(self, expected: ProducerEpoch | None) -> ProducerEpoch | ErrorCode:
-        """What InitProducerId gives a producer that brings ``expected``; None brings nothing.
+        """Return the result of InitProducerId for a producer with ``expected``, None for a new one.
 
-        A producer id that has no epochs left is to be replaced: then the id is -1.
+        The id is -1 if the producer id has no epochs left, and a new one is needed.
         """
         if expected is not None and not self._recognizes(expected):
             return ErrorCode.PRODUCER_FENCED
@@ -49,7 +50,7 @@ class Transaction:
         if expected.epoch == self.producer.epoch:
             return self.producer.next
         if expected.epoch == self.last_epoch:
-            return self.producer  # it did not get the answer to the first one
+            return self.producer  # the producer did not get the first response
         return ErrorCode.PRODUCER_FENCED
 
     def _recognizes(self, expected: ProducerEpoch) -> bool:
@@ -60,7 +61,7 @@ class Transaction:
     def restart(
         self, producer: ProducerEpoch, timeout_ms: int, now_ms: int, *, expected: bool
     ) -> None:
-        """Take over the id and epoch that were given out."""
+        """Set the new producer id and epoch, and reset the transaction."""
         if producer != self.producer:
             self.last_epoch = self.producer.epoch if expected else NO_EPOCH
         self._set_producer(producer)
@@ -71,14 +72,14 @@ class Transaction:
         self.updated_ms = now_ms
 
     def _set_producer(self, producer: ProducerEpoch) -> None:
-        """Every change notes which producer id it came from, be it the same."""
+        """Set the producer; every change stores the previous id, even if it is the same."""
         self.previous_producer_id = self.producer.producer_id
         self.producer = producer
 
-    # What is in the transaction
+    # Partitions
 
     def check(self, producer: ProducerEpoch) -> ErrorCode:
-        """Whether this producer may put something into the transaction."""
+        """Return NONE if this producer may add to the transaction, else the error."""
         if producer.producer_id != self.producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if producer.epoch != self.producer.epoch:
@@ -90,7 +91,7 @@ class Transaction:
     def add_partitions(
         self, places: Iterable[TransactionPartition], now_ms: int, version: int
     ) -> bool:
-        """Open the transaction if need be; False if nothing is new."""
+        """Open the transaction if necessary and add partitions; False if none is new."""
         ongoing = self.state is TransactionState.ONGOING
         new = [place for place in places if not ongoing or place not in self.partitions]
         if not new:
@@ -105,13 +106,13 @@ class Transaction:
         self.client_version = version
         return True
 
-    # Its end
+    # End
 
     def check_end(self, producer: ProducerEpoch, committed: bool, version: int) -> ErrorCode | None:
-        """NONE to end it, None if it has ended so already, an error otherwise.
+        """Return NONE to end it, None if it has ended in this way already, else an error.
 
-        A producer of transaction version 2 has a new epoch with each end, so a repeated request
-        comes with the epoch before; and it may abort where nothing is open, to get a new one.
+        A producer of transaction version 2 gets a new epoch with each end. So a repeated request
+        has the previous epoch. It may also abort without an open transaction, to get a new epoch.
         """
         with_epochs = version >= 2
         retried = with_epochs and self._is_previous(producer)
@@ -137,7 +138,7 @@ class Transaction:
         return renewed and producer.producer_id == self.previous_producer_id
 
     def prepare(self, producer: ProducerEpoch, committed: bool, now_ms: int) -> None:
-        """The end is decided; ``producer`` is whose markers are to be written."""
+        """Store the decision; ``producer`` is the producer id and epoch of the markers."""
         state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
         self.state = state
         if producer.epoch != self.producer.epoch:
@@ -146,7 +147,7 @@ class Transaction:
         self.updated_ms = now_ms
 
     def complete(self, producer: ProducerEpoch, now_ms: int) -> None:
-        """Every marker is written; the producer goes on with what is given."""
+        """Store that every marker is written; ``producer`` is the one to use after that."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         self.state = (
             TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
