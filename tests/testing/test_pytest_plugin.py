@@ -148,7 +148,7 @@ def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
         ("topics=['t']", "topics=['t']: names and how many partitions each, {'orders': 3}"),
         ("topics={'t': None}", "topics={'t': None}: names and how many partitions each"),
         ("topics={'my orders': 1}", "topics: 'my orders' is not a legal name"),
-        ("topics={'t': 0}", "topics: 't': 0 partitions, must be 1 to"),
+        ("topics={'t': 0}", "topic 't': 0 partitions, must be 1 to"),
     ],
 )
 def test_a_marker_that_is_wrong_is_told(tmp_path: Path, marker: str, told: str) -> None:
