@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from kohort.types import OffsetAndMetadata, TopicPartition
 
-FOR_EVER_MS = 1e12
+MAX_TIMEOUT_MS = 1e12
 """30 years: clocks and event loops cannot count with all that a float can be."""
 
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -105,12 +105,12 @@ def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping of TopicPartition to timestamp, not {values!r}")
     return {
-        topic_partition(tp): offset(_whole(value), f"the timestamp of {tp}")
+        topic_partition(tp): offset(_to_integer(value), f"the timestamp of {tp}")
         for tp, value in values.items()
     }
 
 
-def _whole(value: object) -> object:
+def _to_integer(value: object) -> object:
     """Timestamps are often computed: floats, and the integers of NumPy, stand for whole ones."""
     if isinstance(value, float) and math.isfinite(value):
         return int(value)
@@ -127,7 +127,7 @@ def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> floa
         raise TypeError(f"timeout_ms must be a number of milliseconds, not {timeout_ms!r}")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms}")
-    return min(timeout_ms, FOR_EVER_MS) / 1000
+    return min(timeout_ms, MAX_TIMEOUT_MS) / 1000
 
 
 def max_records(value: object, default: int) -> int:

@@ -86,22 +86,22 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         """The next record (of these partitions only, if any are named), however long it takes."""
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getone()"):
-            if self._clock() >= self._turn_at:
-                await self._give_turn()
+            if self._clock() >= self._yield_at:
+                await self._yield_to_loop()
             while not self._pending_stop:
-                record = await self._next(chosen)
+                record = await self._next_record(chosen)
                 if record is not None:
                     self._engine.callback_queue.has_returned_records = True
                     return record
         raise ConsumerClosedError("the consumer was stopped")
 
-    async def _next(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
-        self._engine.callback_queue.take_wakeup()
+    async def _next_record(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
+        self._engine.callback_queue.raise_wakeup()
         # A rebalance goes on between two records: what is held may last for hours.
-        waits = self._engine.callback_queue.work or self._unsubscribing or self._unpolled
+        waits = self._engine.callback_queue.pending or self._is_unsubscribing or self._unpolled_task
         record = None if waits else self._iteration_buffer.next(chosen)
         if record is None:
-            records = await self._poll(1.0, self._drain_size.count, chosen, held=False)
+            records = await self._poll(1.0, self._drain_size.count, chosen, buffered=False)
             self._iteration_buffer.load(records)
             record = self._iteration_buffer.next(chosen)
         return record
@@ -170,7 +170,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         count: int,
         chosen: frozenset[TopicPartition] | None,
         *,
-        held: bool = True,
+        buffered: bool = True,
         table: TablePoll[Any] | None = None,
     ) -> Records:
         """``held``: with what is held for iteration; else nothing, as soon as some may be given.
@@ -180,34 +180,34 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         deadline = self._clock() + timeout
         buffer = self._engine.fetcher.buffer
         # The one point to be cancelled at when data is there: nothing has been taken yet.
-        await self._give_turn()
+        await self._yield_to_loop()
         while True:
             event = self._signal.event()
-            await self._perform()
+            await self._run_callbacks()
             self._check_open()
             remaining = deadline - self._clock()
-            over = remaining <= 0
-            self._callback_runner.raise_errors(over=over)
+            timed_out = remaining <= 0
+            self._callback_runner.raise_errors(timed_out=timed_out)
             if self._pending_stop:
                 return {}
             if table is not None:
-                if table.drain(chosen, repeat_errors=over) or over:
+                if table.drain(chosen, repeat_errors=timed_out) or timed_out:
                     return {}
                 await event.wait(remaining)
                 continue
             if (
-                held
+                buffered
                 and self._iteration_buffer
                 and (records := self._iteration_buffer.take(count, chosen))
             ):
                 return records
-            if not held and self._iteration_buffer.ready(chosen):
+            if not buffered and self._iteration_buffer.has_next(chosen):
                 return {}
             began = self._clock()
-            records = buffer.drain(count, chosen, repeat_errors=over)
-            if not held:
-                self._drain_size.took(records.values(), self._clock() - began)
-            if records or over:
+            records = buffer.drain(count, chosen, repeat_errors=timed_out)
+            if not buffered:
+                self._drain_size.adapt(records.values(), self._clock() - began)
+            if records or timed_out:
                 return records
             await event.wait(remaining)
 
@@ -220,9 +220,9 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         """Return the next record where AsyncIteration.__anext__() has none at hand."""
         run = self._record_run
         if self._clock() >= self._run_until:
-            await self._give_turn()
+            await self._yield_to_loop()
             session = self._engine.coordinator or NO_GROUP
-            run.until = self._run_until = min(self._turn_at, session.confirmed_until)
+            run.until = self._run_until = min(self._yield_at, session.confirmed_until)
         run.now = self._clock()
         # From here on nothing is called: signal handlers run in calls.
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
@@ -234,18 +234,18 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         self._iteration_buffer.end_run()
         self._engine.subscription.wake_up.is_set = False
         busy = (
-            callback_queue.work
-            or callback_queue.woken
+            callback_queue.pending
+            or callback_queue.is_wakeup_requested
             or self._closed
             or self._stopping
-            or self._unpolled
+            or self._unpolled_task
         )
         if self._iteration_buffer and not busy:
-            given = self._iteration_buffer.step()
+            given = self._iteration_buffer.next_after_consumed()
             if given is not None:
                 callback_queue.has_returned_records = True
-                if not self._pollers:
-                    callback_queue.left_poll()
+                if not self._active_polls:
+                    callback_queue.leave_poll()
                 self._iteration_buffer.start_run(self._run_until)
                 return given
         try:
@@ -262,11 +262,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
 
         With ``rebalance_without_poll="never"`` the next poll joins it.
         """
-        begins = not self._engine.subscribed
+        begins = not self._engine.is_subscribed
         self._subscribe(topics, pattern, listener)
-        self._unsubscribing = False
-        if begins and self._root is not None:
-            self._engine.callback_queue.seen()
+        self._is_unsubscribing = False
+        if begins and self._background_task is not None:
+            self._engine.callback_queue.note_call()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """As :meth:`KafkaConsumer.enforce_rebalance`."""
@@ -282,13 +282,13 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
 
         What was consumed of others before is committed (if automatic) in the background.
         """
-        if self._unsubscribing:
+        if self._is_unsubscribing:
             raise IllegalStateError(
                 "unsubscribe() has not called the listener yet: await getmany() before assign()"
             )
         chosen = _arguments.topic_partitions(partitions)
         if chosen:
-            if self._root is not None:
+            if self._background_task is not None:
                 self._engine.keep_replaced_offsets()
             self._assign(chosen)
         else:
@@ -320,7 +320,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> bool:
         self._check_running()
-        chosen = self._all_or(partitions)
+        chosen = self._assigned_or(partitions)
         for tp in chosen:
             self._engine.subscription.request_reset(tp, strategy)
         self._engine.fetcher.wake()
@@ -338,7 +338,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
     ) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets, where there are any; returns them."""
         self._check_running()
-        chosen = self._all_or(partitions)
+        chosen = self._assigned_or(partitions)
         committed = await self._engine.committed(chosen, None)
         offsets = {tp: None if at is None else at.offset for tp, at in committed.items()}
         for tp, offset in offsets.items():
@@ -351,12 +351,16 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
     ) -> dict[TopicPartition, int]:
         """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
         self._check_running()
-        return await self._engine.end_of(_arguments.topic_partitions(partitions), EARLIEST, None)
+        return await self._engine.boundary_offsets(
+            _arguments.topic_partitions(partitions), EARLIEST, None
+        )
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets behind the last records (read_committed: the last stable offsets)."""
         self._check_running()
-        return await self._engine.end_of(_arguments.topic_partitions(partitions), LATEST, None)
+        return await self._engine.boundary_offsets(
+            _arguments.topic_partitions(partitions), LATEST, None
+        )
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -389,7 +393,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         """As :meth:`KafkaConsumer.commit`; NotAssignedError for what is not assigned."""
         self._check_running()
-        chosen = self._to_commit(offsets)
+        chosen = self._offsets_to_commit(offsets)
         self._check_assigned(chosen)
         await self._engine.commit(chosen, None)
 
@@ -409,8 +413,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         self._check_running()
         one, chosen = _arguments.one_or_more(partition)
         found = await self._engine.committed(chosen, None)
-        told = {tp: None if at is None else at.offset for tp, at in found.items()}
-        return told[chosen[0]] if one else told
+        offsets = {tp: None if at is None else at.offset for tp, at in found.items()}
+        return offsets[chosen[0]] if one else offsets
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
         """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).

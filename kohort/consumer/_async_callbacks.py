@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from kohort.config import CLOSE_TIMEOUT
-from kohort.consumer._background_task import Root, event_loop
+from kohort.consumer._background_task import BackgroundTask, event_loop
 from kohort.consumer._base import ConsumerBase
 from kohort.consumer._callback_queue import ListenerCallback
 from kohort.consumer._callback_runner import ASSIGNED, LOST, REVOKED
@@ -32,102 +32,107 @@ class AsyncCallbacks(ConsumerBase):
     """
 
     _signal: TaskSignal
-    _root: Root | None
+    _background_task: BackgroundTask | None
     _loop: Any
     _clock: Callable[[], float]
     _stopping: anyio.Event | None
     _pending_stop: bool
     _leave_group: bool | None
-    _pollers: int
+    _active_polls: int
 
     def _set_up_callbacks(self) -> None:
-        self._performing: int | None = None
-        self._unpolled: int | None = None
-        self._unsubscribing = False
-        self._spawned = False
+        self._callback_task: int | None = None
+        self._unpolled_task: int | None = None
+        self._is_unsubscribing = False
+        self._is_spawned = False
 
-    def _listen_for_work(self, engine: Engine) -> None:
+    def _watch_callbacks(self, engine: Engine) -> None:
         """Perform without a poll what this engine leaves, as long as the consumer is alive."""
-        self._spawned = False  # what was started for the engine before has ended
-        perform = weakref.WeakMethod(self._perform_unpolled)
+        self._is_spawned = False  # what was started for the engine before has ended
+        perform = weakref.WeakMethod(self._start_unpolled)
 
-        def on_work() -> None:
+        def on_pending() -> None:
             method = perform()
             if method is not None:
                 method()
 
-        engine.callback_queue.on_work = on_work
+        engine.callback_queue.on_pending = on_pending
 
-    async def _perform(self) -> None:
+    async def _run_callbacks(self) -> None:
         """Perform what the core left, in a call that polls.
 
         Wait first for callbacks that run in the consumer's task: what they change counts.
         """
-        while self._unpolled is not None:
+        while self._unpolled_task is not None:
             await self._signal.event().wait()
         callback_queue = self._engine.callback_queue
-        if self._performing is not None or not (callback_queue.work or self._unsubscribing):
+        if self._callback_task is not None or not (
+            callback_queue.pending or self._is_unsubscribing
+        ):
             return  # another task is at it, or there is nothing to do
-        self._performing = anyio.get_current_task().id
+        self._callback_task = anyio.get_current_task().id
         try:
             await self._callback_runner.run_all()
-            if self._unsubscribing:
+            if self._is_unsubscribing:
                 await self._unsubscribe()
         finally:
-            self._performing = None
+            self._callback_task = None
             self._signal.notify()
 
     # -- without a poll -----------------------------------------------------------------------
 
-    def _perform_unpolled(self) -> None:
+    def _start_unpolled(self) -> None:
         """Start a task that performs what the core left, if that may be done without a poll.
 
         One task at a time: the root knows only the latest, and stop() has to cancel it.
         """
-        if self._root is not None and not self._spawned and self._needs_no_poll():
-            self._spawned = True
-            self._root.spawn(self._run_unpolled)
+        if self._background_task is not None and not self._is_spawned and self._may_run_unpolled():
+            self._is_spawned = True
+            self._background_task.spawn(self._run_unpolled)
 
-    def _needs_no_poll(self) -> bool:
+    def _may_run_unpolled(self) -> bool:
         """True if there is work, no task is at it, and the caller holds no returned records.
 
         Past ``max_poll_interval_ms`` the caller counts as hung, so that work waits for it.
         """
         callback_queue, mode = self._engine.callback_queue, self._config.rebalance_without_poll
-        if not (callback_queue.work or self._unsubscribing) or self._pollers:
+        if not (callback_queue.pending or self._is_unsubscribing) or self._active_polls:
             return False
-        if self._performing is not None or self._stopping is not None or self._closed:
+        if self._callback_task is not None or self._stopping is not None or self._closed:
             return False
         if mode == "never" or (mode == "idle" and callback_queue.has_returned_records):
             return False
         # Compared as the membership compares it: at the very moment it leaves, too.
         limit = self._config.group.max_poll_interval_ms / 1000
-        return callback_queue.last_at is None or self._clock() < callback_queue.last_at + limit
+        return (
+            callback_queue.last_active_at is None
+            or self._clock() < callback_queue.last_active_at + limit
+        )
 
     async def _run_unpolled(self) -> None:
-        self._spawned = False
-        if not self._needs_no_poll():
+        self._is_spawned = False
+        if not self._may_run_unpolled():
             return  # a poll came first
         callback_queue = self._engine.callback_queue
-        if callback_queue.last_at is None:
-            callback_queue.seen()  # max_poll_interval_ms counts from here
-        self._performing = self._unpolled = anyio.get_current_task().id
+        if callback_queue.last_active_at is None:
+            callback_queue.note_call()  # max_poll_interval_ms counts from here
+        self._callback_task = self._unpolled_task = anyio.get_current_task().id
         self._callback_runner.commits_unfinished = callback_queue.has_returned_records
         try:
             await self._callback_runner.run_all()
-            if self._unsubscribing:
+            if self._is_unsubscribing:
                 await self._unsubscribe()
         except RebalanceListenerError as error:
-            self._callback_runner.note(error)
+            self._callback_runner.keep_listener_error(error)
         finally:
             self._callback_runner.commits_unfinished = False
-            self._performing = self._unpolled = None
+            self._callback_task = self._unpolled_task = None
             self._signal.notify()
             # Also after a CancelledError of the callback, which nothing else would notice.
             if self._pending_stop and self._stopping is None and not self._closed:
                 await self._stop_after_callback()
             else:
-                self._perform_unpolled()
+                self._start_unpolled()
 
     async def _stop_after_callback(self) -> None:
         try:
@@ -146,12 +151,12 @@ class AsyncCallbacks(ConsumerBase):
             )
 
     def _check_not_inside(self, what: str) -> None:
-        if self._performing is not None and self._performing == anyio.get_current_task().id:
+        if self._callback_task is not None and self._callback_task == anyio.get_current_task().id:
             raise ReentrantCallError(
                 f"{what} was called from inside a listener, deserializer or assignor"
             )
 
-    async def _serve(
+    async def _call_with_callbacks(
         self,
         function: Callable[[], Awaitable[None]],
         perform: Callable[[], Coroutine[Any, Any, None]],
@@ -192,65 +197,65 @@ class AsyncCallbacks(ConsumerBase):
         called by the next getmany() or stop(), and until then the partitions are held.
         """
         self._check_usable()
-        if self._root is None:
+        if self._background_task is None:
             self._engine.subscription.unsubscribe()
             return
         self._check_loop()
         self._check_not_inside("unsubscribe()")
         self._engine.callback_queue.has_returned_records = False
         self._engine.note_consumed()
-        if self._performing is not None or self._must_await_listener():
-            self._unsubscribing = True
+        if self._callback_task is not None or self._must_await_listener():
+            self._is_unsubscribing = True
             self._signal.notify()
-            self._engine.callback_queue.seen()
-            self._perform_unpolled()
+            self._engine.callback_queue.note_call()
+            self._start_unpolled()
             return
-        self._performing = anyio.get_current_task().id
+        self._callback_task = anyio.get_current_task().id
         try:
             self._call_plain_listener()
         finally:
-            self._performing = None
-            self._engine.part()
+            self._callback_task = None
+            self._engine.drop_subscription()
             self._signal.notify()
         error = self._callback_runner.take_listener_error()
         if error is not None:
             raise error
 
     def _must_await_listener(self) -> bool:
-        owned = self._engine.subscribed and self._engine.subscription.assigned()
+        owned = self._engine.is_subscribed and self._engine.subscription.assigned()
         return bool(owned) and is_awaited(self._callback_runner.listener)
 
     def _call_plain_listener(self) -> None:
         """Call what the group is waiting for, and then what unsubscribing asks for."""
         engine = self._engine
         calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
-        for work in list(engine.callback_queue.work):
-            if isinstance(work, ListenerCallback) and not work.finished:
-                if work.callback == ASSIGNED:
-                    calls.append((ASSIGNED, work.partitions))
-                work.finish()
+        for pending in list(engine.callback_queue.pending):
+            if isinstance(pending, ListenerCallback) and not pending.is_finished:
+                if pending.name == ASSIGNED:
+                    calls.append((ASSIGNED, pending.partitions))
+                pending.finish()
         owned = engine.subscription.assigned()
         if owned:
-            calls.append((LOST if engine.membership_lost() else REVOKED, owned))
+            calls.append((LOST if engine.is_membership_lost() else REVOKED, owned))
         if (
             self._callback_runner.listener is None
-            or not engine.subscribed
+            or not engine.is_subscribed
             or engine.coordinator is None
         ):
             return
-        for callback, partitions in calls:
-            error = call_listener(self._callback_runner.listener, callback, partitions)
+        for name, partitions in calls:
+            error = call_listener(self._callback_runner.listener, name, partitions)
             if error is not None:
-                self._callback_runner.note(error)
+                self._callback_runner.keep_listener_error(error)
 
     async def _unsubscribe(self) -> None:
         deadline = anyio.current_time() + CLOSE_TIMEOUT
         try:
             error = await self._callback_runner.leave("the consumer unsubscribed", True, deadline)
         finally:
-            if self._unsubscribing:  # else subscribe() was called meanwhile, which counts
-                self._unsubscribing = False
+            if self._is_unsubscribing:  # else subscribe() was called meanwhile, which counts
+                self._is_unsubscribing = False
                 self._engine.subscription.unsubscribe()
-            self._engine.left()
+            self._engine.finish_leave()
         if error is not None:
             raise error

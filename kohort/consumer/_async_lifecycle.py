@@ -13,10 +13,15 @@ from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer._async_callbacks import AsyncCallbacks
-from kohort.consumer._background_task import Root, event_loop, loop_clock, make_background_task
-from kohort.consumer._base import leaving_seconds
+from kohort.consumer._background_task import (
+    BackgroundTask,
+    event_loop,
+    loop_clock,
+    make_background_task,
+)
+from kohort.consumer._base import leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner
-from kohort.consumer._drain_size import TURN_SECONDS
+from kohort.consumer._drain_size import YIELD_SECONDS
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
 from kohort.consumer._startup import StartupWait
@@ -41,29 +46,29 @@ class AsyncLifecycle(AsyncCallbacks):
     """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
 
     _asynchronous = True
-    _how_to_close = "await stop(), or use an async with block"
+    _close_hint = "await stop(), or use an async with block"
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_async()
         self._signal = TaskSignal()
-        self._root: Root | None = None
+        self._background_task: BackgroundTask | None = None
         self._loop: Any = None
         self._clock = anyio.current_time
         self._set_up_callbacks()
         self._stopping: anyio.Event | None = None
         self._pending_stop = False
         self._leave_group: bool | None = None
-        self._pollers = 0
-        self._turn_at = self._run_until = -math.inf
+        self._active_polls = 0
+        self._yield_at = self._run_until = -math.inf
         engine = Engine(config, notify=self._signal.notify, clock=anyio.current_time)
         self._prepare(config, engine, topics)
-        self._listen_for_work(engine)
-        self._callback_runner = self._make_performer()
+        self._watch_callbacks(engine)
+        self._callback_runner = self._make_callback_runner()
 
-    def _make_performer(self) -> CallbackRunner:
-        performer = CallbackRunner(self._engine, acall_listener)
-        performer.connect(_call, weak_callback(self._serve))
-        return performer
+    def _make_callback_runner(self) -> CallbackRunner:
+        runner = CallbackRunner(self._engine, acall_listener)
+        runner.connect(_call, weak_callback(self._call_with_callbacks))
+        return runner
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -81,49 +86,49 @@ class AsyncLifecycle(AsyncCallbacks):
 
     async def _start(self, *, in_block: bool) -> None:
         self._check_usable()
-        if self._root is not None:
+        if self._background_task is not None:
             self._check_loop()
             return
-        root = self._root = make_background_task(in_block=in_block)
+        root = self._background_task = make_background_task(in_block=in_block)
         self._loop, self._pid = event_loop(), os.getpid()
         self._clock = self._engine.callback_queue.clock = loop_clock(self._loop)
         self._record_run.set_clock(self._clock)
         try:
             await root.start(self._engine.run)
-            await self._begin()
+            await self._wait_until_started()
         except BaseException:
             try:
-                await self._take_back_start(root)
+                await self._undo_start(root)
             finally:
                 await root.leave_block()
             raise
 
-    async def _take_back_start(self, root: Root) -> None:
+    async def _undo_start(self, root: BackgroundTask) -> None:
         """Be as before start(): what is subscribed to or assigned stays, and nothing runs."""
         if self._closed or self._stopping is not None:  # another task stopped it meanwhile
             await self._stop(autocommit=False)
             return
-        over = self._stopping = anyio.Event()
+        ended = self._stopping = anyio.Event()
         self._signal.notify()
         try:
-            await self._end_start(root)
+            await self._stop_after_failed_start(root)
         finally:
-            self._renew()
+            self._replace_engine()
             self._stopping = None
-            over.set()
+            ended.set()
 
-    async def _end_start(self, root: Root) -> None:
-        limit = leaving_seconds(CLOSE_TIMEOUT)
+    async def _stop_after_failed_start(self, root: BackgroundTask) -> None:
+        limit = leave_timeout(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
         try:
-            if root.alive and self._engine.subscribed:
+            if root.is_alive and self._engine.is_subscribed:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     await self._leave("the consumer did not start", False, deadline)
         finally:
             await root.stop()
             self._callback_runner.abandon()
 
-    def _renew(self) -> None:
+    def _replace_engine(self) -> None:
         """A core runs once: another one, with the same subscription and listener."""
         old, listener = self._engine, self._callback_runner.listener
         old.subscription.forget_fetched()
@@ -133,14 +138,14 @@ class AsyncLifecycle(AsyncCallbacks):
             clock=anyio.current_time,
             subscription=old.subscription,
         )
-        self._listen_for_work(self._engine)
+        self._watch_callbacks(self._engine)
         self._engine.has_listener = old.has_listener
-        self._engine.callback_queue.woken = old.callback_queue.woken
-        self._callback_runner = self._make_performer()
+        self._engine.callback_queue.is_wakeup_requested = old.callback_queue.is_wakeup_requested
+        self._callback_runner = self._make_callback_runner()
         self._callback_runner.listener = listener
-        self._root = self._loop = self._pid = None
+        self._background_task = self._loop = self._pid = None
 
-    async def _begin(self) -> None:
+    async def _wait_until_started(self) -> None:
         """Wait for the metadata and the first assignment; what goes wrong later, getmany raises."""
         engine = self._engine
         try:
@@ -149,18 +154,18 @@ class AsyncLifecycle(AsyncCallbacks):
             self._check_usable()  # another task stopped it meanwhile
             raise
         # Somebody who polls should not hear of an outage that is over.
-        engine.callback_queue.forget(NoBrokersAvailable)
-        engine.callback_queue.forget(SecurityError)
-        if not engine.subscribed and not engine.subscription.assigned():
+        engine.callback_queue.drop_errors(NoBrokersAvailable)
+        engine.callback_queue.drop_errors(SecurityError)
+        if not engine.is_subscribed and not engine.subscription.assigned():
             return
         starting = StartupWait(engine)
         async with self._polling("start()"):
             while True:
                 event = self._signal.event()
-                await self._perform()
+                await self._run_callbacks()
                 self._check_open()
                 engine.check_running()
-                if starting.done() or engine.callback_queue.errors or self._pending_stop:
+                if starting.is_done() or engine.callback_queue.errors or self._pending_stop:
                     return
                 with anyio.move_on_after(starting.seconds):
                     await event.wait()
@@ -171,9 +176,9 @@ class AsyncLifecycle(AsyncCallbacks):
         From any task, any thread, or a signal handler. Nothing is lost. Where several tasks wait,
         one of them is told. What else waits is ended by cancelling it.
         """
-        self._engine.callback_queue.wake()
-        if self._root is not None:
-            self._root.call_soon(self._signal.notify)
+        self._engine.callback_queue.request_wakeup()
+        if self._background_task is not None:
+            self._background_task.call_soon(self._signal.notify)
 
     async def stop(self, *, leave_group: bool | None = None) -> None:
         """Commit (if automatic), call the listener, leave the group; 5 s at most, may be repeated.
@@ -188,17 +193,17 @@ class AsyncLifecycle(AsyncCallbacks):
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return
-        if self._root is None:
+        if self._background_task is None:
             self._closed = True
             self._close_deserializers()
             return
-        if self._gone():
+        if self._has_loop_ended():
             self._closed = True
             self._callback_runner.abandon()
             self._close_deserializers()
             return
         self._check_loop()
-        if self._performing == anyio.get_current_task().id:
+        if self._callback_task == anyio.get_current_task().id:
             self._pending_stop = True
             self._leave_group = leave_group
             return
@@ -210,18 +215,20 @@ class AsyncLifecycle(AsyncCallbacks):
         self._stopping = anyio.Event()
         self._signal.notify()
         try:
-            await self._stop_root(self._root, autocommit, leave_group)
+            await self._stop_task(self._background_task, autocommit, leave_group)
         finally:
             self._stopping.set()
 
-    async def _stop_root(self, root: Root, autocommit: bool, leave_group: bool | None) -> None:
+    async def _stop_task(
+        self, root: BackgroundTask, autocommit: bool, leave_group: bool | None
+    ) -> None:
         error: KafkaError | None = None
-        limit = leaving_seconds(CLOSE_TIMEOUT)
+        limit = leave_timeout(CLOSE_TIMEOUT)
         deadline = anyio.current_time() + limit
-        if not (self._pending_stop or self._unfinished):
+        if not (self._pending_stop or self._left_with_error):
             self._engine.note_consumed()
         try:
-            if root.alive:
+            if root.is_alive:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(limit):
                     reason = "the consumer was stopped"
                     error = await self._leave(reason, autocommit, deadline, leave_group)
@@ -237,18 +244,18 @@ class AsyncLifecycle(AsyncCallbacks):
     async def _leave(
         self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
-        while self._performing is not None:
+        while self._callback_task is not None:
             await self._signal.event().wait()
-        self._performing = anyio.get_current_task().id
+        self._callback_task = anyio.get_current_task().id
         # A __del__ method may start a task that stops the consumer, and the garbage collector
         # clears weak references before it calls that.
-        self._callback_runner.connect(_call, weak_callback(self._serve))
+        self._callback_runner.connect(_call, weak_callback(self._call_with_callbacks))
         try:
             return await self._callback_runner.leave(
                 reason, autocommit, deadline, leave_group=leave_group
             )
         finally:
-            self._performing = None
+            self._callback_task = None
             self._signal.notify()
 
     async def __aenter__(self) -> Self:
@@ -257,14 +264,14 @@ class AsyncLifecycle(AsyncCallbacks):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
         try:
-            self._unfinished = exc_type is not None
+            self._left_with_error = exc_type is not None
             await self._stop(autocommit=True)
         finally:
-            if self._root is not None:
-                await self._root.leave_block()
+            if self._background_task is not None:
+                await self._background_task.leave_block()
 
     def __del__(self) -> None:
-        root = getattr(self, "_root", None)
+        root = getattr(self, "_background_task", None)
         if root is not None and not self._closed and self._pid == os.getpid():
             root.abandon()
             self._warn_unclosed()  # last: with "python -W error" it raises
@@ -274,27 +281,27 @@ class AsyncLifecycle(AsyncCallbacks):
         """Be inside poll(): heartbeats count it as life, listeners may be called."""
         self._check_started()
         self._check_not_inside(what)
-        self._engine.callback_queue.entered_poll()
-        self._pollers += 1
+        self._engine.callback_queue.enter_poll()
+        self._active_polls += 1
         try:
             self._engine.note_consumed()
             yield
         finally:
-            self._pollers -= 1
-            if not self._pollers:
-                self._engine.callback_queue.left_poll()
-                self._perform_unpolled()
-            if self._pending_stop and not self._closed and self._performing is None:
+            self._active_polls -= 1
+            if not self._active_polls:
+                self._engine.callback_queue.leave_poll()
+                self._start_unpolled()
+            if self._pending_stop and not self._closed and self._callback_task is None:
                 await self._stop(autocommit=True, leave_group=self._leave_group)
 
-    async def _give_turn(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Let the event loop run once. Raises here if the calling task is cancelled."""
         await checkpoint()
-        self._turn_at = self._clock() + TURN_SECONDS
+        self._yield_at = self._clock() + YIELD_SECONDS
 
     def _check_started(self) -> None:
         self._check_usable()
-        if self._root is None:
+        if self._background_task is None:
             raise IllegalStateError("not started: use 'async with', or await start() first")
         self._check_loop()
 
@@ -302,9 +309,11 @@ class AsyncLifecycle(AsyncCallbacks):
         self._check_started()
         self._engine.check_running()
 
-    def _gone(self) -> bool:
+    def _has_loop_ended(self) -> bool:
         """Its event loop has ended, and everything that it ran."""
-        return event_loop() is not self._loop and not (self._root and self._root.alive)
+        return event_loop() is not self._loop and not (
+            self._background_task and self._background_task.is_alive
+        )
 
     def _check_open(self) -> None:
         if self._closed or self._stopping is not None:

@@ -47,7 +47,7 @@ class AutoCommit:
         while True:
             await anyio.sleep_until(min(changed_due, all_due))
             now = anyio.current_time()
-            if now >= all_due and not self._engine.subscribed:
+            if now >= all_due and not self._engine.is_subscribed:
                 done = await self._commit(all_of_them=True)
                 all_due = now + (self._again_after if done else self._interval)
                 changed_due = max(changed_due, now + SHORTEST)
@@ -60,7 +60,7 @@ class AutoCommit:
     async def _commit(self, *, all_of_them: bool = False) -> bool:
         """Commit what has changed, or all; False if that failed."""
         engine = self._engine
-        consumed = engine.consumed()
+        consumed = engine.consumed_offsets()
         ids = engine.ids_of(consumed)
         # The same offset of a topic that was recreated is another offset.
         entries = {tp: (at, ids[tp]) for tp, at in consumed.items()}
@@ -70,7 +70,7 @@ class AutoCommit:
             if all_of_them or self._done.get(tp) != entries[tp]
         }
         try:
-            await engine.commit(chosen, engine.commit_seconds, ids=ids)
+            await engine.commit(chosen, engine.auto_commit_timeout, ids=ids)
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", str(error))
             return False

@@ -21,16 +21,16 @@ logger = logging.getLogger("kohort.consumer")
 STOP_SECONDS = 5.0
 """Seconds that stop() waits for the cancelled task on asyncio. Trio has no task without a wait."""
 
-Run = Callable[[Callable[[], None]], Awaitable[None]]
+RunEngine = Callable[[Callable[[], None]], Awaitable[None]]
 
 
-class Root(Protocol):
+class BackgroundTask(Protocol):
     """A task that runs the core, and for a while another one that runs the user's code."""
 
     @property
-    def alive(self) -> bool: ...
+    def is_alive(self) -> bool: ...
 
-    async def start(self, run: Run) -> None:
+    async def start(self, run: RunEngine) -> None:
         """Start the task, and wait until the core takes calls."""
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -57,15 +57,15 @@ class _AsyncioTask:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
-        self._second: asyncio.Task[None] | None = None
+        self._callback_task: asyncio.Task[None] | None = None
         self._context = contextvars.copy_context()
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         task = self._task
         return task is not None and not task.done() and not task.get_loop().is_closed()
 
-    async def start(self, run: Run) -> None:
+    async def start(self, run: RunEngine) -> None:
         started = anyio.Event()
 
         async def main() -> None:
@@ -78,11 +78,11 @@ class _AsyncioTask:
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         # unsubscribe() calls this in a context of the caller.
         context = self._context.copy()
-        self._second = asyncio.create_task(run(), name="kohort callbacks", context=context)
+        self._callback_task = asyncio.create_task(run(), name="kohort callbacks", context=context)
 
     async def stop(self) -> None:
         here = asyncio.current_task()
-        tasks = [task for task in (self._task, self._second) if task not in (None, here)]
+        tasks = [task for task in (self._task, self._callback_task) if task not in (None, here)]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -116,7 +116,7 @@ class _TrioToken(Protocol):
     def run_sync_soon(self, action: Callable[[], object]) -> None: ...
 
 
-class _SecondTask:
+class _CallbackTask:
     """A task that runs the user's code, and the means to end it."""
 
     def __init__(self) -> None:
@@ -138,15 +138,15 @@ class _TaskGroupTask:
         self._group = anyio.create_task_group()
         self._scope = anyio.CancelScope(shield=True)
         self._ended: anyio.Event | None = None
-        self._second: _SecondTask | None = None
+        self._callback_task: _CallbackTask | None = None
         self._context = contextvars.copy_context()
         self._failure: BaseException | None = None
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._ended is not None and not self._ended.is_set()
 
-    async def start(self, run: Run) -> None:
+    async def start(self, run: RunEngine) -> None:
         await self._group.__aenter__()
         started, ended = anyio.Event(), anyio.Event()
         self._ended = ended
@@ -163,7 +163,7 @@ class _TaskGroupTask:
         await started.wait()
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._second = second = _SecondTask()
+        self._callback_task = second = _CallbackTask()
 
         async def main() -> None:
             second.task = anyio.get_current_task().id
@@ -182,9 +182,12 @@ class _TaskGroupTask:
     async def stop(self) -> None:
         self._scope.cancel()
         with anyio.CancelScope(shield=True):
-            if self._second is not None and self._second.task != anyio.get_current_task().id:
-                self._second.scope.cancel()
-                await self._second.ended.wait()
+            if (
+                self._callback_task is not None
+                and self._callback_task.task != anyio.get_current_task().id
+            ):
+                self._callback_task.scope.cancel()
+                await self._callback_task.ended.wait()
             if self._ended is not None:
                 await self._ended.wait()
 
@@ -217,7 +220,7 @@ def loop_clock(loop: object) -> Callable[[], float]:
     return anyio.current_time
 
 
-def make_background_task(*, in_block: bool) -> Root:
+def make_background_task(*, in_block: bool) -> BackgroundTask:
     """The root for the event loop that is running."""
     try:
         asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from kohort.config import ConsumerConfig, conceal_properties, in_dotted_names
 from kohort.consumer import _arguments
 from kohort.consumer._callback_runner import CallbackRunner
-from kohort.consumer._diagnosis import gather
+from kohort.consumer._diagnosis import collect_diagnosis
 from kohort.consumer._drain_size import DrainSize
 from kohort.consumer._engine import Engine
 from kohort.consumer._explanation import Explanation
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
-_SHARE_OF_LEAVING = 0.8
+_LEAVE_SHARE = 0.8
 """Share of the time for closing that the commit and the leaving get. The rest ends the core."""
 
 
-def leaving_seconds(limit: float) -> float:
+def leave_timeout(limit: float) -> float:
     """How much of the time for closing may go before the core is ended."""
-    return limit * _SHARE_OF_LEAVING
+    return limit * _LEAVE_SHARE
 
 
 class ConsumerBase:
     """The plain methods of a consumer. They may be called before it has started."""
 
     _asynchronous = False
-    _how_to_close = "call close(), or use a with block"
+    _close_hint = "call close(), or use a with block"
     _config: ConsumerConfig
     _engine: Engine
     _iteration_buffer: IterationBuffer
@@ -57,10 +57,10 @@ class ConsumerBase:
     """The records that iteration takes without looking at anything else."""
     _callback_runner: CallbackRunner
     _drain_size: DrainSize
-    _unsubscribing = False
+    _is_unsubscribing = False
     """True from an unsubscribe() until the listener has been called for it (async API)."""
     _closed: bool
-    _unfinished: bool
+    _left_with_error: bool
     """An exception leaves the block: the caller may not be done with what it was given last."""
     _pid: int | None
 
@@ -105,7 +105,7 @@ class ConsumerBase:
             config.fetch.max_poll_records, deserializes=deserializes, timed=self._asynchronous
         )
         self._closed = False
-        self._unfinished = False
+        self._left_with_error = False
         self._pid = None
         if topics:
             engine.subscription.subscribe(_arguments.topic_names(topics))
@@ -132,7 +132,7 @@ class ConsumerBase:
 
     def _warn_unclosed(self) -> None:
         warnings.warn(
-            f"a {type(self).__name__} was not closed: {self._how_to_close}",
+            f"a {type(self).__name__} was not closed: {self._close_hint}",
             ResourceWarning,
             stacklevel=3,
         )
@@ -140,7 +140,7 @@ class ConsumerBase:
     def _call_soon(self, action: Callable[[], object]) -> None:
         """Run something in the core; nothing before it has started: it looks for itself then."""
         if self._pid is not None:
-            self._engine.callback_queue.core.call_soon(action)
+            self._engine.callback_queue.engine_loop.call_soon(action)
 
     # -- subscription -------------------------------------------------------------------------
 
@@ -153,34 +153,34 @@ class ConsumerBase:
         subscription = self._engine.subscription
         if pattern is not None:
             subscription.subscribe_pattern(
-                _arguments.topic_pattern(pattern), replaces=self._unsubscribing
+                _arguments.topic_pattern(pattern), replaces=self._is_unsubscribing
             )
         else:
             names = _arguments.topic_names(topics)
             if not names:
                 raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
-            subscription.subscribe(names, replaces=self._unsubscribing)
+            subscription.subscribe(names, replaces=self._is_unsubscribing)
         self._callback_runner.listener = listener
         self._engine.has_listener = listener is not None
         self._engine.resubscribed = True
-        self._engine.callback_queue.forget(TopicAuthorizationFailedError)
-        self._call_soon(self._engine.subscribed_again)
+        self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.apply_new_subscription)
 
     def _enforce_rebalance(self, reason: str | None) -> None:
         self._check_usable()
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
-        if not self._engine.subscribed:
+        if not self._engine.is_subscribed:
             raise IllegalStateError("there is no group to rebalance: subscribe() first")
         self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
-        self._call_soon(self._engine.subscription_changed)
+        self._call_soon(self._engine.apply_subscription)
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_usable()
         self._engine.subscription.assign(_arguments.topic_partitions(partitions))
-        self._engine.callback_queue.forget(TopicAuthorizationFailedError)
-        self._call_soon(self._engine.subscribed_again)
+        self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
+        self._call_soon(self._engine.apply_new_subscription)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are assigned now, by the group or by assign(); a copy."""
@@ -216,7 +216,7 @@ class ConsumerBase:
         self._engine.subscription.seek(tp, _arguments.offset(offset), until=end)
         self._call_soon(self._engine.fetcher.wake)
 
-    def _all_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+    def _assigned_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         """The partitions named, or all that are assigned; each must be."""
         assigned = self._engine.subscription.assigned()
         chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
@@ -274,7 +274,7 @@ class ConsumerBase:
         for a log.
         """
         started = self._pid is not None
-        return Explanation(gather(self._engine, started=started, closed=self._closed))
+        return Explanation(collect_diagnosis(self._engine, started=started, closed=self._closed))
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
         """Figures by group and name (docs/monitoring.md); None if ``metrics_enabled=False``.
@@ -286,7 +286,7 @@ class ConsumerBase:
 
     # -- offsets to commit --------------------------------------------------------------------
 
-    def _to_commit(
+    def _offsets_to_commit(
         self, offsets: Mapping[TopicPartition, Any] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._engine.coordinator is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import anyio
 
-from kohort.consumer._caller_latency import Pace
+from kohort.consumer._caller_latency import CallerLatency
 from kohort.errors import WakeupError
 from kohort.listeners import CallbackName
 from kohort.records import WakeUp
@@ -37,27 +37,27 @@ class EngineLoop:
         """
 
 
-class Work:
+class PendingCallback:
     """A piece of the user's code that the core waits for.
 
     The core creates and awaits it; the caller performs it inside ``poll()``, ``close()`` or
     ``unsubscribe()`` and says so with :meth:`finish`.
     """
 
-    __slots__ = ("_core", "_done", "error", "finished", "result")
+    __slots__ = ("_done", "_engine_loop", "error", "is_finished", "result")
 
-    def __init__(self, core: EngineLoop) -> None:
-        self._core = core
+    def __init__(self, engine_loop: EngineLoop) -> None:
+        self._engine_loop = engine_loop
         self._done = anyio.Event()
-        self.finished = False
+        self.is_finished = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
         """Called by the caller, from its own thread or task."""
         self.result, self.error = result, error
-        self._core.call_soon(self._done.set)
-        self.finished = True
+        self._engine_loop.call_soon(self._done.set)
+        self.is_finished = True
 
     async def wait(self) -> Any:
         """Called by the core. Raises what the caller's code raised."""
@@ -67,36 +67,36 @@ class Work:
         return self.result
 
 
-class PollNotice(Work):
+class PollNotice(PendingCallback):
     """Nothing to do: the core only needs to know that the caller is inside poll()."""
 
     __slots__ = ()
 
 
-class ListenerCallback(Work):
+class ListenerCallback(PendingCallback):
     """A callback of the rebalance listener, by its name."""
 
-    __slots__ = ("callback", "partitions")
+    __slots__ = ("name", "partitions")
 
     def __init__(
-        self, core: EngineLoop, callback: CallbackName, partitions: frozenset[TopicPartition]
+        self, engine_loop: EngineLoop, name: CallbackName, partitions: frozenset[TopicPartition]
     ) -> None:
-        super().__init__(core)
-        self.callback = callback
+        super().__init__(engine_loop)
+        self.name = name
         self.partitions = partitions
 
 
-class AssignorCallback(Work):
+class AssignorCallback(PendingCallback):
     """A user's assignor."""
 
     __slots__ = ("assign",)
 
-    def __init__(self, core: EngineLoop, assign: Callable[[], Any]) -> None:
-        super().__init__(core)
+    def __init__(self, engine_loop: EngineLoop, assign: Callable[[], Any]) -> None:
+        super().__init__(engine_loop)
         self.assign = assign
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -108,7 +108,7 @@ class CommitCallback(NamedTuple):
     error: BaseException | None
 
 
-def _nobody() -> None:
+def _no_principal() -> None:
     return None
 
 
@@ -120,78 +120,78 @@ class CallbackQueue:
 
     def __init__(
         self,
-        core: EngineLoop,
+        engine_loop: EngineLoop,
         notify: Callable[[], None],
         clock: Callable[[], float],
         wake_up: WakeUp | None = None,
     ) -> None:
-        self.core = core
+        self.engine_loop = engine_loop
         self._wake_up = wake_up or WakeUp()
         self.notify = notify
         """Wakes the caller, if it waits; may be called from any thread."""
         self.clock = clock
-        self.pace = Pace()
-        self.work: deque[Work] = deque()
+        self.caller_latency = CallerLatency()
+        self.pending: deque[PendingCallback] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
         self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
-        self.woken = False
+        self.is_wakeup_requested = False
         """wakeup() was called, and nobody has been told yet."""
-        self.polling = False
+        self.is_polling = False
         """The caller is inside poll() (or another call that performs work) right now."""
-        self.polls = 0
+        self.poll_count = 0
         """How often the caller came into poll()."""
-        self.longest_absence = 0.0
+        self.longest_poll_interval = 0.0
         """Seconds between two polls, at most."""
         self._last_at: float | None = None
         self.has_returned_records = False
         """True if the latest poll() returned records, which the caller may still process."""
-        self.principal: Callable[[], str | None] = _nobody
+        self.principal: Callable[[], str | None] = _no_principal
         """Returns the user that errors about missing rights name."""
-        self.on_work: Callable[[], object] = _nothing
+        self.on_pending: Callable[[], object] = _do_nothing
         """Called after work was added; for a consumer that performs it without a poll()."""
 
-    def entered_poll(self) -> None:
+    def enter_poll(self) -> None:
         """The caller came into poll()."""
         self._wake_up.set()
         now, last = self.clock(), self.last_poll()
-        self.polling = True
+        self.is_polling = True
         self.has_returned_records = False
         self._last_at = now
-        self.pace.came_back(now)
-        self.polls += 1
-        if last is not None and now - last > self.longest_absence:
-            self.longest_absence = now - last
+        self.caller_latency.note_poll(now)
+        self.poll_count += 1
+        if last is not None and now - last > self.longest_poll_interval:
+            self.longest_poll_interval = now - last
 
     def notify_waiting_caller(self) -> bool:
         """Notify a caller that waits for records and was quick the last time, and give way to it.
 
         Return False without a notification for any other caller.
         """
-        if not self.polling:
+        if not self.is_polling:
             return False
-        self.pace.notified(self.clock())
-        if not self.pace.quick:
+        self.caller_latency.note_notification(self.clock())
+        if not self.caller_latency.is_short:
             return False
         self.notify()
-        self.core.yield_to_caller()
+        self.engine_loop.yield_to_caller()
         return True
 
-    def left_poll(self) -> None:
+    def leave_poll(self) -> None:
         """The caller went out of poll()."""
-        self.polling = False
+        self.is_polling = False
         self._last_at = self.clock()
 
-    def seen(self) -> None:
+    def note_call(self) -> None:
         """The caller called something other than poll() that shows that it goes on."""
         self._last_at = self.clock()
 
-    def wake(self) -> None:
+    def request_wakeup(self) -> None:
         """Have the caller raise WakeupError, as soon as it looks."""
-        self.woken = True
+        self.is_wakeup_requested = True
         self._wake_up.set()
 
     @property
-    def last_at(self) -> float | None:
+    def last_active_at(self) -> float | None:
         """When the caller last came in, went out or took a record by iteration; None for never."""
         at, taken = self._last_at, self._wake_up.taken_at
         if at is None:
@@ -200,31 +200,31 @@ class CallbackQueue:
 
     def last_poll(self) -> float | None:
         """When the caller was last known to be polling; now, while it is inside poll()."""
-        return self.clock() if self.polling else self.last_at
+        return self.clock() if self.is_polling else self.last_active_at
 
-    async def perform(self, work: Work) -> Any:
+    async def call(self, callback: PendingCallback) -> Any:
         """Leave something for the caller and wait until it is done."""
-        self.work.append(work)
+        self.pending.append(callback)
         self._wake_up.set()
         self.notify()
-        self.on_work()
+        self.on_pending()
         try:
-            return await work.wait()
+            return await callback.wait()
         finally:
-            work.finished = True  # when it is given up, nobody has to do it any more
+            callback.is_finished = True  # when it is given up, nobody has to do it any more
 
-    def take_wakeup(self) -> None:
+    def raise_wakeup(self) -> None:
         """Raise WakeupError if wakeup() was called; once for each time, or for several at once."""
-        if self.woken:
-            self.woken = False
+        if self.is_wakeup_requested:
+            self.is_wakeup_requested = False
             raise WakeupError("wakeup() was called")
 
-    def answer(self, callback: CommitCallback) -> None:
+    def add_commit_callback(self, callback: CommitCallback) -> None:
         """Leave the callback of a commit for the caller."""
         self.commit_callbacks.append(callback)
         self.notify()
 
-    def forget(self, kind: type[Exception]) -> None:
+    def drop_errors(self, kind: type[Exception]) -> None:
         """Drop reported errors that are of no interest any more."""
         for error in [error for error in self.errors if isinstance(error, kind)]:
             self.errors.remove(error)
@@ -236,13 +236,13 @@ class CallbackQueue:
                 with suppress(ValueError):  # the caller takes it at this moment
                     self.errors.remove(other)
 
-    def named(self, error: E) -> E:
+    def with_principal(self, error: E) -> E:
         """Return an error about a missing right with the user in it; others as they are."""
         return with_principal(error, self.principal())
 
     def report(self, error: Exception) -> None:
         """Leave an error to be raised from the caller's next poll(); once, if it is there."""
-        error = self.named(error)
+        error = self.with_principal(error)
         # A copy: the caller may take one out, in its own thread, while they are compared.
         known = tuple(self.errors)
         if all(type(error) is not type(other) or str(error) != str(other) for other in known):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from kohort.consumer._callback_queue import AssignorCallback, ListenerCallback, Work
+from kohort.consumer._callback_queue import AssignorCallback, ListenerCallback, PendingCallback
 from kohort.consumer._engine import Engine
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
 from kohort.listeners import CallbackName
@@ -23,13 +23,13 @@ T = TypeVar("T")
 ASSIGNED: CallbackName = "on_partitions_assigned"
 REVOKED: CallbackName = "on_partitions_revoked"
 LOST: CallbackName = "on_partitions_lost"
-SHARE_OF_COMMIT = 0.7
+COMMIT_SHARE = 0.7
 """How much of the time for leaving the commit before it may take: LeaveGroup needs some, too."""
-END_SECONDS = 0.2
+END_SESSIONS_SECONDS = 0.2
 """How long closing may take longer for the sake of the brokers' memory of fetches."""
 
 
-class Call(Protocol):
+class CallEngine(Protocol):
     """Await something in the core's event loop, from the caller's thread or task.
 
     ``seconds`` is the limit that the function keeps to while the event loop runs.
@@ -38,7 +38,7 @@ class Call(Protocol):
     async def __call__(self, function: Callable[[], Awaitable[T]], seconds: float) -> T: ...
 
 
-class Serve(Protocol):
+class CallEngineWithCallbacks(Protocol):
     """As :class:`Call`, performing what the core leaves meanwhile."""
 
     async def __call__(
@@ -49,7 +49,7 @@ class Serve(Protocol):
     ) -> None: ...
 
 
-class Invoke(Protocol):
+class CallListener(Protocol):
     """Call a method of a listener; what it raises is returned."""
 
     async def __call__(
@@ -71,40 +71,40 @@ def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
 class CallbackRunner:
     """Performs the work that the core leaves in the mailbox, one piece after the other."""
 
-    def __init__(self, engine: Engine, invoke: Invoke) -> None:
+    def __init__(self, engine: Engine, invoke: CallListener) -> None:
         self.listener: Any = None
         self.commits_unfinished = False
         """Partitions are revoked while the caller may process their records, which then count."""
         self._engine = engine
-        self._invoke = invoke
-        self._call: Call
-        self._serve: Serve
+        self._call_listener = invoke
+        self._call_engine: CallEngine
+        self._call_with_callbacks: CallEngineWithCallbacks
         self._clock = engine.callback_queue.clock
-        self._commits = True
-        self._commit_until: float | None = None
+        self._auto_commits = True
+        self._commit_deadline: float | None = None
         self._listener_error: RebalanceListenerError | None = None
         self._rebalance_ended = False
 
-    def connect(self, call: Call, serve: Serve) -> None:
+    def connect(self, call: CallEngine, serve: CallEngineWithCallbacks) -> None:
         """Take the callbacks to the consumer, which refer to it weakly."""
-        self._call, self._serve = call, serve
+        self._call_engine, self._call_with_callbacks = call, serve
 
     @property
-    def has_work(self) -> bool:
+    def has_callbacks(self) -> bool:
         """There is something to perform."""
         callback_queue = self._engine.callback_queue
-        return bool(callback_queue.work or callback_queue.commit_callbacks)
+        return bool(callback_queue.pending or callback_queue.commit_callbacks)
 
     async def run_all(self) -> None:
         """Perform everything that is there."""
-        work = self._engine.callback_queue.work
-        while work:
+        pending = self._engine.callback_queue.pending
+        while pending:
             # It stays in the queue until it is done: Ctrl-C between the two would lose it.
-            first = work[0]
-            if not first.finished:
-                await self._perform(first)
-            if work and work[0] is first:
-                work.popleft()
+            first = pending[0]
+            if not first.is_finished:
+                await self._run(first)
+            if pending and pending[0] is first:
+                pending.popleft()
         self.run_commit_callbacks()
 
     def run_commit_callbacks(self) -> None:
@@ -117,28 +117,28 @@ class CallbackRunner:
             except Exception:
                 logger.exception("the callback of a commit raised")
 
-    def raise_errors(self, *, over: bool) -> None:
+    def raise_errors(self, *, timed_out: bool) -> None:
         """Raise what the core reported, the first error of a listener, and WakeupError.
 
         The latter waits for the rebalance to end, or the time of this poll to be ``over``: one
         rebalance raises once.
         """
-        if self._listener_error is not None and (over or self._rebalance_ended):
+        if self._listener_error is not None and (timed_out or self._rebalance_ended):
             error, self._listener_error = self._listener_error, None
             raise error
-        self._engine.callback_queue.take_wakeup()
+        self._engine.callback_queue.raise_wakeup()
         errors = self._engine.callback_queue.errors
         if errors:
             raise errors.popleft()
         self._engine.check_running()
 
-    async def _perform(self, work: Work) -> None:
+    async def _run(self, pending: PendingCallback) -> None:
         result: Any = None
         error: BaseException | None = None
         try:
-            match work:
-                case ListenerCallback(callback=callback, partitions=partitions):
-                    await self.listen(callback, partitions)
+            match pending:
+                case ListenerCallback(name=name, partitions=partitions):
+                    await self.run_listener(name, partitions)
                 case AssignorCallback(assign=assign):
                     result = assign()
         except Exception as raised:
@@ -146,13 +146,15 @@ class CallbackRunner:
         except BaseException as raised:
             # Ctrl-C or a cancellation goes on to the caller. A listener that it came out of has
             # had its turn; without the result of an assignor there is nothing to go on with.
-            if not isinstance(work, ListenerCallback):
+            if not isinstance(pending, ListenerCallback):
                 error = KafkaError(f"interrupted by {raised!r}")
             raise
         finally:
-            work.finish(result, error)
+            pending.finish(result, error)
 
-    async def listen(self, callback: CallbackName, partitions: frozenset[TopicPartition]) -> None:
+    async def run_listener(
+        self, callback: CallbackName, partitions: frozenset[TopicPartition]
+    ) -> None:
         """Call the listener, with the commit before and the revocation after it."""
         subscription = self._engine.subscription
         self._rebalance_ended = False
@@ -161,18 +163,18 @@ class CallbackRunner:
                 if self.commits_unfinished:
                     self._engine.note_consumed(partitions)
                 subscription.mark_pending_revocation(partitions)
-                if self._commits:
+                if self._auto_commits:
                     await self.auto_commit()
             if self.listener is not None:
-                error = await self._invoke(self.listener, callback, partitions)
+                error = await self._call_listener(self.listener, callback, partitions)
                 if error is not None:
-                    self.note(error)
+                    self.keep_listener_error(error)
         finally:
             self._rebalance_ended = callback == ASSIGNED
             if callback != ASSIGNED:
                 subscription.revoke(partitions)
 
-    def note(self, error: RebalanceListenerError) -> None:
+    def keep_listener_error(self, error: RebalanceListenerError) -> None:
         """A listener raised: the first one is raised to the caller."""
         if self._listener_error is None:
             self._listener_error = error
@@ -189,14 +191,14 @@ class CallbackRunner:
         engine = self._engine
         if not engine.config.group.auto_commit:
             return
-        offsets = engine.consumed()
-        limit = engine.commit_seconds
-        if self._commit_until is not None:
-            limit = min(limit, max(0.1, self._commit_until - self._clock()))
+        offsets = engine.consumed_offsets()
+        limit = engine.auto_commit_timeout
+        if self._commit_deadline is not None:
+            limit = min(limit, max(0.1, self._commit_deadline - self._clock()))
         try:
-            await self._call(lambda: engine.commit(offsets, limit), limit)
+            await self._call_engine(lambda: engine.commit(offsets, limit), limit)
         except WakeupError:
-            engine.callback_queue.wake()  # meant for a call that is waited for: the next poll()
+            engine.callback_queue.request_wakeup()  # the next poll() raises it instead
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", str(error))
 
@@ -209,12 +211,16 @@ class CallbackRunner:
         a rebalance, so they are performed while it leaves.
         """
         engine, now = self._engine, self._clock()
-        self._commits = autocommit
-        self._commit_until = now + SHARE_OF_COMMIT * max(0.0, deadline - now)
+        self._auto_commits = autocommit
+        self._commit_deadline = now + COMMIT_SHARE * max(0.0, deadline - now)
         try:
-            if engine.subscribed or engine.unsubscribed_offsets is not None or engine.in_group:
+            if (
+                engine.is_subscribed
+                or engine.unsubscribed_offsets is not None
+                or engine.is_in_group
+            ):
                 left = max(0.1, deadline - now)
-                await self._serve(
+                await self._call_with_callbacks(
                     lambda: engine.leave(reason, left, leave_group=leave_group),
                     self.run_all,
                     left,
@@ -223,9 +229,9 @@ class CallbackRunner:
                 await self.auto_commit()
             engine.subscription.revoke(engine.subscription.assigned())
             await self.run_all()
-            await self._end_sessions(min(END_SECONDS, deadline - self._clock()))
+            await self._end_sessions(min(END_SESSIONS_SECONDS, deadline - self._clock()))
         finally:
-            self._commits, self._commit_until = True, None
+            self._auto_commits, self._commit_deadline = True, None
         return self.take_listener_error()
 
     async def _end_sessions(self, seconds: float) -> None:
@@ -233,12 +239,12 @@ class CallbackRunner:
         if seconds <= 0:
             return
         try:
-            await self._call(lambda: self._engine.fetcher.end_sessions(seconds), seconds)
+            await self._call_engine(lambda: self._engine.fetcher.end_sessions(seconds), seconds)
         except WakeupError:
-            self._engine.callback_queue.wake()
+            self._engine.callback_queue.request_wakeup()
         except KafkaError as error:
             logger.info("the fetch sessions could not be ended: %s", str(error))
 
     def abandon(self) -> None:
         """The core has ended: nobody waits for what is left."""
-        self._engine.callback_queue.work.clear()
+        self._engine.callback_queue.pending.clear()

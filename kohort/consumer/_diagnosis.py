@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kohort.consumer._metrics import end_of, lags, seconds_since
+from kohort.consumer._metrics import end_offset, lags, seconds_since
 from kohort.errors import KafkaError, TopicAuthorizationFailedError
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
+def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
     """``started`` and ``closed`` are what the face knows. No I/O."""
     config, callback_queue, metadata = engine.config, engine.callback_queue, engine.cluster.metadata
     snapshot = engine.subscription.snapshot()
@@ -44,8 +44,8 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
             ),
         },
         "poll": {
-            "inside": callback_queue.polling,
-            "last_seconds_ago": seconds_since(engine, callback_queue.last_at),
+            "inside": callback_queue.is_polling,
+            "last_seconds_ago": seconds_since(engine, callback_queue.last_active_at),
             "max_poll_interval_ms": config.group.max_poll_interval_ms,
             "errors_waiting": [f"{type(e).__name__}: {e}" for e in tuple(callback_queue.errors)],
         },
@@ -53,7 +53,7 @@ def gather(engine: Engine, *, started: bool, closed: bool) -> Facts:
         "rebalances": _rebalances(engine),
         "partitions": _partitions(engine),
         "missing_rights": _missing_rights(engine),
-        "last_commit_error": engine.activity.last_commit_error,
+        "last_commit_error": engine.commit_statistics.last_commit_error,
         "commits": {
             "automatic": config.group.auto_commit,
             "recommit_seconds": config.group.offsets_recommit_interval_ms / 1000 or None,
@@ -163,8 +163,8 @@ def _partition(
     fetched_at = engine.fetcher.fetched_at(tp)
     return {
         "position": state.position,
-        "committed": engine.activity.committed.get(tp),
-        "end": end_of(state, committed_only=only),
+        "committed": engine.commit_statistics.committed.get(tp),
+        "end": end_offset(state, committed_only=only),
         "high_watermark": state.high_watermark,
         "paused": state.paused,
         "being_revoked": state.is_leaving,

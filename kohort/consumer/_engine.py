@@ -21,7 +21,7 @@ from kohort.consumer._autocommit import AutoCommit
 from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
 from kohort.consumer._commit_statistics import CommitStatistics
 from kohort.consumer._first_positions import FirstPositionRules
-from kohort.consumer._group_adapter import Host
+from kohort.consumer._group_adapter import GroupAdapter
 from kohort.consumer._positions import PositionFinder
 from kohort.consumer._stats_reporter import report_stats
 from kohort.consumer._topics import TopicWatch
@@ -47,7 +47,7 @@ __all__ = ["EARLIEST", "LATEST", "Engine"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
-REBALANCE_GRACE = 1.0
+COMMIT_RETRY_SECONDS = 1.0
 """Seconds that unsubscribe() repeats its commit while a rebalance does not let it through."""
 DISCONNECT_SECONDS = 0.5
 """How long the connections may take to close; they are cut, at the latest, when the task ends."""
@@ -75,7 +75,7 @@ class Engine:
         self.cluster = ClusterClient.of(config, rng)
         self.callback_queue.principal = lambda: engine.cluster.principal
         self.cluster.on_refusal(self.callback_queue.report, self.callback_queue.withdraw)
-        self.starts = FirstPositionRules(self.subscription, config.fetch)
+        self.first_positions = FirstPositionRules(self.subscription, config.fetch)
         self.fetcher = Fetcher(
             self.cluster,
             self.subscription,
@@ -83,20 +83,20 @@ class Engine:
             wall_clock=config.wall_clock or time.time,
             on_ready=notify,
             notify_waiting_caller=self.callback_queue.notify_waiting_caller,
-            on_room=weak_callback(self._on_room),
+            on_room=weak_callback(self._on_buffer_space),
             may_deliver=weak_callback(self.may_deliver),
             key_deserializer=config.deserialize_key,
             value_deserializer=config.deserialize_value,
             rack=config.group.client_rack,
             metadata_max_age_ms=config.client.metadata_max_age_ms,
             rng=rng,
-            first_reset=self.starts.of,
+            first_reset=self.first_positions.rule_for,
         )
-        self.host = Host(
+        self.group_adapter = GroupAdapter(
             self.callback_queue,
             self.subscription,
             has_listener=lambda: engine.has_listener,
-            unsubscribed_offsets=lambda: engine.unsubscribed_offsets is not None,
+            has_unsubscribed=lambda: engine.unsubscribed_offsets is not None,
             on_assignment=weak_callback(self._on_assignment),
             on_failure=self.callback_queue.report,
         )
@@ -110,7 +110,7 @@ class Engine:
                 self.cluster,
                 config.group,
                 assignors,
-                self.host,
+                self.group_adapter,
                 rng=rng,
                 rack=config.group.client_rack,
                 on_group_topics=lambda topics: engine._topics.wake(),
@@ -122,7 +122,7 @@ class Engine:
         """The defect that ended the core."""
         self.ended = False
         """Nothing runs any more: the consumer was closed, or something went wrong."""
-        self.activity = CommitStatistics()
+        self.commit_statistics = CommitStatistics()
         self.resubscribed = False
         """The caller called subscribe(), perhaps for the same topics: a new try, if fenced."""
         self.rejoin_reason: str | None = None
@@ -131,9 +131,9 @@ class Engine:
         self.unsubscribed_offsets: Offsets | None = None
         """The caller has given up its subscription; these are left to commit before leaving."""
         self._unsubscribed = anyio.Event()
-        self.replaced: Offsets = {}
+        self.replaced_offsets: Offsets = {}
         """Of partitions that another assign() has put aside; left to commit."""
-        self._left_ids: dict[TopicPartition, bytes] = {}
+        self._pending_topic_ids: dict[TopicPartition, bytes] = {}
         """The ids of the topics that offsets left to commit belong to."""
         self._positions = PositionFinder(engine)
         self._topics = TopicWatch(engine)
@@ -185,22 +185,22 @@ class Engine:
         coordinator = self.coordinator
         return coordinator is None or self.callback_queue.clock() < coordinator.confirmed_until
 
-    def _on_room(self) -> None:
-        self.callback_queue.core.call_soon(self.fetcher.wake)
+    def _on_buffer_space(self) -> None:
+        self.callback_queue.engine_loop.call_soon(self.fetcher.wake)
 
     def _on_assignment(self) -> None:
         self._positions.wake()
         self.fetcher.wake()
 
-    def subscribed_again(self) -> None:
+    def apply_new_subscription(self) -> None:
         """The caller subscribed or assigned; runs in the core."""
-        self._topics.subscribed_again()
-        self.subscription_changed()
+        self._topics.forget_denied_topics()
+        self.apply_subscription()
 
     def report_refusal(self, error: KafkaError) -> None:
         """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
         if self.config.fetch.on_error in LOGGED_POLICIES:
-            logger.warning("%s", str(self.callback_queue.named(error)))
+            logger.warning("%s", str(self.callback_queue.with_principal(error)))
         else:
             self.callback_queue.report(error)
 
@@ -208,7 +208,7 @@ class Engine:
         """Partitions may have lost their positions."""
         self._positions.wake()
 
-    def subscription_changed(self) -> None:
+    def apply_subscription(self) -> None:
         """The caller subscribed, assigned or unsubscribed."""
         self._topics.wake()
         self._on_assignment()
@@ -248,16 +248,16 @@ class Engine:
             ids = self.ids_of(offsets)
         self.subscription.note_committing(offsets, ids)
         try:
-            await group.commit(offsets, timeout=await self._reached(timeout), ids=ids)
+            await group.commit(offsets, timeout=await self._wait_bootstrapped(timeout), ids=ids)
         except KafkaError as error:
-            self.activity.note_failed_commit(error)
+            self.commit_statistics.note_failed_commit(error)
             raise
-        self.activity.note_commit(offsets, anyio.current_time() - begun)
+        self.commit_statistics.note_commit(offsets, anyio.current_time() - begun)
 
     def ids_of(self, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
         """The ids of the topics that offsets belong to, which are to be committed."""
         owned = self.subscription.assigned()
-        left = {tp: topic_id for tp, topic_id in self._left_ids.items() if tp not in owned}
+        left = {tp: topic_id for tp, topic_id in self._pending_topic_ids.items() if tp not in owned}
         return self.subscription.topic_ids(offsets) | left
 
     async def committed(
@@ -265,16 +265,16 @@ class Engine:
         partitions: Iterable[TopicPartition],
         timeout: float | None,
         *,
-        refused: set[TopicPartition] | None = None,
+        denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of the group; None for a partition without one.
 
-        ``refused`` takes partitions on which a right is missing, instead of an error.
+        ``denied`` takes partitions on which a right is missing, instead of an error.
         """
         group = self._group()
-        left = await self._reached(timeout)
-        found = await group.committed(frozenset(partitions), timeout=left, denied=refused)
-        self.activity.note_committed(found)
+        left = await self._wait_bootstrapped(timeout)
+        found = await group.committed(frozenset(partitions), timeout=left, denied=denied)
+        self.commit_statistics.note_committed(found)
         offsets = {tp: at for tp, at in found.items() if at is not None}
         self.subscription.note_committing(offsets, {})
         return found
@@ -283,21 +283,21 @@ class Engine:
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The offsets at timestamps, or at the ends of the log. NoBrokersAvailable at the start."""
-        left = await self._reached(timeout)
+        left = await self._wait_bootstrapped(timeout)
         return await self.fetcher.list_offsets(timestamps, timeout=left)
 
-    async def end_of(
+    async def boundary_offsets(
         self, partitions: Iterable[TopicPartition], end: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
         """The first (:data:`EARLIEST`) or next (:data:`LATEST`) offsets of partitions."""
         found = await self.offsets_at(dict.fromkeys(partitions, end), timeout)
         return {tp: at.offset for tp, at in found.items() if at is not None}
 
-    async def start_of(self, tp: TopicPartition, strategy: OffsetReset) -> int:
+    async def reset_offset(self, tp: TopicPartition, strategy: OffsetReset) -> int:
         """Where a partition starts by a rule that is not "none"."""
         timestamp = self.fetcher.reset_timestamp(strategy)
         # The end comes first: what is written in between is not passed over.
-        end = await self.end_of([tp], LATEST, None) if timestamp >= 0 else {}
+        end = await self.boundary_offsets([tp], LATEST, None) if timestamp >= 0 else {}
         found = (await self.offsets_at({tp: timestamp}, None))[tp]
         return end[tp] if found is None else found.offset
 
@@ -306,7 +306,7 @@ class Engine:
         with _deadline(timeout, f"the position of {tp.topic}-{tp.partition} did not come"):
             return await self._positions.find(tp)
 
-    async def _reached(self, timeout: float | None) -> float:
+    async def _wait_bootstrapped(self, timeout: float | None) -> float:
         """Wait for the first contact; the seconds that are left after it."""
         seconds = self._seconds(timeout)
         until = anyio.current_time() + seconds
@@ -340,7 +340,7 @@ class Engine:
     # -- automatic commits --------------------------------------------------------------------
 
     @property
-    def commit_seconds(self) -> float:
+    def auto_commit_timeout(self) -> float:
         """How long an automatic commit may take: it must not cost the membership."""
         group = self.config.group
         return min(group.request_timeout_ms, group.rebalance_timeout_ms / 2) / 1000
@@ -350,7 +350,7 @@ class Engine:
         if self.config.group.auto_commit:
             self.subscription.note_consumed(partitions)
 
-    def consumed(self) -> Offsets:
+    def consumed_offsets(self) -> Offsets:
         """What an automatic commit commits; nothing of topics that are deleted.
 
         The coordinator would refuse those for as long as they are repeated, which would hold up
@@ -358,58 +358,60 @@ class Engine:
         """
         known = self.cluster.metadata
         consumed = self.subscription.consumed_offsets()
-        return self.replaced | {
+        return self.replaced_offsets | {
             tp: at for tp, at in consumed.items() if tp.partition in known.partitions_for(tp[0])
         }
 
     def keep_replaced_offsets(self) -> None:
         """What is assigned by hand is replaced by a caller who cannot wait for a commit."""
-        if self.config.group.auto_commit and not self.subscribed:
+        if self.config.group.auto_commit and not self.is_subscribed:
             self.note_consumed()
-            self.replaced = self.consumed()
-            self._left_ids |= self.subscription.topic_ids(self.replaced)
+            self.replaced_offsets = self.consumed_offsets()
+            self._pending_topic_ids |= self.subscription.topic_ids(self.replaced_offsets)
 
     async def commit_replaced(self) -> None:
         """What :meth:`keep_replaced_offsets` left to do; a failure is only logged."""
-        offsets = self.replaced
+        offsets = self.replaced_offsets
         try:
-            await self.commit(offsets, self.commit_seconds)
+            await self.commit(offsets, self.auto_commit_timeout)
         except KafkaError as error:
             logger.warning("automatic commit failed: %s", str(error))
-        self.replaced = {tp: at for tp, at in self.replaced.items() if offsets.get(tp) != at}
-        self._forget_left_ids()
+        self.replaced_offsets = {
+            tp: at for tp, at in self.replaced_offsets.items() if offsets.get(tp) != at
+        }
+        self._forget_pending_topic_ids()
 
-    def _forget_left_ids(self) -> None:
-        if not self.replaced and self.unsubscribed_offsets is None:
-            self._left_ids = {}
+    def _forget_pending_topic_ids(self) -> None:
+        if not self.replaced_offsets and self.unsubscribed_offsets is None:
+            self._pending_topic_ids = {}
 
     # -- leaving ------------------------------------------------------------------------------
 
     @property
-    def subscribed(self) -> bool:
+    def is_subscribed(self) -> bool:
         """True if the group, or the subscription without one, decides what is assigned."""
         return self.subscription.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
 
     @property
-    def settled(self) -> bool:
+    def has_first_assignment(self) -> bool:
         """The subscription has led to its first assignment."""
         if self.coordinator is None:
-            return self._topics.assigned_all
-        return self.host.rebalances > 0
+            return self._topics.has_assigned_all
+        return self.group_adapter.rebalance_count > 0
 
-    def membership_lost(self) -> bool:
+    def is_membership_lost(self) -> bool:
         """What is assigned is no longer this member's."""
         return self.coordinator is not None and self.coordinator.snapshot().generation_id < 0
 
     @property
-    def in_group(self) -> bool:
+    def is_in_group(self) -> bool:
         """There is a membership, or the end of one is not over yet."""
         if self.coordinator is None:
             return False
         return self.coordinator.snapshot().is_subscribed
 
     @property
-    def leaving(self) -> bool:
+    def is_leaving(self) -> bool:
         """The subscription is being given up; the group is not to be joined meanwhile."""
         return self._leaving > 0
 
@@ -437,36 +439,36 @@ class Engine:
         except KafkaError as error:
             logger.info("could not leave the group: %s", str(error))
 
-    def left(self) -> None:
+    def finish_leave(self) -> None:
         """The caller has given up its subscription, or has another one by now."""
         self._leaving = max(0, self._leaving - 1)
-        self.replaced = {}
-        self._topics.forget()
-        self.subscription_changed()
+        self.replaced_offsets = {}
+        self._topics.forget_subscription()
+        self.apply_subscription()
 
-    def part(self) -> None:
+    def drop_subscription(self) -> None:
         """Give up the subscription at once; the core commits and leaves when it gets to it.
 
         For a caller who cannot wait; it has called the listener.
         """
         if self.coordinator is not None:
-            consumed = self.consumed() if self.config.group.auto_commit else {}
+            consumed = self.consumed_offsets() if self.config.group.auto_commit else {}
             if self.unsubscribed_offsets is None:
                 self._unsubscribed = anyio.Event()
             self.unsubscribed_offsets = (self.unsubscribed_offsets or {}) | consumed
-            self._left_ids |= self.subscription.topic_ids(consumed)
-            self.replaced = {}
+            self._pending_topic_ids |= self.subscription.topic_ids(consumed)
+            self.replaced_offsets = {}
         self.subscription.unsubscribe()
-        self.subscription_changed()
+        self.apply_subscription()
 
     async def finish_unsubscribe(self) -> None:
         """What :meth:`part` left to do."""
-        patience = anyio.current_time() + REBALANCE_GRACE
+        retry_until = anyio.current_time() + COMMIT_RETRY_SECONDS
         while True:
             try:
                 await self.commit(self.unsubscribed_offsets or {}, CLOSE_TIMEOUT)
             except RebalanceInProgressError as error:
-                if anyio.current_time() < patience:
+                if anyio.current_time() < retry_until:
                     await anyio.sleep(self.config.group.retry_backoff_ms / 1000)
                     continue
                 logger.warning("automatic commit failed: %s", str(error))
@@ -475,9 +477,9 @@ class Engine:
             break
         await self._leave_group("the consumer unsubscribed", CLOSE_TIMEOUT)
         self.unsubscribed_offsets = None
-        self._forget_left_ids()
+        self._forget_pending_topic_ids()
         self._unsubscribed.set()
-        self._topics.forget()
+        self._topics.forget_subscription()
 
 
 class _deadline:

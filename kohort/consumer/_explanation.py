@@ -9,13 +9,13 @@ from kohort.transport import escaped
 
 Facts = dict[str, Any]
 
-LATELY = 5
+MAX_REBALANCES = 5
 """So many rebalances are told in words; the dict has those that are remembered."""
 
-EXPIRES_SOON = 7
+EXPIRY_WARNING_DAYS = 7
 """Days before the end of a certificate from which on it is mentioned."""
 
-PATIENCE = 1.0
+LATE_SECONDS = 1.0
 """Seconds beyond ``fetch_max_wait_ms`` that a fetch may take before it is called late."""
 
 _STATES = {
@@ -47,7 +47,7 @@ class Explanation:
         return f"<Explanation: {'; '.join(self.reasons) or 'nothing stands in the way'}>"
 
     def __str__(self) -> str:
-        return "\n".join(_text(self._facts, self.reasons))
+        return "\n".join(_lines(self._facts, self.reasons))
 
 
 def _reasons(facts: Facts) -> Iterator[str]:
@@ -67,30 +67,30 @@ def _reasons(facts: Facts) -> Iterator[str]:
         last = "" if cluster["last_error"] is None else f": {cluster['last_error']}"
         yield f"no broker was reached yet; asked: {servers}{last}"
         return
-    yield from (escaped(_needs(right)) for right in facts["missing_rights"])
-    yield from _of_subscription(facts["subscription"])
+    yield from (escaped(_missing_right(right)) for right in facts["missing_rights"])
+    yield from _subscription_reasons(facts["subscription"])
     group, grouped = facts["group"], facts["subscription"]["mode"] in ("topics", "pattern")
     if group is not None and grouped:
-        yield from _of_group(facts, group)
+        yield from _group_reasons(facts, group)
     if facts["partitions"]:
-        yield from _of_partitions(facts["partitions"], cluster["fetch_max_wait_ms"] / 1000)
+        yield from _partition_reasons(facts["partitions"], cluster["fetch_max_wait_ms"] / 1000)
 
 
-def _of_certificate(security: Facts) -> Iterator[str]:
+def _certificate_reasons(security: Facts) -> Iterator[str]:
     days = security["certificate_expires_in_days"]
-    if days is not None and days < EXPIRES_SOON:
+    if days is not None and days < EXPIRY_WARNING_DAYS:
         when = security["certificate_expires_at"]
         verb = "expired" if days < 0 else "expires"
         yield (f"the client certificate of {security['certificate_of']} {verb} on {when}")
 
 
-def _needs(right: Facts) -> str:
+def _missing_right(right: Facts) -> str:
     """Return a sentence such as ``bob needs READ on topic orders``."""
     who = right["principal"] or "this client"
     return f"{who} needs {right['operation']} on {right['resource']} {right['name']}"
 
 
-def _of_subscription(subscription: Facts) -> Iterator[str]:
+def _subscription_reasons(subscription: Facts) -> Iterator[str]:
     mode, unknown = subscription["mode"], subscription["unknown_topics"]
     if mode == "none":
         yield "nothing is subscribed to or assigned: subscribe() or assign()"
@@ -100,7 +100,7 @@ def _of_subscription(subscription: Facts) -> Iterator[str]:
         yield f"no such topic, as far as the cluster says: {', '.join(unknown)}"
 
 
-def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
+def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
     poll, state = facts["poll"], group["state"]
     join_obstruction = (
         "" if group["join_obstruction"] is None else f": {escaped(group['join_obstruction'])}"
@@ -132,7 +132,7 @@ def _of_group(facts: Facts, group: Facts) -> Iterator[str]:
         )
 
 
-def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[str]:
+def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterator[str]:
     def those(key: str, value: object) -> str:
         return ", ".join(name for name, part in partitions.items() if part[key] == value)
 
@@ -147,17 +147,17 @@ def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[st
             yield f"{name}: {part['last_error']}"
         elif part["position"] is None and part["leader"] is not None:
             yield f"{name}: the position to start at is being looked up"
-        elif (part["withheld_seconds"] or 0) > max_wait + PATIENCE:
+        elif (part["withheld_seconds"] or 0) > max_wait + LATE_SECONDS:
             yield (
                 f"{name}: broker {part['read_from']} has given nothing from offset "
                 f"{part['position']} on for {part['withheld_seconds']:.1f} s, though it says that "
                 f"the log goes on to {part['end']}: that may be damaged there; seek() past it"
             )
-        if hidden := _undecided(part):
+        if hidden := _open_transaction_offsets(part):
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
     late: dict[int, list[str]] = {}
     for name, part in partitions.items():
-        if (part["in_flight_seconds"] or 0) > max_wait + PATIENCE:
+        if (part["in_flight_seconds"] or 0) > max_wait + LATE_SECONDS:
             late.setdefault(part["in_flight_to"], []).append(name)
     for broker, names in late.items():
         ago = max(partitions[name]["in_flight_seconds"] for name in names)
@@ -166,18 +166,20 @@ def _of_partitions(partitions: dict[str, Facts], max_wait: float) -> Iterator[st
             f"{', '.join(names)}"
         )
     active = [part for part in partitions.values() if not part["paused"]]
-    quiet = not late and not any(part["last_error"] or _undecided(part) for part in active)
+    quiet = not late and not any(
+        part["last_error"] or _open_transaction_offsets(part) for part in active
+    )
     if active and quiet and all(part["lag"] == 0 for part in active):
         yield "read to the end: nothing new was produced"
 
 
-def _undecided(part: Facts) -> int:
+def _open_transaction_offsets(part: Facts) -> int:
     """How many offsets there are behind those that may be read, if all of these were."""
     hidden: int = (part["high_watermark"] or 0) - (part["end"] or 0)
     return max(hidden, 0) if part["lag"] == 0 else 0
 
 
-def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
+def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     group, poll = facts["group"], facts["poll"]
     alive = facts["state"] in ("not started", "running")
     yield f"consumer {escaped(facts['client_id'])}: {facts['state']}"
@@ -192,11 +194,11 @@ def _text(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         )
     if facts["security"]["protocol"] != "PLAINTEXT":
         yield _login(facts["security"])
-    yield from _of_certificate(facts["security"])
+    yield from _certificate_reasons(facts["security"])
     if alive:
         inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
         yield f"poll(): {inside}"
-    for past in facts["rebalances"][-LATELY:]:
+    for past in facts["rebalances"][-MAX_REBALANCES:]:
         # After the end there is no clock any more.
         when = "" if past["seconds_ago"] is None else f" {_ago(past['seconds_ago'])}"
         yield (

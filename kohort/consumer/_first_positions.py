@@ -13,22 +13,26 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
-SURE_AFTER = 3
+UPDATES_UNTIL_KNOWN = 3
 """Answers that leave a partition out before it counts as new whatever its leader epoch. A broker
 that has just started may not know all partitions. A new one has had one leader, in epoch 0."""
-ABSENT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+ABSENT_CODES = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+)
 """The error codes of a topic that does not exist, or is being created: it has no partitions."""
 
 
-class _Seen:
+class _SeenTopic:
     """A topic as it was when the consumer began to want it."""
 
-    __slots__ = ("answers", "partitions", "topic_id")
+    __slots__ = ("partitions", "topic_id", "updates")
 
     def __init__(self, topic_id: bytes, partitions: set[int], answers: int) -> None:
         self.topic_id = topic_id
         self.partitions = partitions
-        self.answers = answers
+        self.updates = answers
 
 
 class TopicBaseline:
@@ -39,9 +43,9 @@ class TopicBaseline:
     """
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Seen] = {}
+        self._topics: dict[str, _SeenTopic] = {}
         self._pattern: object = None
-        self._answers = 0
+        self._updates = 0
         self._latest: ClusterMetadata | None = None
 
     def observe(
@@ -49,29 +53,29 @@ class TopicBaseline:
     ) -> None:
         """Take what the metadata shows of the wanted topics; ``pattern``: what has matched them."""
         if pattern is not self._pattern:
-            self._pattern, self._answers = pattern, 0
+            self._pattern, self._updates = pattern, 0
             self._topics.clear()
         if pattern is None:
             for topic in [topic for topic in self._topics if topic not in wanted]:
                 del self._topics[topic]
-        later = pattern is not None and self._answers > 0
+        later = pattern is not None and self._updates > 0
         answered = metadata is not self._latest
-        self._answers += answered or not later
+        self._updates += answered or not later
         self._latest = metadata
         for topic in wanted:
             known = metadata.topics.get(topic)
-            if known is None or (known.error not in ABSENT and not known.partitions):
+            if known is None or (known.error not in ABSENT_CODES and not known.partitions):
                 continue
             seen = self._topics.get(topic)
             if seen is None:
-                seen = self._topics[topic] = _Seen(NO_ID, set(), self._answers if later else 0)
+                seen = self._topics[topic] = _SeenTopic(NO_ID, set(), self._updates if later else 0)
                 if not later:
                     seen.partitions.update(known.partitions)
-            if seen.answers < SURE_AFTER:
+            if seen.updates < UPDATES_UNTIL_KNOWN:
                 seen.partitions.update(_not_new(known, seen))
             if known.partitions and seen.topic_id == NO_ID:
                 seen.topic_id = known.topic_id
-            seen.answers += answered
+            seen.updates += answered
 
     def is_new(self, tp: TopicPartition, topic_id: bytes) -> bool | None:
         """True if the partition was not there; None while that is not known."""
@@ -82,7 +86,7 @@ class TopicBaseline:
         return other or tp.partition not in seen.partitions
 
 
-def _not_new(known: TopicMetadata, seen: _Seen) -> Collection[int]:
+def _not_new(known: TopicMetadata, seen: _SeenTopic) -> Collection[int]:
     """The partitions that have shown up late, if one of them has had several leaders already."""
     if seen.topic_id not in (NO_ID, known.topic_id):
         return ()
@@ -100,23 +104,23 @@ class FirstPositionRules:
     def __init__(self, subscription: SubscriptionState, config: FetchConfig) -> None:
         self.baseline = TopicBaseline()
         self._subscription = subscription
-        self._of_new = _of_new_partitions(config)
+        self._rule_for_new = _rule_for_new_partitions(config)
 
-    def of(self, tp: TopicPartition) -> OffsetReset | None:
+    def rule_for(self, tp: TopicPartition) -> OffsetReset | None:
         """The rule for a partition without a committed offset; None while it is not known."""
         subscription = self._subscription
         history, rule = subscription.history, subscription.default_reset
         old, now = history.last_position_id(tp), history.current_id(tp.topic)
         if NO_ID not in (old, now) and old != now:
-            return self._of_recreated(tp.topic, old, now)
-        if rule == self._of_new:
+            return self._rule_for_recreated(tp.topic, old, now)
+        if rule == self._rule_for_new:
             return rule
         new = self.baseline.is_new(tp, now)
         if new is None:
             return None
-        return self._of_new if new else rule
+        return self._rule_for_new if new else rule
 
-    def _of_recreated(self, topic: str, old: bytes, now: bytes) -> OffsetReset:
+    def _rule_for_recreated(self, topic: str, old: bytes, now: bytes) -> OffsetReset:
         """This consumer has read the topic that was there before: see :class:`RecreatedTopics`."""
         if not self._subscription.default_reset.reads_recreated:
             return OffsetReset.NONE
@@ -133,7 +137,7 @@ class FirstPositionRules:
         return OffsetReset.EARLIEST
 
 
-def _of_new_partitions(config: FetchConfig) -> OffsetReset:
+def _rule_for_new_partitions(config: FetchConfig) -> OffsetReset:
     chosen = config.auto_offset_reset_new_partitions
     if chosen is None:
         chosen = "none" if config.auto_offset_reset == "none" else "earliest"

@@ -14,7 +14,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from kohort.consumer._thread import START_SECONDS, ConsumerThread, Core, make_thread, start_thread
+from kohort.consumer._thread import (
+    START_SECONDS,
+    ConsumerThread,
+    EngineProtocol,
+    make_thread,
+    start_thread,
+)
 from kohort.consumer._thread_loop import new_event_loop
 from kohort.errors import IllegalStateError
 
@@ -79,10 +85,10 @@ def threads_are_greenlets() -> bool:
 class ConsumerGreenlet(ConsumerThread):
     """The engine as a task of the shared event loop."""
 
-    def __init__(self, core: Core, name: str) -> None:
+    def __init__(self, engine: EngineProtocol, name: str) -> None:
         self._name = name
         self._finished = threading.Event()
-        super().__init__(core, name)  # its thread is never started
+        super().__init__(engine, name)  # its thread is never started
 
     def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
         shared = shared_loop()
@@ -92,16 +98,16 @@ class ConsumerGreenlet(ConsumerThread):
         """Start the task, and give the engine a moment to take calls."""
         self._begun = True
         self._loop.call_soon_threadsafe(
-            lambda: self._loop.create_task(self._serve(), name=self._name)
+            lambda: self._loop.create_task(self._run_task(), name=self._name)
         )
         self._started.wait(START_SECONDS)
 
-    def _discard(self) -> None:
+    def _close_loop(self) -> None:
         pass  # the event loop is of all consumers
 
-    async def _serve(self) -> None:
+    async def _run_task(self) -> None:
         with self._lock:
-            main = self._begin()
+            main = self._create_main_task()
         try:
             with suppress(asyncio.CancelledError):
                 await main
@@ -113,7 +119,7 @@ class ConsumerGreenlet(ConsumerThread):
             self._finished.set()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """The task has not ended yet."""
         return self._begun and not self._finished.is_set()
 
@@ -134,7 +140,9 @@ def check_patches() -> None:
         )
 
 
-def make_consumer_thread(core: Core, name: str) -> ConsumerThread:
+def make_consumer_thread(engine: EngineProtocol, name: str) -> ConsumerThread:
     """The consumer thread, as this process can have it. ThreadStartError, IllegalStateError."""
     check_patches()
-    return ConsumerGreenlet(core, name) if threads_are_greenlets() else ConsumerThread(core, name)
+    return (
+        ConsumerGreenlet(engine, name) if threads_are_greenlets() else ConsumerThread(engine, name)
+    )

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Partitions = frozenset[TopicPartition]
 
 
-class Host:
+class GroupAdapter:
     """Carries the group's decisions to the subscription, and its questions to the caller.
 
     Revocation always waits for the caller, listener or not. The records returned before are
@@ -37,53 +37,59 @@ class Host:
         subscription: SubscriptionState,
         *,
         has_listener: Callable[[], bool],
-        unsubscribed_offsets: Callable[[], bool],
+        has_unsubscribed: Callable[[], bool],
         on_assignment: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._callback_queue = callback_queue
         self._subscription = subscription
         self._has_listener = has_listener
-        self._parting = unsubscribed_offsets
+        self._has_unsubscribed = has_unsubscribed
         self._on_assignment = on_assignment
         self._on_failure = on_failure
-        self.rebalances = 0
-        self.assigning = False
+        self.rebalance_count = 0
+        self.is_assigning = False
         """An assignment was taken and its callback has not returned: no positions, no fetches."""
 
     async def on_revoked(self, partitions: Partitions) -> None:
         """Commit, call the listener, and give the partitions up, when the caller polls next."""
-        if self._parting():
+        if self._has_unsubscribed():
             return  # the caller has done all that when it unsubscribed
-        work = ListenerCallback(self._callback_queue.core, "on_partitions_revoked", partitions)
-        await self._callback_queue.perform(work)
+        callback = ListenerCallback(
+            self._callback_queue.engine_loop, "on_partitions_revoked", partitions
+        )
+        await self._callback_queue.call(callback)
 
     def stop_delivery(self, partitions: Partitions) -> None:
         """The partitions may be somebody else's: deliver no more."""
-        if self._parting():
+        if self._has_unsubscribed():
             return  # by now they may be assigned by hand
         self._subscription.mark_pending_revocation(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:
         """Tell the listener what is somebody else's, and give it up."""
-        if self._parting():
+        if self._has_unsubscribed():
             return
-        work = ListenerCallback(self._callback_queue.core, "on_partitions_lost", partitions)
-        await self._callback_queue.perform(work)
+        callback = ListenerCallback(
+            self._callback_queue.engine_loop, "on_partitions_lost", partitions
+        )
+        await self._callback_queue.call(callback)
 
     async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
         """Take the assignment, call the listener, and only then look for positions."""
-        if self._parting():
+        if self._has_unsubscribed():
             return
-        self.assigning = True
+        self.is_assigning = True
         try:
             self._subscription.assign_from_group(assignment)
             if self._has_listener():
-                work = ListenerCallback(self._callback_queue.core, "on_partitions_assigned", added)
-                await self._callback_queue.perform(work)
+                callback = ListenerCallback(
+                    self._callback_queue.engine_loop, "on_partitions_assigned", added
+                )
+                await self._callback_queue.call(callback)
         finally:
-            self.assigning = False
-        self.rebalances += 1
+            self.is_assigning = False
+        self.rebalance_count += 1
         self._on_assignment()
         self._callback_queue.notify()
 
@@ -102,14 +108,14 @@ class Host:
 
     async def call_assignor(self, function: Callable[[], T]) -> T:
         """Run a piece of a user's assignor on the caller's side."""
-        result: T = await self._callback_queue.perform(
-            AssignorCallback(self._callback_queue.core, function)
+        result: T = await self._callback_queue.call(
+            AssignorCallback(self._callback_queue.engine_loop, function)
         )
         return result
 
     async def wait_for_poll(self) -> None:
         """Return when work is performed: in poll(), or as rebalance_without_poll allows."""
-        await self._callback_queue.perform(PollNotice(self._callback_queue.core))
+        await self._callback_queue.call(PollNotice(self._callback_queue.engine_loop))
 
     def last_poll(self) -> float:
         """When the caller was last inside poll(); now, if it never was: it has not begun yet."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-CORE = (
+PROTECTED_MODULES = (
     "kohort.transport",
     "kohort.fetcher",
     "kohort.coordinator_client",
@@ -34,7 +34,7 @@ def protect_modules() -> None:
     Each module once. The modules of groups are imported with the first consumer of a group.
     """
     for name in list(sys.modules):
-        if name.startswith(CORE) and name not in _protected:
+        if name.startswith(PROTECTED_MODULES) and name not in _protected:
             _protected.add(name)
             for function in _coroutines(name):
                 protect(function)
@@ -50,10 +50,10 @@ def protect(function: Any) -> None:
 def _coroutines(name: str) -> Iterator[Any]:
     for value in list(vars(sys.modules[name]).values()):
         if getattr(value, "__module__", None) == name:
-            yield from _of(value)
+            yield from _coroutine_functions(value)
 
 
-def _of(value: Any) -> Iterator[Any]:
+def _coroutine_functions(value: Any) -> Iterator[Any]:
     members = vars(value).values() if inspect.isclass(value) else [value]
     for member in members:
         function = getattr(member, "__func__", member)  # of class methods

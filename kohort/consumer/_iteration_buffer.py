@@ -22,7 +22,7 @@ RUN_SECONDS = 0.01
 """Seconds for which iteration takes records without a look at the session of the group."""
 
 
-class _Held:
+class _BufferedPartition:
     """One partition's records, those before ``index`` given, and where its position ends."""
 
     __slots__ = ("end", "epoch", "index", "records", "topic_partition")
@@ -35,11 +35,11 @@ class _Held:
         self.end = end
 
     @property
-    def over(self) -> bool:
+    def is_exhausted(self) -> bool:
         """All of it was given."""
         return self.index == len(self.records)
 
-    def give(self, state: PartitionState, count: int) -> list[Record]:
+    def take(self, state: PartitionState, count: int) -> list[Record]:
         """The next records, the position behind them."""
         records = self.records
         index = min(self.index + count, len(records))
@@ -54,8 +54,8 @@ class _Held:
 class IterationBuffer:
     """What was drained for iteration and not given yet; one queue for each partition.
 
-    Positions go back to the first record held, and forward with each record given. A partition
-    that was sought or revoked meanwhile loses what is held of it; a paused one keeps it. While
+    Positions go back to the first record buffered, and forward with each record given. A partition
+    that was sought or revoked meanwhile loses what is buffered of it; a paused one keeps it. While
     ``may_deliver`` is False, everything is kept and nothing given. Everything but start_run() ends
     the run.
     """
@@ -68,75 +68,80 @@ class IterationBuffer:
     ) -> None:
         self._subscription = subscription
         self._may_deliver = may_deliver
-        self._held: deque[_Held] = deque()
-        self._latest: tuple[_Held, PartitionState] | None = None
-        self._running: tuple[_Held, PartitionRun] | None = None
+        self._partitions: deque[_BufferedPartition] = deque()
+        self._latest: tuple[_BufferedPartition, PartitionState] | None = None
+        self._running: tuple[_BufferedPartition, PartitionRun] | None = None
         self.run = RecordRun(subscription.wake_up, clock)
         """The records that steps may take without a call of this object."""
-        self.given = 0
+        self.delivered_count = 0
         """How many records next() has given."""
 
     def __bool__(self) -> bool:
-        return bool(self._held)
+        return bool(self._partitions)
 
-    def load(self, drained: Records, *, given_back: bool = False) -> None:
+    def load(self, drained: Records, *, undelivered: bool = False) -> None:
         """Hold what a drain returned; of a partition that is held already, nothing.
 
-        ``given_back``: it was given once, but did not arrive; so it comes before what is held.
+        ``undelivered``: it was given once, but did not arrive; so it comes before what is buffered.
         """
         with self._subscription.lock:
-            self._set()
+            self._end_run()
             for tp, records in drained.items():
                 state = self._subscription.partition(tp)
                 if state is None or state.position is None:
                     continue
-                held = self._of(tp, state.epoch)
-                if held is None:
+                buffered = self._find(tp, state.epoch)
+                if buffered is None:
                     end = max(state.position, records[-1].offset + 1)
                     state.position = records[0].offset
-                    self._held.append(_Held(tp, state.epoch, records, end))
+                    self._partitions.append(_BufferedPartition(tp, state.epoch, records, end))
                     continue
-                if given_back:
-                    held.records, held.index = records + held.records[held.index :], 0
-                state.position = held.records[held.index].offset
+                if undelivered:
+                    buffered.records, buffered.index = (
+                        records + buffered.records[buffered.index :],
+                        0,
+                    )
+                state.position = buffered.records[buffered.index].offset
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
         """Give the next record; None when nothing is held that may be given."""
-        if not self._held or not self._may_deliver():
+        if not self._partitions or not self._may_deliver():
             return None
         with self._subscription.lock:
-            self._set()
-            for _ in range(len(self._held)):
-                held = self._held[0]
-                state = self._state(held)
-                if state is None or held.over:
-                    self._held.popleft()
-                elif self._may_give(held, state, partitions):
-                    (record,) = held.give(state, 1)
-                    self._latest = held, state
-                    self.given += 1
+            self._end_run()
+            for _ in range(len(self._partitions)):
+                buffered = self._partitions[0]
+                state = self._current_state(buffered)
+                if state is None or buffered.is_exhausted:
+                    self._partitions.popleft()
+                elif self._is_deliverable(buffered, state, partitions):
+                    (record,) = buffered.take(state, 1)
+                    self._latest = buffered, state
+                    self.delivered_count += 1
                     return record
                 else:
-                    self._held.rotate(-1)
+                    self._partitions.rotate(-1)
         return None
 
-    def ready(self, partitions: Collection[TopicPartition] | None = None) -> bool:
+    def has_next(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """next() has a record to give."""
-        if not self._held or not self._may_deliver():
+        if not self._partitions or not self._may_deliver():
             return False
         with self._subscription.lock:
-            self._set()
+            self._end_run()
             return any(
-                state is not None and not held.over and self._may_give(held, state, partitions)
-                for held in self._held
-                for state in [self._state(held)]
+                state is not None
+                and not buffered.is_exhausted
+                and self._is_deliverable(buffered, state, partitions)
+                for buffered in self._partitions
+                for state in [self._current_state(buffered)]
             )
 
-    def step(self) -> Record | None:
+    def next_after_consumed(self) -> Record | None:
         """As next(), for a caller who is done with the record before this one by coming back."""
         if self._latest is not None:
             with self._subscription.lock:
-                self._set()
+                self._end_run()
                 self._latest[1].note_consumed()
         return self.next()
 
@@ -148,29 +153,29 @@ class IterationBuffer:
         """
         if self._latest is None:
             return
-        held, state = self._latest
+        buffered, state = self._latest
         with self._subscription.lock:
-            self._set()
-            last = len(held.records) - 1
+            self._end_run()
+            last = len(buffered.records) - 1
             epoch = state.leader_epoch
-            if held.index < last and held.records[last].leader_epoch == epoch:
+            if buffered.index < last and buffered.records[last].leader_epoch == epoch:
                 run = PartitionRun(state, self.run)
-                self._running = held, run
+                self._running = buffered, run
                 self._subscription.start_run(run)
-                self.run.begin(held.records, held.index, last, until)
+                self.run.begin(buffered.records, buffered.index, last, until)
 
     def end_run(self) -> None:
         """Have whoever takes the next record come here."""
         with self._subscription.lock:
-            self._set()
+            self._end_run()
 
-    def _set(self) -> None:
+    def _end_run(self) -> None:
         """End the run, and know what it has given. The caller holds the lock."""
         if self._running is not None:
-            held, run = self._running
+            buffered, run = self._running
             self._subscription.stop_run(run)
             if self.run.stop:  # it has begun
-                held.index = self.run.index
+                buffered.index = self.run.index
             self.run.end()
             self._running = None
 
@@ -178,26 +183,26 @@ class IterationBuffer:
         """The record that was given last did not arrive."""
         if self._latest is None:
             return
-        (held, state), self._latest = self._latest, None
+        (buffered, state), self._latest = self._latest, None
         with self._subscription.lock:
-            self._set()
-            if held.index and self._state(held) is state:
-                held.index -= 1
-                state.position = held.records[held.index].offset
-                if held not in self._held:
-                    self._held.appendleft(held)
+            self._end_run()
+            if buffered.index and self._current_state(buffered) is state:
+                buffered.index -= 1
+                state.position = buffered.records[buffered.index].offset
+                if buffered not in self._partitions:
+                    self._partitions.appendleft(buffered)
 
-    def give_up(self) -> bool:
+    def discard(self) -> bool:
         """Let go of what is held: it will be fetched anew, as bytes. True if there was any."""
         with self._subscription.lock:
-            self._set()
+            self._end_run()
             given_up = False
-            for held in self._held:
-                state = self._state(held)
-                if state is not None and not held.over:
+            for buffered in self._partitions:
+                state = self._current_state(buffered)
+                if state is not None and not buffered.is_exhausted:
                     self._subscription.refetch_from(state)
                     given_up = True
-            self._held.clear()
+            self._partitions.clear()
         return given_up
 
     def take(
@@ -209,33 +214,40 @@ class IterationBuffer:
             return taken
         try:
             with self._subscription.lock:
-                self._set()
-                for held in list(self._held):
-                    state = self._state(held)
-                    if state is None or held.over:
-                        self._held.remove(held)
-                    elif max_records > 0 and self._may_give(held, state, partitions):
-                        given = taken[held.topic_partition] = held.give(state, max_records)
+                self._end_run()
+                for buffered in list(self._partitions):
+                    state = self._current_state(buffered)
+                    if state is None or buffered.is_exhausted:
+                        self._partitions.remove(buffered)
+                    elif max_records > 0 and self._is_deliverable(buffered, state, partitions):
+                        given = taken[buffered.topic_partition] = buffered.take(state, max_records)
                         max_records -= len(given)
         except BaseException:
-            self.load(taken, given_back=True)
+            self.load(taken, undelivered=True)
             raise
         return taken
 
-    def _of(self, tp: TopicPartition, epoch: int) -> _Held | None:
-        for held in self._held:
-            if held.topic_partition == tp and held.epoch == epoch and not held.over:
-                return held
+    def _find(self, tp: TopicPartition, epoch: int) -> _BufferedPartition | None:
+        for buffered in self._partitions:
+            if (
+                buffered.topic_partition == tp
+                and buffered.epoch == epoch
+                and not buffered.is_exhausted
+            ):
+                return buffered
         return None
 
-    def _state(self, held: _Held) -> PartitionState | None:
-        return self._subscription.partition_at(held.topic_partition, held.epoch)
+    def _current_state(self, buffered: _BufferedPartition) -> PartitionState | None:
+        return self._subscription.partition_at(buffered.topic_partition, buffered.epoch)
 
-    def _may_give(
-        self, held: _Held, state: PartitionState, partitions: Collection[TopicPartition] | None
+    def _is_deliverable(
+        self,
+        buffered: _BufferedPartition,
+        state: PartitionState,
+        partitions: Collection[TopicPartition] | None,
     ) -> bool:
         return (
             state.position is not None
             and state.is_deliverable
-            and (partitions is None or held.topic_partition in partitions)
+            and (partitions is None or buffered.topic_partition in partitions)
         )

@@ -22,7 +22,7 @@ def seconds_since(engine: Engine, then: float | None) -> float | None:
     return None if then is None or engine.ended else engine.callback_queue.clock() - then
 
 
-def end_of(state: PartitionState, *, committed_only: bool) -> int | None:
+def end_offset(state: PartitionState, *, committed_only: bool) -> int | None:
     """The offset behind the last record that may be read, as of the latest fetch."""
     return state.last_stable_offset if committed_only else state.high_watermark
 
@@ -32,7 +32,7 @@ def lags(engine: Engine) -> dict[TopicPartition, int | None]:
     only = engine.config.fetch.isolation_level == "read_committed"
     found: dict[TopicPartition, int | None] = {}
     for tp, state in engine.subscription.snapshot().partitions.items():
-        end = end_of(state, committed_only=only)
+        end = end_offset(state, committed_only=only)
         known = end is not None and end >= 0 and state.position is not None
         found[tp] = max(0, (end or 0) - (state.position or 0)) if known else None
     return found
@@ -62,14 +62,14 @@ def collect(engine: Engine) -> Metrics:
 def _polling(engine: Engine) -> dict[str, float]:
     callback_queue = engine.callback_queue
     return {
-        "poll-total": float(callback_queue.polls),
-        "last-poll-seconds-ago": _or_never(engine, callback_queue.last_at),
-        "time-between-poll-max": 1000 * callback_queue.longest_absence,
+        "poll-total": float(callback_queue.poll_count),
+        "last-poll-seconds-ago": _or_never(engine, callback_queue.last_active_at),
+        "time-between-poll-max": 1000 * callback_queue.longest_poll_interval,
     }
 
 
 def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
-    activity = engine.activity
+    activity = engine.commit_statistics
     figures = {
         "assigned-partitions": float(assigned),
         "commit-total": float(activity.commits.count),

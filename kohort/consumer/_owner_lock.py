@@ -17,31 +17,31 @@ class OwnerLock:
     """
 
     def __init__(self) -> None:
-        self._inside: dict[str, int] = {}
+        self._owner: dict[str, int] = {}
 
     @property
-    def mine(self) -> bool:
+    def is_held_by_caller(self) -> bool:
         """The calling thread is inside: it is in a callback, or in a signal handler."""
-        return self._inside.get(_OWNER) == threading.get_ident()
+        return self._owner.get(_OWNER) == threading.get_ident()
 
     @property
-    def free(self) -> bool:
+    def is_free(self) -> bool:
         """Nobody is inside."""
-        return not self._inside
+        return not self._owner
 
-    def take(self, what: str) -> None:
+    def acquire(self, what: str) -> None:
         """Go in. ReentrantCallError from a callback, IllegalStateError if another thread is in."""
-        if self.mine:
+        if self.is_held_by_caller:
             raise ReentrantCallError(
                 f"{what} was called from inside a listener, deserializer or assignor"
             )
         me = threading.get_ident()
-        if self._inside.setdefault(_OWNER, me) != me:
+        if self._owner.setdefault(_OWNER, me) != me:
             raise IllegalStateError(
                 f"{what} was called while another thread is inside the consumer: one thread at a "
                 "time may use it"
             )
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Go out."""
-        self._inside.pop(_OWNER, None)
+        self._owner.pop(_OWNER, None)

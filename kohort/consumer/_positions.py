@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.consumer")
 
-NAMED = 5
+MAX_NAMED_PARTITIONS = 5
 """Partitions that an error names at most."""
-FIRST_LOOK, LAST_LOOK = 0.002, 0.1
+FIRST_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.002, 0.1
 """Seconds between looks at a reset that is under way; doubled from the first to the last."""
 
-FIRST_SECONDS = 1.0
-GROUP_SECONDS = 10.0
-"""Longest pause after the group was refused, as membership has it too."""
+FIRST_RETRY_SECONDS = 1.0
+MAX_GROUP_RETRY_SECONDS = 10.0
+"""Longest pause after the group was denied, as membership has it too."""
 
 
-class _Found(NamedTuple):
+class _KnownPosition(NamedTuple):
     """What is known of one partition's position."""
 
     position: int | None
@@ -53,71 +53,71 @@ class PositionFinder:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._wanted = anyio.Event()
+        self._woken = anyio.Event()
         max_age = engine.config.client.metadata_max_age_ms / 1000
-        self._refused = RefusedPositions(max_age, engine.config.rng or random.Random())
+        self._denied = DeniedPositions(max_age, engine.config.rng or random.Random())
 
     def wake(self) -> None:
         """Something was assigned."""
-        self._wanted.set()
+        self._woken.set()
 
     async def run(self) -> None:
         """Run until cancelled; never raises."""
         backoff = self._engine.config.client.retry_backoff_max_ms / 1000
         while True:
-            self._wanted = anyio.Event()
+            self._woken = anyio.Event()
             awaiting = self._engine.subscription.awaiting_position()
-            missing = self._refused.due(awaiting, anyio.current_time())
-            if not missing or self._engine.host.assigning:
+            missing = self._denied.due(awaiting, anyio.current_time())
+            if not missing or self._engine.group_adapter.is_assigning:
                 # What is due waits for the end of the callback, which wakes this task.
-                pause = anyio.current_time() + FIRST_SECONDS
-                with anyio.CancelScope(deadline=pause if missing else self._refused.next_due):
-                    await self._wanted.wait()
+                pause = anyio.current_time() + FIRST_RETRY_SECONDS
+                with anyio.CancelScope(deadline=pause if missing else self._denied.next_due):
+                    await self._woken.wait()
                 continue
             try:
                 await self._look_up(missing, collects=True)
-                self._refused.group_allowed()
+                self._denied.forget_group_denials()
             except GroupAuthorizationFailedError as error:
                 self._engine.report_refusal(error)
-                await anyio.sleep(self._refused.group_pause())
+                await anyio.sleep(self._denied.next_group_pause())
             except KafkaError as error:
                 # Refusals of brokers are reported once, by the cluster client.
                 if error.retriable or isinstance(error, SecurityError):
                     logger.info("no committed offsets yet: %s", str(error))
                 else:
                     self._engine.callback_queue.report(error)
-                with anyio.move_on_after(max(backoff, LAST_LOOK)):
-                    await self._wanted.wait()
+                with anyio.move_on_after(max(backoff, MAX_CHECK_SECONDS)):
+                    await self._woken.wait()
 
     async def find(self, tp: TopicPartition) -> int:
         """The position of one partition, also from inside a listener. NotAssignedError."""
-        pause = FIRST_LOOK
+        pause = FIRST_CHECK_SECONDS
         while True:
-            found = self._look(tp)
+            found = self._known_position(tp)
             if found.position is not None:
                 return found.position
             if found.leaving:
-                return await self._of_leaving(tp, found.reset)
+                return await self._position_of_revoked(tp, found.reset)
             if found.reset is None:
                 await self._look_up({tp: found.epoch})
                 continue
-            rule = self._engine.starts.of(tp) if found.first else found.reset
+            rule = self._engine.first_positions.rule_for(tp) if found.first else found.reset
             if rule == OffsetReset.NONE:
-                raise _nowhere(tp)
+                raise _no_offset_error(tp)
             if found.error is not None and not found.error.retriable:
                 raise found.error
             # The fetcher sees to the reset.
             self._engine.fetcher.wake()
             await anyio.sleep(pause)
-            pause = min(2 * pause, LAST_LOOK)
+            pause = min(2 * pause, MAX_CHECK_SECONDS)
 
-    def _look(self, tp: TopicPartition) -> _Found:
+    def _known_position(self, tp: TopicPartition) -> _KnownPosition:
         subscription = self._engine.subscription
         with subscription.lock:
             state = subscription.partition(tp)
             if state is None:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
-            return _Found(
+            return _KnownPosition(
                 state.position,
                 state.epoch,
                 state.reset,
@@ -126,28 +126,30 @@ class PositionFinder:
                 state.last_error,
             )
 
-    async def _of_leaving(self, tp: TopicPartition, reset: OffsetReset | None) -> int:
+    async def _position_of_revoked(self, tp: TopicPartition, reset: OffsetReset | None) -> int:
         """Where a partition would have started that is being revoked before it ever did."""
         committed = await self._committed([tp])
         at = committed.get(tp)
         if at is not None and reset is None:
             return at.offset
         default = self._engine.subscription.default_reset
-        strategy = reset or self._engine.starts.of(tp) or default
+        strategy = reset or self._engine.first_positions.rule_for(tp) or default
         if strategy == OffsetReset.NONE:
-            raise _nowhere(tp)
-        return await self._engine.start_of(tp, strategy)
+            raise _no_offset_error(tp)
+        return await self._engine.reset_offset(tp, strategy)
 
     async def _committed(
-        self, partitions: list[TopicPartition], refused: set[TopicPartition] | None = None
+        self, partitions: list[TopicPartition], denied: set[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         if self._engine.coordinator is None:
             return {}
-        return await self._engine.committed(partitions, None, refused=refused)
+        return await self._engine.committed(partitions, None, denied=denied)
 
-    def _report_refused(self, news: set[TopicPartition]) -> None:
+    def _report_denied(self, news: set[TopicPartition]) -> None:
         topics = {tp.topic for tp in news}
-        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(news)[:NAMED])
+        names = ", ".join(
+            f"{tp.topic}-{tp.partition}" for tp in sorted(news)[:MAX_NAMED_PARTITIONS]
+        )
         where = f"reading the committed offsets of {names}"
         self._engine.report_refusal(denied_topics_error(where, topics, "DESCRIBE"))
 
@@ -156,15 +158,15 @@ class PositionFinder:
         subscription = self._engine.subscription
         # The ids of now: a topic that is recreated meanwhile is not what was asked for.
         ids = subscription.topic_ids(missing)
-        refused: set[TopicPartition] = set()
-        committed = await self._committed(list(missing), refused if collects else None)
+        denied: set[TopicPartition] = set()
+        committed = await self._committed(list(missing), denied if collects else None)
         now, history = anyio.current_time(), subscription.history
-        news = {tp for tp in refused if self._refused.refused(tp, missing[tp], now)}
+        news = {tp for tp in denied if self._denied.note_denial(tp, missing[tp], now)}
         if news:
-            self._report_refused(news)
+            self._report_denied(news)
         for tp, epoch in missing.items():
             at = committed.get(tp)
-            if tp in refused:
+            if tp in denied:
                 continue  # where it starts is not known: asked for again later
             if history.current_id(tp.topic) != ids[tp] != NO_ID:
                 continue  # recreated meanwhile: asked for again
@@ -179,7 +181,7 @@ class PositionFinder:
         self._engine.callback_queue.notify()  # start() may be waiting for it
 
 
-def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:
+def _no_offset_error(tp: TopicPartition) -> NoOffsetForPartitionError:
     return NoOffsetForPartitionError(
         f"{tp.topic}-{tp.partition} has no committed offset to start at, and auto_offset_reset is "
         f'"none": seek({tp}, ...), or commit an offset first',
@@ -187,51 +189,51 @@ def _nowhere(tp: TopicPartition) -> NoOffsetForPartitionError:
     )
 
 
-class _Refused(NamedTuple):
+class _DeniedPosition(NamedTuple):
     epoch: int
     failures: int
     at: float
 
 
-class RefusedPositions:
+class DeniedPositions:
     """Pauses that double from 1 s to ``max_seconds``, for each partition."""
 
     def __init__(self, max_seconds: float, rng: random.Random) -> None:
-        self._backoff = Backoff(min(FIRST_SECONDS, max_seconds), max_seconds)
+        self._backoff = Backoff(min(FIRST_RETRY_SECONDS, max_seconds), max_seconds)
         self._rng = rng
-        self._refused: dict[TopicPartition, _Refused] = {}
+        self._denied: dict[TopicPartition, _DeniedPosition] = {}
         self._group_failures = 0
 
     @property
     def next_due(self) -> float:
         """Time of the next attempt for any of them; infinity if there are none."""
-        return min((each.at for each in self._refused.values()), default=math.inf)
+        return min((each.at for each in self._denied.values()), default=math.inf)
 
     def due(self, missing: Mapping[TopicPartition, int], now: float) -> dict[TopicPartition, int]:
         """Return the partitions, with their epochs, that may be asked for now."""
-        for tp, known in list(self._refused.items()):
+        for tp, known in list(self._denied.items()):
             if missing.get(tp) != known.epoch:
-                del self._refused[tp]
+                del self._denied[tp]
         return {
             tp: epoch
             for tp, epoch in missing.items()
-            if tp not in self._refused or self._refused[tp].at <= now
+            if tp not in self._denied or self._denied[tp].at <= now
         }
 
-    def refused(self, tp: TopicPartition, epoch: int, now: float) -> bool:
+    def note_denial(self, tp: TopicPartition, epoch: int, now: float) -> bool:
         """Note a refusal; True if it is the first."""
-        known = self._refused.get(tp)
+        known = self._denied.get(tp)
         failures = 1 if known is None else known.failures + 1
         at = now + self._backoff.delay(failures, self._rng)
-        self._refused[tp] = _Refused(epoch, failures, at)
+        self._denied[tp] = _DeniedPosition(epoch, failures, at)
         return known is None
 
-    def group_pause(self) -> float:
+    def next_group_pause(self) -> float:
         """Return the seconds to wait after the whole group was refused once more."""
         self._group_failures += 1
-        longest = min(GROUP_SECONDS, max(self._backoff.maximum, FIRST_SECONDS))
-        return Backoff(FIRST_SECONDS, longest).delay(self._group_failures, self._rng)
+        longest = min(MAX_GROUP_RETRY_SECONDS, max(self._backoff.maximum, FIRST_RETRY_SECONDS))
+        return Backoff(FIRST_RETRY_SECONDS, longest).delay(self._group_failures, self._rng)
 
-    def group_allowed(self) -> None:
+    def forget_group_denials(self) -> None:
         """Forget the refusals of the group."""
         self._group_failures = 0

@@ -11,25 +11,25 @@ from contextlib import suppress
 import anyio
 import anyio.lowlevel
 
-SLICE = 0.1
+WAIT_SLICE_SECONDS = 0.1
 """Seconds that the main thread waits at first. A signal that comes in the moment before the thread
 begins to wait does not wake it; its handler (Ctrl-C's, for one) runs when the slice is over."""
-LONGEST_SLICE = 1.0
+MAX_WAIT_SLICE_SECONDS = 1.0
 """A wait that lasts gets longer slices, twice as long each time: a wake-up costs CPU."""
 
 
-def slices(timeout: float) -> Iterator[float]:
+def wait_slices(timeout: float) -> Iterator[float]:
     """Seconds to wait at a time until ``timeout`` is over.
 
     Python runs signal handlers in the main thread only, so any other thread waits in one piece.
     """
     deadline = time.monotonic() + timeout
     is_main = threading.get_ident() == threading.main_thread().ident
-    longest = SLICE if is_main else threading.TIMEOUT_MAX
+    longest = WAIT_SLICE_SECONDS if is_main else threading.TIMEOUT_MAX
     while (left := deadline - time.monotonic()) > 0:
         yield min(left, longest)
         if is_main:
-            longest = min(2 * longest, LONGEST_SLICE)
+            longest = min(2 * longest, MAX_WAIT_SLICE_SECONDS)
 
 
 class ThreadSignal:
@@ -51,18 +51,18 @@ class ThreadSignal:
     def clear(self) -> None:
         self._lock.acquire(blocking=False)
 
-    def take(self, timeout: float) -> bool:
+    def wait_once(self, timeout: float) -> bool:
         """Wait for ``timeout`` seconds at most. True if notified; it is cleared then."""
         return self._lock.acquire(timeout=timeout)
 
     def wait(self, timeout: float) -> None:
         """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
-        for seconds in slices(timeout):
+        for seconds in wait_slices(timeout):
             if self._lock.acquire(timeout=seconds):
                 return
 
 
-class Notice:
+class TaskEvent:
     """One notification of a :class:`TaskSignal`, for any number of tasks.
 
     On asyncio its waits are bare futures and its time-outs timers: a time-out of anyio's cancels
@@ -130,15 +130,15 @@ class TaskSignal:
     """
 
     def __init__(self) -> None:
-        self._event: Notice | None = None
+        self._event: TaskEvent | None = None
 
     def notify(self) -> None:
         event, self._event = self._event, None
         if event is not None:
             event.set()
 
-    def event(self) -> Notice:
+    def event(self) -> TaskEvent:
         """The event of the next notification."""
         if self._event is None:
-            self._event = Notice()
+            self._event = TaskEvent()
         return self._event

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
 
 
-LOOK_AGAIN = 0.05
+CHECK_SECONDS = 0.05
 """Seconds; what is waited for is mostly announced."""
 
 
@@ -29,21 +29,21 @@ class StartupWait:
     @property
     def seconds(self) -> float | None:
         """Return the seconds until the next look; None if only an event needs one."""
-        return min(self._left, LOOK_AGAIN) if self._joined() else None
+        return min(self._left, CHECK_SECONDS) if self._has_assignment() else None
 
     @property
     def _left(self) -> float:
         return max(0.0, self._until - self._engine.callback_queue.clock())
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """True if there is nothing left to wait for, or the time is up."""
-        return self._joined() and (self._complete() or not self._left)
+        return self._has_assignment() and (self._is_complete() or not self._left)
 
-    def _joined(self) -> bool:
+    def _has_assignment(self) -> bool:
         engine = self._engine
-        return engine.coordinator is None or not engine.subscribed or engine.settled
+        return engine.coordinator is None or not engine.is_subscribed or engine.has_first_assignment
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         engine = self._engine
         metadata = engine.cluster.metadata
         creates = engine.config.client.allow_auto_create_topics
@@ -51,9 +51,9 @@ class StartupWait:
             if _is_being_created(metadata.topics.get(topic), creates):
                 return False
         group = engine.coordinator
-        if engine.subscribed and not engine.settled:
+        if engine.is_subscribed and not engine.has_first_assignment:
             return False
-        if engine.subscribed and group is not None:
+        if engine.is_subscribed and group is not None:
             # A leader that sees new partitions gives them out in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False

@@ -31,4 +31,6 @@ async def report_stats(engine: Engine, hook: Callable[[dict[str, Any]], Any]) ->
     while True:
         await anyio.sleep(engine.config.stats_interval_ms / 1000)
         with suppress(KafkaError):  # Ctrl-C came in the midst of it; there will be others
-            await engine.callback_queue.perform(AssignorCallback(engine.callback_queue.core, call))
+            await engine.callback_queue.call(
+                AssignorCallback(engine.callback_queue.engine_loop, call)
+            )

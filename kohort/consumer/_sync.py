@@ -85,9 +85,9 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
             records = self._poll(timeout, count)
 
         try:
-            self._inside("poll()", poll)
+            self._run_as_owner("poll()", poll)
         except BaseException:
-            self._iteration_buffer.load(records, given_back=True)  # Ctrl-C on the way out
+            self._iteration_buffer.load(records, undelivered=True)  # Ctrl-C on the way out
             raise
         return records
 
@@ -132,7 +132,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         rows = _arguments.max_records(max_records, MAX_ROWS)
         poll = TablePoll(self._engine, self._iteration_buffer, rows, build, allocate)
         try:
-            self._inside("poll()", lambda: self._poll(timeout, 0, table=poll))
+            self._run_as_owner("poll()", lambda: self._poll(timeout, 0, table=poll))
         except BaseException:
             poll.undo()  # Ctrl-C on the way out
             raise
@@ -143,7 +143,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         timeout: float,
         count: int,
         *,
-        held: bool = True,
+        buffered: bool = True,
         table: TablePoll[Any] | None = None,
     ) -> Records:
         """``held``: with what is held for iteration; else nothing, as soon as some may be given.
@@ -151,31 +151,34 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         ``table``: the rows go there, and nothing is returned.
         """
         deadline = time.monotonic() + timeout
-        buffer, performer = self._engine.fetcher.buffer, self._callback_runner
+        buffer, iteration = self._engine.fetcher.buffer, self._iteration_buffer
+        runner = self._callback_runner
         while True:
             self._signal.clear()
-            if performer.has_work:
-                run_inline(performer.run_all())
+            if runner.has_callbacks:
+                run_inline(runner.run_all())
             remaining = deadline - time.monotonic()
-            over = remaining <= 0
-            performer.raise_errors(over=over)
+            timed_out = remaining <= 0
+            runner.raise_errors(timed_out=timed_out)
             if self._pending_close is not None:
                 return {}
             if table is not None:
-                if table.drain(None, repeat_errors=over) or (over and not self._pause(timeout)):
+                if table.drain(None, repeat_errors=timed_out):
+                    return {}
+                if timed_out and not self._pause_for_thread(timeout):
                     return {}
                 self._signal.wait(remaining)
                 continue
-            if held and self._iteration_buffer and (records := self._iteration_buffer.take(count)):
+            if buffered and iteration and (records := iteration.take(count)):
                 return records
-            if not held and self._iteration_buffer.ready():
+            if not buffered and iteration.has_next():
                 return {}
-            records = buffer.drain(count, repeat_errors=over)
-            if records or (over and not self._pause(timeout)):
+            records = buffer.drain(count, repeat_errors=timed_out)
+            if records or (timed_out and not self._pause_for_thread(timeout)):
                 return records
             self._signal.wait(remaining)
 
-    def _pause(self, timeout: float) -> bool:
+    def _pause_for_thread(self, timeout: float) -> bool:
         """Let the consumer thread run, for a poll() without a wait. True if there is news."""
         thread = self._thread
         return timeout <= 0 and thread is not None and self._pauses.pause(thread.is_busy)
@@ -187,35 +190,35 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """Return the next record where SyncIteration.__next__() has none at hand."""
         if self._closed:
             raise StopIteration
-        given = self._iteration_buffer.given
+        given = self._iteration_buffer.delivered_count
         try:
-            record = self._next_held()
+            record = self._next_buffered()
             if record is None:
-                record = self._inside("iteration", self._next)
+                record = self._run_as_owner("iteration", self._next)
         except BaseException:
-            if self._iteration_buffer.given != given:
+            if self._iteration_buffer.delivered_count != given:
                 self._iteration_buffer.undo_next()
             raise
         if record is None:
             raise StopIteration
         return record
 
-    def _next_held(self) -> ConsumerRecord[Any, Any] | None:
+    def _next_buffered(self) -> ConsumerRecord[Any, Any] | None:
         """The next record without much ado, if there is nothing else to do."""
         callback_queue = self._callback_queue
         self._iteration_buffer.end_run()
         self._engine.subscription.wake_up.is_set = False
         if (
             not self._iteration_buffer
-            or callback_queue.work
-            or callback_queue.woken
-            or not self._turn.free
+            or callback_queue.pending
+            or callback_queue.is_wakeup_requested
+            or not self._owner_lock.is_free
         ):
             return None
         self._check_usable()
-        record = self._iteration_buffer.step()
+        record = self._iteration_buffer.next_after_consumed()
         if record is not None:
-            callback_queue.left_poll()
+            callback_queue.leave_poll()
             session = self._engine.coordinator or NO_GROUP
             self._iteration_buffer.start_run(
                 min(time.monotonic() + RUN_SECONDS, session.confirmed_until)
@@ -224,15 +227,15 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
 
     def _next(self) -> ConsumerRecord[Any, Any] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
-        over = False
-        self._engine.callback_queue.take_wakeup()
+        timed_out = False
+        self._engine.callback_queue.raise_wakeup()
         # A rebalance goes on between two records: what is held may last for hours.
-        record = None if self._callback_runner.has_work else self._iteration_buffer.next()
+        record = None if self._callback_runner.has_callbacks else self._iteration_buffer.next()
         while record is None:
-            if over or self._pending_close is not None:
+            if timed_out or self._pending_close is not None:
                 return None
             remaining = deadline - time.monotonic()
-            over = remaining <= 0
+            timed_out = remaining <= 0
             self._refill(max(0.0, min(remaining, 1.0)))
             record = self._iteration_buffer.next()
         return record
@@ -240,8 +243,8 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
     def _refill(self, timeout: float) -> None:
         drained: Records = {}
         try:
-            drained = self._poll(timeout, self._drain_size.count, held=False)
-            self._drain_size.took(drained.values())
+            drained = self._poll(timeout, self._drain_size.count, buffered=False)
+            self._drain_size.adapt(drained.values())
             self._iteration_buffer.load(drained)
         except BaseException:
             self._iteration_buffer.load(drained)  # what Ctrl-C kept from being held
@@ -263,7 +266,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
     def subscription(self) -> set[str] | None:
         """The topics subscribed to; None before a subscription."""
         self._check_process()
-        return set(self._engine.subscription.topics()) if self._engine.subscribed else None
+        return set(self._engine.subscription.topics()) if self._engine.is_subscribed else None
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance at the next poll(), unless it does already (KIP-568).
@@ -279,7 +282,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
             self._check_usable()
             self._engine.subscription.unsubscribe()
             return
-        error = self._inside("unsubscribe()", self._unsubscribe)
+        error = self._run_as_owner("unsubscribe()", self._unsubscribe)
         if error is not None:
             raise error
 
@@ -289,7 +292,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
             return self._leave("the consumer unsubscribed", True, deadline)
         finally:
             self._engine.subscription.unsubscribe()
-            self._call_soon(self._engine.left)
+            self._call_soon(self._engine.finish_leave)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without sharing them in a group; none: unsubscribe().
@@ -300,7 +303,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         if not chosen:
             self.unsubscribe()
             return
-        if self._thread is not None and not self._engine.subscribed:
+        if self._thread is not None and not self._engine.is_subscribed:
             self._engine.note_consumed()
             run_inline(self._callback_runner.auto_commit())
         self._assign(chosen)
@@ -319,7 +322,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         if position is not None:
             return position
         try:
-            return self._call(lambda: self._engine.position(tp, timeout), timeout)
+            return self._call_engine(lambda: self._engine.position(tp, timeout), timeout)
         except (NoBrokersAvailable, CredentialsUnavailableError):
             raise
         except KafkaTimeoutError:
@@ -335,7 +338,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
         self._check_usable()
-        for tp in self._all_or(partitions):
+        for tp in self._assigned_or(partitions):
             self._engine.subscription.request_reset(tp, strategy)
         self._call_soon(self._engine.fetcher.wake)
 
@@ -356,7 +359,8 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
     ) -> dict[TopicPartition, int]:
         chosen = _arguments.topic_partitions(partitions)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.end_of(chosen, end, timeout), timeout)
+        engine = self._engine
+        return self._call_engine(lambda: engine.boundary_offsets(chosen, end, timeout), timeout)
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
@@ -364,7 +368,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         wanted = _arguments.timestamps(timestamps)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.offsets_at(wanted, timeout), timeout)
+        return self._call_engine(lambda: self._engine.offsets_at(wanted, timeout), timeout)
 
     # -- committing ---------------------------------------------------------------------------
 
@@ -377,12 +381,12 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         KafkaTimeoutError, IllegalStateError without a group.
         """
         self._check_usable()
-        chosen = self._to_commit(offsets)
+        chosen = self._offsets_to_commit(offsets)
         timeout = self._timeout(timeout_ms)
         try:
-            self._call(lambda: self._engine.commit(chosen, timeout), timeout)
+            self._call_engine(lambda: self._engine.commit(chosen, timeout), timeout)
         finally:
-            if self._turn.free:
+            if self._owner_lock.is_free:
                 self._callback_runner.run_commit_callbacks()
 
     def commit_async(
@@ -397,13 +401,13 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         future waits no longer than commit() does, and raises its errors.
         """
         self._check_usable()
-        chosen = self._to_commit(offsets)
+        chosen = self._offsets_to_commit(offsets)
         wanted = callback or self._config.default_offset_commit_callback
-        callback_queue, core = self._engine.callback_queue, self._core()
+        callback_queue, thread = self._engine.callback_queue, self._running_thread()
         self._engine.check_running()
         ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
         timeout = self._timeout(None)
-        future = core.call(
+        future = thread.call(
             lambda: self._engine.commit(chosen, None, ids=ids),
             CommitFuture(timeout, self._deadline(timeout)),
         )
@@ -411,7 +415,8 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
 
         def done(future: Future[None]) -> None:
             if wanted is not None and not future.cancelled():
-                callback_queue.answer(CommitCallback(wanted, chosen, future.exception()))
+                result = CommitCallback(wanted, chosen, future.exception())
+                callback_queue.add_commit_callback(result)
             self._commits.discard(future)
             callback_queue.notify()
 
@@ -444,11 +449,11 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         self._require_group()
         one, chosen = _arguments.one_or_more(partition)
         timeout = self._timeout(timeout_ms)
-        found = self._call(lambda: self._engine.committed(chosen, timeout), timeout)
-        told: dict[TopicPartition, Committed] = {
+        found = self._call_engine(lambda: self._engine.committed(chosen, timeout), timeout)
+        offsets: dict[TopicPartition, Committed] = {
             tp: at if metadata or at is None else at.offset for tp, at in found.items()
         }
-        return told[chosen[0]] if one else told
+        return offsets[chosen[0]] if one else offsets
 
     # -- the cluster --------------------------------------------------------------------------
 
@@ -456,12 +461,12 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """The partitions of a topic; empty if there is no such topic. KafkaTimeoutError."""
         (name,) = _arguments.topic_names([topic])
         timeout = self._timeout(None)
-        return set(self._call(lambda: self._engine.partitions_of(name, timeout), timeout))
+        return set(self._call_engine(lambda: self._engine.partitions_of(name, timeout), timeout))
 
     def topics(self) -> set[str]:
         """The names of all topics. KafkaTimeoutError."""
         timeout = self._timeout(None)
-        return set(self._call(lambda: self._engine.all_topics(timeout), timeout))
+        return set(self._call_engine(lambda: self._engine.all_topics(timeout), timeout))
 
     def topic_ids(
         self, topics: Iterable[str], timeout_ms: float | None = None
@@ -472,7 +477,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """
         names = _arguments.topic_names(topics)
         timeout = self._timeout(timeout_ms)
-        return self._call(lambda: self._engine.topic_ids(names, timeout), timeout)
+        return self._call_engine(lambda: self._engine.topic_ids(names, timeout), timeout)
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
         """Wait until the cluster is known; ``refresh`` asks for it anew.
@@ -481,7 +486,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """
         client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
         seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
-        self._call(
+        self._call_engine(
             lambda: self._engine.bootstrap(timeout, refresh=refresh),
             seconds if timeout is None else timeout,
         )

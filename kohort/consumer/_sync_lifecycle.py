@@ -14,13 +14,13 @@ from typing import Any, Self, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
-from kohort.consumer._base import ConsumerBase, leaving_seconds
+from kohort.consumer._base import ConsumerBase, leave_timeout
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
 from kohort.consumer._commit_future import thread_timeout
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._owner_lock import OwnerLock
-from kohort.consumer._signal import SLICE, ThreadSignal
+from kohort.consumer._signal import WAIT_SLICE_SECONDS, ThreadSignal
 from kohort.consumer._thread import ConsumerThread
 from kohort.consumer._thread_loop import PollPauses
 from kohort.errors import (
@@ -35,9 +35,9 @@ logger = logging.getLogger("kohort.consumer")
 
 T = TypeVar("T")
 
-GRACE_SECONDS = 1.0
+OVERRUN_SECONDS = 1.0
 """Seconds that a call waits for the core after the core's own limit for it has passed."""
-CLOSING_GRACE_SECONDS = 0.2
+CLOSE_OVERRUN_SECONDS = 0.2
 """The same while the consumer closes, which has a limit for all of its steps together."""
 
 
@@ -48,7 +48,7 @@ class SyncLifecycle(ConsumerBase):
         config.check_sync()
         self._signal = ThreadSignal()
         self._pauses = PollPauses(self._signal)
-        self._turn = OwnerLock()
+        self._owner_lock = OwnerLock()
         self._thread: ConsumerThread | None = None
         self._pending_close: tuple[bool, float | None, bool | None] | None = None
         self._closing_until: float | None = None
@@ -63,14 +63,14 @@ class SyncLifecycle(ConsumerBase):
             return call_listener(listener, callback, partitions)
 
         self._callback_runner = CallbackRunner(engine, invoke)
-        self._connect_performer()
+        self._connect_callback_runner()
 
-    def _connect_performer(self) -> None:
+    def _connect_callback_runner(self) -> None:
         """Let the performer call this consumer, without keeping it alive."""
         consumer = weakref.proxy(self)
 
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
-            result: T = consumer._call(function, seconds)
+            result: T = consumer._call_engine(function, seconds)
             return result
 
         async def serve(
@@ -78,92 +78,94 @@ class SyncLifecycle(ConsumerBase):
             perform: Callable[[], Coroutine[Any, Any, None]],
             seconds: float,
         ) -> None:
-            consumer._serve(function, perform, seconds)
+            consumer._call_with_callbacks(function, perform, seconds)
 
         self._callback_runner.connect(call, serve)
 
     # -- the core -----------------------------------------------------------------------------
 
-    def _core(self) -> ConsumerThread:
+    def _running_thread(self) -> ConsumerThread:
         self._check_usable()
         if self._thread is None:
-            self._start_core()
-        core = self._thread
-        assert core is not None
-        if core.ended:
+            self._start_thread()
+        thread = self._thread
+        assert thread is not None
+        if thread.ended:
             self._engine.ended = True  # the engine could not say so if it never ran
-        return core
+        return thread
 
-    def _start_core(self) -> None:
+    def _start_thread(self) -> None:
         """Start the thread. ThreadStartError: nothing is left of it, and a later call retries."""
         callback_queue = self._engine.callback_queue
-        before = callback_queue.core
+        before = callback_queue.engine_loop
         thread = make_consumer_thread(
             self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
         )
         pid = os.getpid()
         # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
         # Between this and the try nothing is called: signal handlers run in calls.
-        callback_queue.core = self._thread = thread
+        callback_queue.engine_loop = self._thread = thread
         self._pid = pid
         try:
             thread.start()
         except BaseException:
-            thread.withdraw()  # Ctrl-C may come before the first line of start()
+            thread.end_unstarted()  # Ctrl-C may come before the first line of start()
             raise
         finally:
             if thread.ended:
-                callback_queue.core, self._thread, self._pid = before, None, None
+                callback_queue.engine_loop, self._thread, self._pid = before, None, None
 
-    def _call(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
+    def _call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Await ``function()``, which limits itself to ``seconds``, in the core.
 
         KafkaTimeoutError if the core does not run and so cannot keep to the limit;
         IllegalStateError if it has ended.
         """
-        core = self._core()
+        thread = self._running_thread()
         deadline = self._deadline(seconds)
-        future = core.call(function)
+        future = thread.call(function)
         try:
             while not future.done():
-                if not self._turn.mine:  # a callback's calls are of poll(), which sees to it itself
-                    self._engine.callback_queue.take_wakeup()
+                if (
+                    not self._owner_lock.is_held_by_caller
+                ):  # a callback's calls are of poll(), which sees to it itself
+                    self._engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
-                    core.give_up(future)
+                    thread.cancel_call(future)
                     raise thread_timeout(seconds)
-                futures.wait([future], min(SLICE, left))
-            return self._result(core, future)
+                futures.wait([future], min(WAIT_SLICE_SECONDS, left))
+            return self._result(thread, future)
         finally:
             del future  # its exception refers to this frame
 
-    def _result(self, core: ConsumerThread, future: Future[T]) -> T:
+    def _result(self, thread: ConsumerThread, future: Future[T]) -> T:
         try:
-            if core.ended and not self._closed:
+            if thread.ended and not self._closed:
                 if isinstance(future.exception(), ConsumerClosedError):
                     self._engine.check_running()
             return future.result()
         finally:
             del future  # as in _call()
 
-    def _serve(
+    def _call_with_callbacks(
         self,
         function: Callable[[], Awaitable[None]],
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
         """Do as :meth:`_call` does, and perform what the core leaves. Give up with a warning."""
-        core = self._core()
+        thread = self._running_thread()
         deadline = self._deadline(seconds)
-        future = core.call(function)
+        future = thread.call(function)
         future.add_done_callback(lambda _: self._signal.notify())
         try:
             while True:
                 self._signal.clear()
                 run_inline(perform())
                 if future.done():
-                    return self._result(core, future)
+                    return self._result(thread, future)
                 if (left := deadline - time.monotonic()) <= 0:
-                    core.give_up(future)
+                    thread.cancel_call(future)
                     logger.warning("%s", thread_timeout(seconds))
                     return None
                 self._signal.wait(min(left, 1.0))
@@ -172,31 +174,31 @@ class SyncLifecycle(ConsumerBase):
 
     def _deadline(self, seconds: float) -> float:
         """The time when a call is given up."""
-        grace = GRACE_SECONDS if self._closing_until is None else CLOSING_GRACE_SECONDS
+        grace = OVERRUN_SECONDS if self._closing_until is None else CLOSE_OVERRUN_SECONDS
         return time.monotonic() + seconds + grace
 
-    def _inside(self, what: str, function: Callable[[], T]) -> T:
+    def _run_as_owner(self, what: str, function: Callable[[], T]) -> T:
         """Be inside poll(): heartbeats count it as life, listeners may be called."""
-        self._core()
-        nested = self._turn.mine
+        self._running_thread()
+        nested = self._owner_lock.is_held_by_caller
         try:
-            self._turn.take(what)
-            self._engine.callback_queue.entered_poll()
+            self._owner_lock.acquire(what)
+            self._engine.callback_queue.enter_poll()
             self._engine.note_consumed()
             return function()
         finally:
             if not nested:
                 try:
-                    self._go_out()
+                    self._release_owner()
                 finally:
-                    self._go_out()  # Ctrl-C in the midst of it must not leave the door shut
+                    self._release_owner()  # Ctrl-C in the midst of it must not leave the door shut
                     if self._pending_close is not None:
                         self._close(*self._pending_close)
 
-    def _go_out(self) -> None:
-        if self._turn.mine:
-            self._engine.callback_queue.left_poll()
-            self._turn.give_back()
+    def _release_owner(self) -> None:
+        if self._owner_lock.is_held_by_caller:
+            self._engine.callback_queue.leave_poll()
+            self._owner_lock.release()
 
     def _timeout(self, timeout_ms: float | None) -> float:
         timeout = _arguments.timeout_seconds(timeout_ms, self._config.client.request_timeout_ms)
@@ -214,7 +216,7 @@ class SyncLifecycle(ConsumerBase):
         and unsubscribe() never do. Nothing is lost: poll on, or close. A commit that was being
         waited for may still be done.
         """
-        self._engine.callback_queue.wake()
+        self._engine.callback_queue.request_wakeup()
         self._signal.notify()
 
     def close(
@@ -239,27 +241,27 @@ class SyncLifecycle(ConsumerBase):
         if self._closed or self._pid not in (None, os.getpid()):
             self._closed = True
             return
-        if self._turn.mine:
+        if self._owner_lock.is_held_by_caller:
             self._pending_close = (autocommit, timeout, leave_group)
             self._signal.notify()
             return
         self._close(autocommit, timeout, leave_group)
 
     def _close(self, autocommit: bool, timeout: float | None, leave_group: bool | None) -> None:
-        self._turn.take("close()")
+        self._owner_lock.acquire("close()")
         self._engine.subscription.wake_up.set()
         try:
-            if self._pending_close is None and not self._unfinished:
+            if self._pending_close is None and not self._left_with_error:
                 self._engine.note_consumed()
             self._pending_close = None
             limit = CLOSE_TIMEOUT if timeout is None else timeout
             self._close_now(autocommit, limit, leave_group)
         finally:
-            self._turn.give_back()
+            self._owner_lock.release()
 
     def _close_now(self, autocommit: bool, limit: float, leave_group: bool | None) -> None:
         begun = time.monotonic()
-        deadline = begun + leaving_seconds(limit)
+        deadline = begun + leave_timeout(limit)
         thread = self._thread
         error: KafkaError | None = None
         try:
@@ -297,7 +299,7 @@ class SyncLifecycle(ConsumerBase):
         """Give everything up in good order; returns what a listener raised."""
         # A __del__ method may close the consumer, and the garbage collector clears weak references
         # before it calls that.
-        self._connect_performer()
+        self._connect_callback_runner()
         self._closing_until = deadline
         try:
             return run_inline(
@@ -310,7 +312,7 @@ class SyncLifecycle(ConsumerBase):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        self._unfinished = exc_type is not None
+        self._left_with_error = exc_type is not None
         self.close()
 
     def __del__(self) -> None:

@@ -34,37 +34,37 @@ class TablePoll(Generic[T]):
     def __init__(
         self,
         engine: Engine,
-        handout: IterationBuffer,
+        iteration_buffer: IterationBuffer,
         max_rows: int,
         build: Callable[[TablePlan], T],
         allocate: Allocate,
     ) -> None:
         self.table: T | None = None
         self._engine = engine
-        self._iteration_buffer = handout
+        self._iteration_buffer = iteration_buffer
         self._max_rows = max_rows
         self._build = build
         self._allocate = allocate
-        self._how: TableTarget[T] | None = None
+        self._target: TableTarget[T] | None = None
 
     def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
         """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
-        if self._iteration_buffer and self._iteration_buffer.give_up():
-            self._engine.callback_queue.core.call_soon(self._engine.fetcher.wake)
+        if self._iteration_buffer and self._iteration_buffer.discard():
+            self._engine.callback_queue.engine_loop.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
         if buffer.tables is None:
             buffer.tables = SizeHistory()
         plan = TablePlan(
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )
-        how = TableTarget(plan, self._build)
+        target = TableTarget(plan, self._build)
         # In place before anything is handed out: Ctrl-C comes in calls.
-        self._how = how
-        buffer.drain_table(how, partitions, repeat_errors=repeat_errors)
-        self.table = how.table
+        self._target = target
+        buffer.drain_table(target, partitions, repeat_errors=repeat_errors)
+        self.table = target.table
         return self.table is not None
 
     def undo(self) -> None:
         """It did not arrive: have it fetched again."""
-        if self._how is not None:
-            self._how.undo()
+        if self._target is not None:
+            self._target.undo()

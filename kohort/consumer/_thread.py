@@ -21,7 +21,7 @@ START_SECONDS = 1.0
 """Seconds that the first call waits for the engine. Later calls have other limits."""
 
 
-class Core(Protocol):
+class EngineProtocol(Protocol):
     """The service that the thread runs."""
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -35,15 +35,15 @@ class ConsumerThread(EngineLoop):
     loop longer than its limit.
     """
 
-    def __init__(self, core: Core, name: str) -> None:
-        self._core: Core | None = core
+    def __init__(self, engine: EngineProtocol, name: str) -> None:
+        self._engine: EngineProtocol | None = engine
         self._thread = make_thread(name, self._run)
         self._loop, self.is_busy = self._make_loop()
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
         """Calls without a result yet. Whoever removes a future gives it its result."""
         self._started = threading.Event()
-        self._up = asyncio.Event()
+        self._engine_started = asyncio.Event()
         self._lock_release = LockRelease()
         self._begun = False
         self._stopping = False
@@ -65,19 +65,19 @@ class ConsumerThread(EngineLoop):
         try:
             start_thread(self._thread)
         except BaseException:
-            self.withdraw()
+            self.end_unstarted()
             raise
         self._started.wait(START_SECONDS)
 
-    def withdraw(self) -> None:
+    def end_unstarted(self) -> None:
         """After an error of :meth:`start`: be ended, unless the thread has begun."""
         with self._lock:  # Ctrl-C may come after the thread was made
             if self._begun:
                 return
             self.ended = True
-        self._discard()
+        self._close_loop()
 
-    def _discard(self) -> None:
+    def _close_loop(self) -> None:
         self._loop.close()
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class ConsumerThread(EngineLoop):
         asyncio.set_event_loop(loop)
         try:
             with self._lock:
-                main = self._begin()
+                main = self._create_main_task()
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(main)
         finally:
@@ -101,17 +101,17 @@ class ConsumerThread(EngineLoop):
             asyncio.set_event_loop(None)
             loop.close()
 
-    def _begin(self) -> asyncio.Task[None]:
+    def _create_main_task(self) -> asyncio.Task[None]:
         """Create the task of the core, which only the task refers to from then on."""
-        core, self._core = self._core, None
-        assert core is not None
-        self._main = self._loop.create_task(core.run(self._set_started))
+        engine, self._engine = self._engine, None
+        assert engine is not None
+        self._main = self._loop.create_task(engine.run(self._set_started))
         if self._stopping:
             self._main.cancel()
         return self._main
 
     def _set_started(self) -> None:
-        self._up.set()
+        self._engine_started.set()
         self._started.set()
 
     async def _end_calls(self) -> None:
@@ -122,7 +122,7 @@ class ConsumerThread(EngineLoop):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._refuse_all()
+        self._fail_calls()
 
     def call_soon(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the core's event loop; dropped when the core has ended."""
@@ -146,12 +146,12 @@ class ConsumerThread(EngineLoop):
         with self._lock:
             self._calls[future] = None
             if not self.ended:
-                self._loop.call_soon_threadsafe(self._spawn, function, future)
+                self._loop.call_soon_threadsafe(self._start_call, function, future)
                 return future
-        self._refuse(future)
+        self._fail_call(future)
         return future
 
-    def give_up(self, future: Future[Any]) -> None:
+    def cancel_call(self, future: Future[Any]) -> None:
         """Cancel a call whose caller has gone, as soon as the event loop runs."""
         if not future.cancel():
             self.call_soon(partial(self._cancel, future))
@@ -161,12 +161,12 @@ class ConsumerThread(EngineLoop):
         if task is not None:
             task.cancel()
 
-    def _spawn(self, function: Callable[[], Awaitable[Any]], future: Future[Any]) -> None:
+    def _start_call(self, function: Callable[[], Awaitable[Any]], future: Future[Any]) -> None:
         with self._lock:
             if future in self._calls:
-                self._calls[future] = self._loop.create_task(self._resolve(function, future))
+                self._calls[future] = self._loop.create_task(self._run_call(function, future))
 
-    async def _resolve(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+    async def _run_call(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
         with self._lock:
             if future not in self._calls:
                 return
@@ -174,20 +174,20 @@ class ConsumerThread(EngineLoop):
                 del self._calls[future]
                 return
         try:
-            await self._up.wait()
+            await self._engine_started.wait()
             result = await function()
         except asyncio.CancelledError:
-            self._refuse(future)
+            self._fail_call(future)
         except BaseException as error:
-            if self._take(future):
+            if self._claim(future):
                 future.set_exception(error)
         else:
-            if self._take(future):
+            if self._claim(future):
                 future.set_result(result)
         finally:
             del future  # its exception refers to this frame
 
-    def _take(self, future: Future[Any]) -> bool:
+    def _claim(self, future: Future[Any]) -> bool:
         """True for the one caller that is to give the call its result."""
         with self._lock:
             if future not in self._calls:
@@ -195,16 +195,16 @@ class ConsumerThread(EngineLoop):
             del self._calls[future]
             return True
 
-    def _refuse_all(self) -> None:
+    def _fail_calls(self) -> None:
         for future in list(self._calls):
-            self._refuse(future)
+            self._fail_call(future)
 
-    def _refuse(self, future: Future[Any]) -> None:
-        if self._take(future) and (future.running() or future.set_running_or_notify_cancel()):
+    def _fail_call(self, future: Future[Any]) -> None:
+        if self._claim(future) and (future.running() or future.set_running_or_notify_cancel()):
             future.set_exception(ConsumerClosedError("the consumer is closed"))
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """The thread has not ended yet."""
         return self._thread.is_alive()
 
@@ -215,7 +215,7 @@ class ConsumerThread(EngineLoop):
         """
         self.request_stop()
         ended = self._join(timeout)
-        self._refuse_all()
+        self._fail_calls()
         return ended
 
     def _join(self, timeout: float) -> bool:

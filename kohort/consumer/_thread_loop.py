@@ -12,11 +12,11 @@ from typing import Any
 from kohort.consumer._signal import ThreadSignal
 from kohort.transport import frame_selector
 
-PAUSE = 0.0001
+PAUSE_SECONDS = 0.0001
 """Seconds that a caller of poll(timeout_ms=0) waits at a time, for the consumer thread to run."""
-PAUSE_EVERY = 0.001
+PAUSE_INTERVAL_SECONDS = 0.001
 """Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
-LONGEST_PAUSE = 0.002
+MAX_PAUSE_SECONDS = 0.002
 """Seconds that the caller waits while the consumer thread is at work."""
 
 
@@ -92,11 +92,11 @@ class PollPauses:
         now = time.monotonic()
         if now < self._next:
             return False
-        end = now + LONGEST_PAUSE
+        end = now + MAX_PAUSE_SECONDS
         try:
-            while not self._signal.take(PAUSE):
+            while not self._signal.wait_once(PAUSE_SECONDS):
                 if not is_busy() or time.monotonic() >= end:
                     return False
             return True
         finally:
-            self._next = time.monotonic() + PAUSE_EVERY
+            self._next = time.monotonic() + PAUSE_INTERVAL_SECONDS

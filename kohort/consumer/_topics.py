@@ -38,29 +38,29 @@ class TopicWatch:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._woken = anyio.Event()
-        self._subscribed: frozenset[str] | None = None
+        self._group_subscription: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._unknown: dict[str, int] = {}
         self._reported: set[str] = set()
         self._missing: dict[TopicPartition, int] = {}
-        self._refused: frozenset[str] = frozenset()
-        self.assigned_all = False
+        self._denied_topics: frozenset[str] = frozenset()
+        self.has_assigned_all = False
         """Without a group: all partitions were assigned, as far as there are any."""
 
     def wake(self) -> None:
         """The subscription or the metadata changed."""
         self._woken.set()
 
-    def subscribed_again(self) -> None:
+    def forget_denied_topics(self) -> None:
         """Forget the rights that the subscription before lacked, and look for those of now."""
         engine = self._engine
-        self._refused = frozenset()
+        self._denied_topics = frozenset()
         if engine.cluster.metadata.refused(engine.subscription.topics()):
             engine.cluster.request_refresh()  # what is known may be older than the rights
 
-    def forget(self) -> None:
+    def forget_subscription(self) -> None:
         """The group was left: what is subscribed to after that is news to it."""
-        self._subscribed = None
+        self._group_subscription = None
         self.wake()
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class TopicWatch:
             while True:
                 self._woken = anyio.Event()
                 try:
-                    await self._follow()
+                    await self._apply_subscription()
                 except KafkaError as error:
                     engine.callback_queue.report(error)
                 await self._woken.wait()
@@ -95,41 +95,41 @@ class TopicWatch:
                 self._engine.callback_queue.notify()
                 return
 
-    async def _follow(self) -> None:
+    async def _apply_subscription(self) -> None:
         engine = self._engine
         if engine.unsubscribed_offsets is not None:
             await engine.finish_unsubscribe()
-        if engine.replaced:
+        if engine.replaced_offsets:
             await engine.commit_replaced()
-        if engine.leaving:
+        if engine.is_leaving:
             return  # what comes after that is seen when it is done
         subscription = engine.subscription
         mode = subscription.mode
         if mode is SubscriptionMode.PATTERN:
             engine.cluster.want_topics(None)
-            if not await self._match():
+            if not await self._match_pattern():
                 return
-            self._observe()
+            self._observe_topics()
         else:
             self._pattern = None
-            self._observe()
+            self._observe_topics()
             # The leader assigns, and so watches, the topics of all members.
             of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
             owned = {tp.topic for tp in subscription.assigned()}
             engine.cluster.want_topics(subscription.topics() | of_group | owned)
-        if not engine.subscribed:
+        if not engine.is_subscribed:
             return
         topics = subscription.topics()
         if engine.coordinator is None:
             self._assign_all(topics)
-        elif topics != self._subscribed or engine.resubscribed:
-            self._subscribed, engine.resubscribed = topics, False
+        elif topics != self._group_subscription or engine.resubscribed:
+            self._group_subscription, engine.resubscribed = topics, False
             engine.coordinator.subscribe(topics)
         reason, engine.rejoin_reason = engine.rejoin_reason, None
         if engine.coordinator is not None and reason is not None:
             engine.coordinator.request_rejoin(reason)
 
-    async def _match(self) -> bool:
+    async def _match_pattern(self) -> bool:
         """Match the pattern; False while the names of all topics are not known yet."""
         cluster, pattern = self._engine.cluster, self._engine.subscription.pattern
         if not cluster.bootstrapped:
@@ -154,16 +154,16 @@ class TopicWatch:
         }
         if wanted != self._engine.subscription.assigned():
             self._engine.subscription.assign_from_group(wanted)
-            self._engine.subscription_changed()
+            self._engine.apply_subscription()
         if wanted or self._engine.subscription.mode is SubscriptionMode.PATTERN:
-            self.assigned_all = True
+            self.has_assigned_all = True
             self._engine.callback_queue.notify()
 
     def _on_metadata(self, _old: ClusterMetadata, _new: ClusterMetadata) -> None:
         engine = self._engine
         self._note_ids()
         if engine.subscription.mode is not SubscriptionMode.PATTERN:
-            self._observe()  # else when the topics are matched
+            self._observe_topics()  # else when the topics are matched
         if engine.coordinator is not None:
             engine.coordinator.apply_metadata(engine.cluster.metadata)
         self._check_topics()
@@ -180,15 +180,15 @@ class TopicWatch:
             {name: topic.topic_id for name, topic in topics.items()}
         )
         for each in recreated:
-            engine.activity.forget_topic(each.topic)
+            engine.commit_statistics.forget_topic(each.topic)
         if recreated:
             engine.find_positions()
 
-    def _observe(self) -> None:
+    def _observe_topics(self) -> None:
         """Note what is there of the topics that are wanted, for the sake of what is not yet."""
         engine = self._engine
         subscription = engine.subscription
-        engine.starts.baseline.observe(
+        engine.first_positions.baseline.observe(
             engine.cluster.metadata, subscription.topics(), self._pattern
         )
         engine.fetcher.wake()
@@ -220,7 +220,7 @@ class TopicWatch:
         engine = self._engine
         named = wanted | {tp.topic for tp in engine.subscription.assigned()}
         refused = engine.cluster.metadata.refused(named)
-        news, self._refused = refused - self._refused, refused
+        news, self._denied_topics = refused - self._denied_topics, refused
         if news:
             creates = engine.config.client.allow_auto_create_topics
             engine.report_refusal(

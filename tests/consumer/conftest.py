@@ -66,4 +66,4 @@ def make(options: dict[str, Any]) -> Iterator[MakeConsumer]:
     yield make_consumer
     for consumer in made:
         consumer.close()
-    assert not [consumer for consumer in made if consumer._thread and consumer._thread.running]
+    assert not [consumer for consumer in made if consumer._thread and consumer._thread.is_running]

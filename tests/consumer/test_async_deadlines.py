@@ -97,7 +97,7 @@ async def memory() -> AsyncIterator[MemoryCluster]:
 
 async def end_task(consumer: AsyncKafkaConsumer) -> None:
     """End the task that the consumer runs in, as a stranger might."""
-    match consumer._root:
+    match consumer._background_task:
         case _background_task._AsyncioTask(_task=asyncio.Task() as task):
             task.cancel()
             await asyncio.wait([task])

@@ -245,7 +245,7 @@ async def test_a_cancelled_getmany_leaves_the_callback_to_the_next_one(
     listener = AsyncRecorder()
     async with member(topic, group, listener, polled_only) as consumer:
         evict(cluster, group)
-        await cluster.wait_until_async(lambda: consumer._engine.callback_queue.work)
+        await cluster.wait_until_async(lambda: consumer._engine.callback_queue.pending)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await consumer.getmany(timeout_ms=10_000)

@@ -21,7 +21,7 @@ from kohort import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kohort.consumer._positions import RefusedPositions
+from kohort.consumer._positions import DeniedPositions
 from kohort.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
@@ -338,15 +338,15 @@ def test_refused_positions_wait_for_the_end_of_a_callback(
 ) -> None:
     """A position that was due spun until on_partitions_assigned returned."""
     looks: list[float] = []
-    due = RefusedPositions.due
+    due = DeniedPositions.due
 
-    def counted(refused: RefusedPositions, missing: Any, now: float) -> Any:
+    def counted(refused: DeniedPositions, missing: Any, now: float) -> Any:
         looks.append(now)
         if looks.count(now) > 100:
             pass_time(0.1)  # nothing else would end a spin on a virtual clock
         return due(refused, missing, now)
 
-    monkeypatch.setattr(RefusedPositions, "due", counted)
+    monkeypatch.setattr(DeniedPositions, "due", counted)
 
     async def scenario() -> None:
         async with secured() as cluster:

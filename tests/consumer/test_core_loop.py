@@ -11,9 +11,9 @@ import pytest
 from kohort.consumer import _thread_loop
 from kohort.consumer._signal import ThreadSignal
 from kohort.consumer._thread_loop import (
-    LONGEST_PAUSE,
-    PAUSE,
-    PAUSE_EVERY,
+    MAX_PAUSE_SECONDS,
+    PAUSE_INTERVAL_SECONDS,
+    PAUSE_SECONDS,
     PollPauses,
     WatchedSelector,
     new_event_loop,
@@ -55,30 +55,30 @@ def busy() -> bool:
 
 def test_pause_is_short_when_the_consumer_thread_is_idle(signal: Signal) -> None:
     assert not PollPauses(signal).pause(idle)
-    assert signal.now == pytest.approx(100.0 + PAUSE)
+    assert signal.now == pytest.approx(100.0 + PAUSE_SECONDS)
 
 
 def test_no_second_pause_before_its_time(signal: Signal) -> None:
     pauses = PollPauses(signal)
     pauses.pause(idle)
-    signal.now += PAUSE_EVERY * 0.9
+    signal.now += PAUSE_INTERVAL_SECONDS * 0.9
     assert not pauses.pause(idle)
     assert signal.waits == 1
-    signal.now += PAUSE_EVERY * 0.2
+    signal.now += PAUSE_INTERVAL_SECONDS * 0.2
     pauses.pause(idle)
     assert signal.waits == 2
 
 
 def test_pause_lasts_while_the_consumer_thread_works(signal: Signal) -> None:
-    signal.comes_at = 100.0 + LONGEST_PAUSE / 2
+    signal.comes_at = 100.0 + MAX_PAUSE_SECONDS / 2
     assert PollPauses(signal).pause(busy)
-    assert signal.now == pytest.approx(signal.comes_at, abs=PAUSE)
+    assert signal.now == pytest.approx(signal.comes_at, abs=PAUSE_SECONDS)
 
 
 @pytest.mark.parametrize("is_busy", [idle, busy])
 def test_pause_has_a_limit(signal: Signal, is_busy: Callable[[], bool]) -> None:
     assert not PollPauses(signal).pause(is_busy)
-    assert signal.now <= 100.0 + LONGEST_PAUSE + PAUSE
+    assert signal.now <= 100.0 + MAX_PAUSE_SECONDS + PAUSE_SECONDS
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its event loop has no selector")

@@ -116,7 +116,7 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
         if not gate.wait(PATIENCE_S):
             late.set()
 
-    core = consumer._core()
+    core = consumer._running_thread()
     core.call_soon(block)
     assert reached.wait(PATIENCE_S)
     try:
@@ -129,7 +129,7 @@ def blocked(consumer: KafkaConsumer) -> Iterator[threading.Event]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sync_lifecycle, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(_sync_lifecycle, "OVERRUN_SECONDS", 0.2)
     monkeypatch.setattr(_sync_lifecycle, "CLOSE_TIMEOUT", CLOSE_S)
     monkeypatch.setattr("kohort.consumer._sync.CLOSE_TIMEOUT", CLOSE_S)
 
@@ -324,10 +324,10 @@ def test_call_raises_when_the_thread_died(
     consumer = make(topic, group_id=group, **OPTIONS)
     poll_until(consumer, lambda: tp in consumer.assignment())
 
-    core = consumer._core()
+    core = consumer._running_thread()
     core.call_soon(sys.exit)  # one of the two exceptions that end an event loop
     core._thread.join(PATIENCE_S)
-    assert not core.running
+    assert not core.is_running
     begun = time.monotonic()
     if name in WAITING or name in POLLING or name in ("commit_async", "unsubscribe"):
         with pytest.raises(IllegalStateError, match="was ended: close it"):
@@ -342,13 +342,13 @@ def test_close_is_prompt_when_the_engine_never_ran(
 ) -> None:
     monkeypatch.setattr(_thread.ConsumerThread, "_run", lambda self: None)
     monkeypatch.setattr(_thread, "START_SECONDS", 0.1)
-    monkeypatch.setattr(_sync_lifecycle, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_sync_lifecycle, "OVERRUN_SECONDS", 0.1)
     consumer = KafkaConsumer(topic, **{**options, **OPTIONS})
     assert consumer.poll(timeout_ms=100) == {}
     with pytest.raises(KafkaTimeoutError):
         consumer.topics()
     begun = time.monotonic()
-    core = consumer._core()
+    core = consumer._running_thread()
     consumer.close(timeout_ms=500)
     assert time.monotonic() - begun < 0.5 + SLACK_S
     core._loop.close()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kohort.consumer._drain_size import (
-    BYTES,
-    FEWEST,
-    GROWTH,
+    DRAIN_BYTES,
+    MAX_GROWTH,
+    MIN_RECORDS,
     POLLS_AT_ONCE,
-    TURN_SECONDS,
+    YIELD_SECONDS,
     DrainSize,
 )
 from kohort.records import ConsumerRecord
@@ -27,48 +27,48 @@ def records(count: int, size: int) -> list[ConsumerRecord[Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("size", "count"), [(0, 2000), (100, 2000), (1024, 512), (10_240, 51), (1 << 20, FEWEST)]
+    ("size", "count"), [(0, 2000), (100, 2000), (1024, 512), (10_240, 51), (1 << 20, MIN_RECORDS)]
 )
 def test_drain_size_follows_the_size_of_records(size: int, count: int) -> None:
     drain = DrainSize(500, deserializes=False, timed=False)
     assert drain.count == 500
-    drain.took([records(500, size)])
+    drain.adapt([records(500, size)])
     assert drain.count == count
-    drain.took([records(3, 0)])
+    drain.adapt([records(3, 0)])
     assert drain.count == POLLS_AT_ONCE * 500
 
 
 def test_drain_size_weighs_the_partitions() -> None:
     drain = DrainSize(500, deserializes=False, timed=False)
-    drain.took([records(300, 0), records(100, BYTES // 200)])
+    drain.adapt([records(300, 0), records(100, DRAIN_BYTES // 200)])
     assert drain.count == 800
 
 
 def test_drain_size_keeps_to_max_poll_records_when_deserializing() -> None:
     drain = DrainSize(10, deserializes=True, timed=False)
     assert drain.count == 10
-    drain.took([records(10, 0)], 100.0)
+    drain.adapt([records(10, 0)], 100.0)
     assert drain.count == 10
 
 
 def test_drain_size_keeps_to_a_turn_when_timed() -> None:
     drain = DrainSize(500, deserializes=True, timed=True)
     assert drain.count == 1
-    drain.took([records(1, 0)], 0.0)
-    assert drain.count == GROWTH
-    drain.took([records(GROWTH, 0)], 2 * TURN_SECONDS)
-    assert drain.count == GROWTH // 2
-    drain.took([records(5, 0)], 100.0)
+    drain.adapt([records(1, 0)], 0.0)
+    assert drain.count == MAX_GROWTH
+    drain.adapt([records(MAX_GROWTH, 0)], 2 * YIELD_SECONDS)
+    assert drain.count == MAX_GROWTH // 2
+    drain.adapt([records(5, 0)], 100.0)
     assert drain.count == 1
 
 
 def test_drain_size_stays_when_nothing_was_taken() -> None:
     drain = DrainSize(500, deserializes=False, timed=False)
-    drain.took([])
+    drain.adapt([])
     assert drain.count == 500
 
 
 def test_drain_size_is_bounded_when_max_poll_records_is_huge() -> None:
     drain = DrainSize(2**31 - 1, deserializes=False, timed=False)
-    drain.took([records(1, 0)])
+    drain.adapt([records(1, 0)])
     assert 1 <= drain.count <= 2**31 - 1

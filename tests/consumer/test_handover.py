@@ -10,7 +10,11 @@ import time
 import pytest
 
 from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
-from kohort.consumer._caller_latency import QUICK_SECONDS, REST_SECONDS, LockRelease
+from kohort.consumer._caller_latency import (
+    CONTENDED_PAUSE_SECONDS,
+    SHORT_LATENCY_SECONDS,
+    LockRelease,
+)
 from kohort.consumer._signal import TaskSignal
 from kohort.consumer._thread import ConsumerThread
 
@@ -34,47 +38,47 @@ class Caller:
     def receive(self, seconds: float) -> None:
         """Be notified inside poll(), and be in poll() again after these seconds."""
         self.callback_queue.notify_waiting_caller()
-        self.callback_queue.left_poll()
+        self.callback_queue.leave_poll()
         self.now += seconds
-        self.callback_queue.entered_poll()
+        self.callback_queue.enter_poll()
 
 
 @pytest.fixture
 def caller() -> Caller:
     found = Caller()
-    found.callback_queue.entered_poll()
+    found.callback_queue.enter_poll()
     return found
 
 
 def test_a_caller_goes_first_when_it_was_quick(caller: Caller) -> None:
-    caller.receive(QUICK_SECONDS / 2)
-    caller.receive(QUICK_SECONDS / 2)
+    caller.receive(SHORT_LATENCY_SECONDS / 2)
+    caller.receive(SHORT_LATENCY_SECONDS / 2)
     assert caller.core.gave_way == 2
 
 
 def test_the_fetch_goes_first_when_the_caller_was_slow(caller: Caller) -> None:
-    caller.receive(2 * QUICK_SECONDS)
-    caller.receive(QUICK_SECONDS / 2)
+    caller.receive(2 * SHORT_LATENCY_SECONDS)
+    caller.receive(SHORT_LATENCY_SECONDS / 2)
     assert caller.core.gave_way == 1
 
 
 def test_a_caller_goes_first_again_when_it_became_quick(caller: Caller) -> None:
-    caller.receive(2 * QUICK_SECONDS)
-    caller.receive(QUICK_SECONDS / 2)
-    caller.receive(QUICK_SECONDS / 2)
+    caller.receive(2 * SHORT_LATENCY_SECONDS)
+    caller.receive(SHORT_LATENCY_SECONDS / 2)
+    caller.receive(SHORT_LATENCY_SECONDS / 2)
     assert caller.core.gave_way == 2
 
 
 def test_a_caller_stays_slow_when_its_polls_end_in_vain(caller: Caller) -> None:
-    caller.receive(2 * QUICK_SECONDS)
-    caller.callback_queue.left_poll()
-    caller.callback_queue.entered_poll()
+    caller.receive(2 * SHORT_LATENCY_SECONDS)
+    caller.callback_queue.leave_poll()
+    caller.callback_queue.enter_poll()
     caller.receive(0.0)
     assert caller.core.gave_way == 1
 
 
 def test_nobody_is_given_way_when_the_caller_is_outside(caller: Caller) -> None:
-    caller.callback_queue.left_poll()
+    caller.callback_queue.leave_poll()
     assert not caller.callback_queue.notify_waiting_caller()
     assert caller.core.gave_way == 0
 
@@ -105,7 +109,7 @@ def test_the_lock_is_kept_for_a_while_when_a_thread_kept_it() -> None:
     for _ in range(10):
         lock.release()
     assert lock.releases == 1
-    lock.now += REST_SECONDS
+    lock.now += CONTENDED_PAUSE_SECONDS
     lock.release()
     lock.release()
     assert lock.releases == 2
@@ -119,7 +123,7 @@ def test_a_notified_task_runs_before_the_fetch_is_sent() -> None:
         answered = asyncio.get_running_loop().create_future()
 
         async def wait_for_records() -> None:
-            callback_queue.entered_poll()
+            callback_queue.enter_poll()
             await signal.event().wait(60)
             order.append("caller")
 
@@ -164,5 +168,5 @@ def test_a_notified_thread_runs_when_the_core_gives_way() -> None:
     finally:
         sys.setswitchinterval(interval)
     caller.join()
-    thread.withdraw()
+    thread.end_unstarted()
     assert ran_in_time

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from kohort import TopicPartition
-from kohort.consumer._signal import slices
+from kohort.consumer._signal import wait_slices
 from kohort.testing import Cluster
 from tests.consumer.conftest import MakeConsumer
 from tests.consumer.kit import poll_until
 
 
 def _runs_no_handlers(frame: FrameType, event: str) -> bool:
-    if frame.f_code is slices.__code__:
+    if frame.f_code is wait_slices.__code__:
         return event == "call" and not _is_next_step(frame)
     return frame.f_code.co_filename == _weakrefset.__file__
 
@@ -59,7 +59,7 @@ class Interrupt:
 
 def test_interrupt_strikes_a_generator_until_its_end() -> None:
     def take(count: int) -> None:
-        for _ in slices(60):
+        for _ in wait_slices(60):
             count -= 1
             if not count:
                 return
@@ -77,7 +77,7 @@ def test_interrupt_strikes_a_generator_until_its_end() -> None:
         finally:
             sys.setprofile(None)
     resumed = 3
-    assert struck.count("slices") >= 4 + resumed  # calls of time.monotonic() return there, too
+    assert struck.count("wait_slices") >= 4 + resumed  # calls of time.monotonic() return there, too
 
 
 @pytest.mark.parametrize("iterate", [False, True])

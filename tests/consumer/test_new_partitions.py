@@ -298,5 +298,5 @@ def test_rule_for_new_partitions_follows_its_option(
     rules = FirstPositionRules(SubscriptionState(OffsetReset.from_option(general)), config.fetch)
     rules.baseline.observe(missing(), {"t"})
     rules.baseline.observe(snapshot([0]), {"t"})
-    rule = rules.of(T0)
+    rule = rules.rule_for(T0)
     assert rule is not None and rule.value == expected

@@ -42,7 +42,7 @@ class Steps(SyncIteration):
         self.slow += 1
         self.handout.end_run()
         self.handout.run.wake_up.is_set = False
-        record = self.handout.step()
+        record = self.handout.next_after_consumed()
         if record is None:
             raise StopIteration
         self.handout.start_run(self.until)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kohort.consumer import _signal
-from kohort.consumer._signal import ThreadSignal, slices
+from kohort.consumer._signal import ThreadSignal, wait_slices
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 def waits(clock: Clock, timeout: float) -> list[float]:
     """All slices of a wait that nothing ends."""
     found = []
-    for seconds in slices(timeout):
+    for seconds in wait_slices(timeout):
         found.append(seconds)
         clock.now += seconds
     return found

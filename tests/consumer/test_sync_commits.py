@@ -289,4 +289,4 @@ def rejoin(consumer: KafkaConsumer) -> None:
         assert consumer._engine.coordinator is not None
         consumer._engine.coordinator.request_rejoin("a test asks for it")
 
-    consumer._call(ask, 10.0)
+    consumer._call_engine(ask, 10.0)

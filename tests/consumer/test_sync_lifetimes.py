@@ -307,7 +307,7 @@ def test_the_end_of_the_core_is_an_error_and_not_silence(
     async def fail() -> None:
         raise ZeroDivisionError
 
-    consumer._engine._topics._follow = fail  # type: ignore[method-assign]
+    consumer._engine._topics._apply_subscription = fail  # type: ignore[method-assign]
     consumer.subscribe([topic])
     with pytest.raises(IllegalStateError, match="close it, and make a new one") as raised:
         consumer.poll(timeout_ms=10_000)

@@ -11,7 +11,7 @@ import trio
 
 from kohort.consumer import _interrupts
 from kohort.consumer._autocommit import AutoCommit
-from kohort.consumer._callback_queue import CallbackQueue, Work
+from kohort.consumer._callback_queue import CallbackQueue, PendingCallback
 from kohort.testing import MemoryCluster
 from tests.consumer.virtual import MemoryConsumer
 from tests.support.virtual import run_virtual
@@ -19,9 +19,9 @@ from tests.support.virtual import run_virtual
 
 def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPatch) -> None:
     protected: dict[str, bool] = {}
-    perform, commit = CallbackQueue.perform, AutoCommit._commit
+    perform, commit = CallbackQueue.call, AutoCommit._commit
 
-    def perform_noted(callback_queue: CallbackQueue, work: Work) -> Any:
+    def perform_noted(callback_queue: CallbackQueue, work: PendingCallback) -> Any:
         protected[type(work).__name__] = trio.lowlevel.currently_ki_protected()
         return perform(callback_queue, work)
 
@@ -40,7 +40,7 @@ def test_commits_stats_and_callbacks_are_protected(monkeypatch: pytest.MonkeyPat
                 consumer.enforce_rebalance()
                 await trio.sleep(10)
 
-    monkeypatch.setattr(CallbackQueue, "perform", perform_noted)
+    monkeypatch.setattr(CallbackQueue, "call", perform_noted)
     monkeypatch.setattr(AutoCommit, "_commit", commit_noted)
     run_virtual(main)
     assert protected == {

@@ -81,20 +81,20 @@ def heartbeat_with_an_old_generation() -> Iterator[None]:
 @contextmanager
 def rebalance_in_polls_only() -> Iterator[None]:
     """A member that is not polled does nothing for its group, as if it held records."""
-    with patch.object(AsyncCallbacks, "_needs_no_poll", lambda consumer: False):
+    with patch.object(AsyncCallbacks, "_may_run_unpolled", lambda consumer: False):
         yield
 
 
 @contextmanager
 def rebalance_while_records_are_held() -> Iterator[None]:
     """Returned records do not keep a member from giving up their partitions."""
-    check: Callable[..., bool] = AsyncCallbacks._needs_no_poll
+    check: Callable[..., bool] = AsyncCallbacks._may_run_unpolled
 
     def forget_first(consumer: AsyncCallbacks) -> bool:
         consumer._engine.callback_queue.has_returned_records = False
         return check(consumer)
 
-    with patch.object(AsyncCallbacks, "_needs_no_poll", forget_first):
+    with patch.object(AsyncCallbacks, "_may_run_unpolled", forget_first):
         yield
 
 
