@@ -1,4 +1,4 @@
-"""The optional extension, and the file that Python reads as it starts.
+"""The optional extension.
 
 The extension is modules of ``records`` compiled again, ``_batch`` as ``_batch_c``, and the selector
 of ``transport``.
@@ -16,12 +16,9 @@ import sys
 import warnings
 import zlib
 from pathlib import Path
-from typing import ClassVar
 
-from setuptools import Command, Extension, setup
-from setuptools.command.build import build
+from setuptools import Extension, setup
 
-START = "pyspark_kohort.pth"
 RECORDS = Path("kohort", "records")
 MODULES = {
     "_batch_c": "_batch.py",
@@ -108,40 +105,4 @@ def extensions() -> list[Extension]:
     return modules
 
 
-class BuildStart(Command):
-    """Puts the file beside the packages: only there Python looks for such."""
-
-    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
-
-    def initialize_options(self) -> None:
-        self.build_lib: str | None = None
-        self.editable_mode = False
-
-    def finalize_options(self) -> None:
-        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
-
-    def run(self) -> None:
-        # An editable installation has nothing of what is built but what is installed at once.
-        install = self.get_finalized_command("install")
-        place = install.install_lib if self.editable_mode else self.build_lib
-        self.mkpath(place)
-        self.copy_file(START, place)
-
-    def get_source_files(self) -> list[str]:
-        return [START]
-
-    def get_outputs(self) -> list[str]:
-        return [] if self.editable_mode else [f"{self.build_lib}/{START}"]
-
-    def get_output_mapping(self) -> dict[str, str]:
-        return {}
-
-
-class Build(build):
-    sub_commands = [*build.sub_commands, ("build_start", None)]
-
-
-setup(
-    ext_modules=extensions(),
-    cmdclass={"build": Build, "build_start": BuildStart},
-)
+setup(ext_modules=extensions())

@@ -1,4 +1,4 @@
-"""Where Spark looks for data sources by itself: a module ``pyspark_...`` with a DefaultSource."""
+"""Entry point for Spark, which takes a data source from ``DefaultSource`` of ``pyspark_*``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DefaultSource"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only when it is asked for: _start is imported before pyspark is there.
+    # Imported on first use, because kohort.spark_connector imports pyspark.
     if name == "DefaultSource":
         from kohort.spark_connector import KohortDataSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kohort.cli import _broker
+from kohort.cli import _broker, _spark_compile
 from kohort.cli.demo import _arguments as demo
 from kohort.config import VERSION
 
@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _broker.add_to(commands)
     demo.add_to(commands)
+    _spark_compile.add_to(commands)
     options = parser.parse_args(arguments)
     status: int = options.run(options)
     return status

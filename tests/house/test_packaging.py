@@ -58,10 +58,11 @@ def test_the_source_distribution_has_all_that_is_compiled(tmp_path: Path) -> Non
     for package, sources in ("records", SOURCES), ("transport", _poller.SOURCES):
         packed_sources = {Path(name).name for name in packed_names if f"/{package}/" in name}
         assert set(sources) <= packed_sources
-    assert "pyspark_kohort.pth" in {Path(name).name for name in packed_names}
+    assert [name for name in packed_names if name.endswith(".pth")] == []
 
 
-def test_what_python_reads_as_it_starts_lies_beside_the_packages(tmp_path: Path) -> None:
+def test_nothing_runs_at_the_start_of_python(tmp_path: Path) -> None:
+    """Neither the wheel nor the installation has a .pth file that runs code of kohort."""
     command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
     command += ["build", "--build-base", str(tmp_path / "build"), "bdist_wheel"]
     command += ["--dist-dir", str(tmp_path), "--bdist-dir", str(tmp_path / "wheel")]
@@ -69,6 +70,7 @@ def test_what_python_reads_as_it_starts_lies_beside_the_packages(tmp_path: Path)
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60, capture_output=True)
     [packed] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(packed) as archive:
-        assert "pyspark_kohort.pth" in archive.namelist()
+        assert [name for name in archive.namelist() if name.endswith(".pth")] == []
     installed = importlib.metadata.files("kohort") or []
-    assert "pyspark_kohort.pth" in map(str, installed)
+    starts = [str(path) for path in installed if path.suffix == ".pth"]
+    assert [name for name in starts if not name.startswith("__editable__")] == []
