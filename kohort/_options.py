@@ -23,108 +23,110 @@ class CommonOptions(SecurityOptions, total=False):
     """Options of both consumers."""
 
     request_timeout_ms: int
-    """How long a request may take before its connection is given up. Default: ``30000`` ms."""
+    """Longest time of a request. After it the connection is closed. Default: ``30000`` ms."""
     retry_backoff_ms: int
-    """Pause before the first retry of a failed request; doubles. Default: ``100`` ms."""
+    """Pause before the first retry of a failed request. It doubles. Default: ``100`` ms."""
     retry_backoff_max_ms: int
-    """The longest pause between two retries. Default: ``1000`` ms."""
+    """Longest pause between two retries. Default: ``1000`` ms."""
     bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
-    """Where to ask for the cluster first; a few brokers are enough. Port 9092 if none.
+    """Brokers to connect to first. A few are enough. The default port is 9092.
 
     Default: ``"localhost:9092"``.
     """
     bootstrap_timeout_ms: int
-    """How long no bootstrap server may be reachable before NoBrokersAvailable is raised.
+    """Time without a reachable bootstrap server after which NoBrokersAvailable is raised.
 
     Default: ``30000`` ms.
     """
     client_id: str
-    """A name for this client in the brokers' logs, metrics and quotas. Default: ``"kohort"``."""
+    """Name of this client in the brokers' logs, metrics and quotas. Default: ``"kohort"``."""
     connections_max_idle_ms: int | None
-    """Close a connection that was idle for so long; None keeps it. Default: ``540000`` ms."""
+    """Idle time after which a connection is closed. None keeps it open. Default: ``540000`` ms."""
     socket_connection_setup_timeout_ms: int
-    """How long connecting to one address may take. Default: ``10000`` ms."""
+    """Longest time to connect to one address. Default: ``10000`` ms."""
     reconnect_backoff_ms: int
-    """Pause before a broker is tried again after a failed connection; doubles, with jitter.
+    """Pause before the next attempt after a failed connection. It doubles, with jitter.
 
     Default: ``50`` ms.
     """
     reconnect_backoff_max_ms: int
-    """The longest pause between two connection attempts. Default: ``1000`` ms."""
+    """Longest pause between two connection attempts. Default: ``1000`` ms."""
     max_in_flight_requests_per_connection: int
-    """How many requests may wait for their answers on one connection. Default: ``5``."""
+    """Requests on one connection that may wait for a response. Default: ``5``."""
     metadata_max_age_ms: int
-    """Metadata older than this is asked for anew, to notice new topics and partitions.
+    """Age at which metadata is refreshed, so that new topics and partitions are noticed.
 
     Default: ``300000`` ms.
     """
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    """rebootstrap asks the bootstrap servers again when no known broker can be reached, or when a
-    broker asks for it (KIP-899, KIP-1102); none never does.
+    """rebootstrap uses the bootstrap servers again when no known broker can be reached, or when a
+    broker requests it (KIP-899, KIP-1102). none never does.
 
     Default: ``"rebootstrap"``.
     """
     metadata_recovery_rebootstrap_trigger_ms: int
-    """With rebootstrap: start again from the bootstrap servers when the known brokers have not
-    given any metadata for so long.
+    """Time without metadata from a known broker after which a client with
+    metadata_recovery_strategy=rebootstrap uses the bootstrap servers again.
 
     Default: ``300000`` ms.
     """
     allow_auto_create_topics: bool
-    """Let subscribe() and assign() create missing topics, if the brokers allow that. Look-ups
-    create none.
+    """Let subscribe() and assign() create missing topics, if the brokers allow that. Look-ups never
+    create topics.
 
     Default: ``True``.
     """
     receive_message_max_bytes: int
-    """The largest frame accepted; raised to fetch_max_bytes + max_partition_fetch_bytes.
+    """Largest response. At least fetch_max_bytes + max_partition_fetch_bytes is used.
 
     Default: ``100000000`` bytes.
     """
     receive_buffer_bytes: int | None
-    """SO_RCVBUF of connections; None leaves it to the system. Default: ``None`` bytes."""
+    """SO_RCVBUF of connections. None keeps the system's default. Default: ``None`` bytes."""
     send_buffer_bytes: int | None
-    """SO_SNDBUF of connections; None leaves it to the system. Default: ``None`` bytes."""
+    """SO_SNDBUF of connections. None keeps the system's default. Default: ``None`` bytes."""
     socket_options: Sequence[tuple[int, int, int | bytes]]
     """Further socket options, set on each connection.
 
     Default: ``[(IPPROTO_TCP, TCP_NODELAY, 1)]``.
     """
     group_id: str | None
-    """The consumer group. None: no membership, and nothing can be committed. Default: ``None``."""
+    """The consumer group. None: no membership and no commits. Default: ``None``."""
     group_instance_id: str | None
     """Makes this a static member, which keeps its partitions over a restart (KIP-345).
 
     Default: ``None``.
     """
     session_timeout_ms: int
-    """A member not heard of for so long is taken out of the group. Default: ``45000`` ms."""
+    """Time without a heartbeat after which a member is removed from the group.
+
+    Default: ``45000`` ms.
+    """
     heartbeat_interval_ms: int
-    """Time between heartbeats, and the time a rebalance takes to be noticed; a third of
-    session_timeout_ms at most is good.
+    """Time between heartbeats, which notice a rebalance. Use at most a third of session_timeout_ms.
 
     Default: ``3000`` ms.
     """
     max_poll_interval_ms: int
-    """A consumer that is not polled for so long leaves its group. Default: ``300000`` ms."""
+    """Time without a poll after which a consumer leaves its group. Default: ``300000`` ms."""
     rebalance_timeout_ms: int | None
-    """How long the group waits for this member to rejoin. None: max_poll_interval_ms.
+    """Time that the group waits for this member to rejoin. None: max_poll_interval_ms.
 
     Default: ``max_poll_interval_ms`` ms.
     """
     partition_assignment_strategy: Assignor | Sequence[Assignor]
-    """How the group's leader shares out partitions, in order of preference.
+    """Assignors of the group's leader, in order of preference.
 
     Default: ``("range", "cooperative-sticky", "roundrobin")``.
     """
     client_rack: str | None
-    """The rack that this consumer is in, for assignors that prefer partitions with a replica there
-    (KIP-881), and to be sent to a follower in it (KIP-392).
+    """Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). Leaders
+    name a follower there to fetch from (KIP-392).
 
     Default: ``None``.
     """
     enable_auto_commit: bool
-    """Commit positions while polling, before partitions are taken away, and on close.
+    """Commit positions while polling, before partitions are revoked, and on close.
 
     Default: ``True``.
     """
@@ -137,44 +139,44 @@ class CommonOptions(SecurityOptions, total=False):
     Default: ``600000`` ms.
     """
     fetch_min_bytes: int
-    """A broker answers a fetch when it has so much... Default: ``1`` bytes."""
+    """A broker answers a fetch when it has this many bytes... Default: ``1`` bytes."""
     fetch_max_wait_ms: int
-    """...or when so much time has passed. Default: ``500`` ms."""
+    """...or when this time has passed. Default: ``500`` ms."""
     fetch_max_bytes: int
-    """The most a broker puts into one answer; a single larger batch still comes. Not given: 8 MiB
-    at first, 4 MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.
+    """Most bytes of one response. A single larger batch is still sent. Not given: 8 MiB at first, 4
+    MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.
 
     Default: ``52428800`` bytes.
     """
     max_partition_fetch_bytes: int
-    """The most of one partition in one answer; a single larger batch still comes. Not given: 1 MiB
-    at first, and 4 MiB (16 MiB for all partitions together) from a broker that answers within 100
-    ms.
+    """Most bytes of one partition in one response. A single larger batch is still sent. Not given:
+    1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker that answers within
+    100 ms.
 
     Default: ``4194304`` bytes.
     """
     buffer_memory: int
-    """The most that is held of answers whose records are not handed out yet, over all partitions;
-    at least fetch_max_bytes.
+    """Most bytes of responses that are buffered across all partitions until poll() returns their
+    records. At least fetch_max_bytes.
 
     Default: ``67108864`` bytes.
     """
     fetch_order: Literal["fair", "lag"]
-    """Whose records come first: each partition's in turn; or every other time those of the
-    partition that is behind the most.
+    """fair returns records of each partition in turn. lag returns those of the partition with the
+    largest lag every other time.
 
     Default: ``"fair"``.
     """
     enable_incremental_fetch_sessions: bool
-    """Let brokers remember what is fetched, so that only changes are sent (KIP-227).
+    """Let brokers keep the fetched partitions, so that only changes are sent (KIP-227).
 
     Default: ``True``.
     """
     max_poll_records: int | None
-    """The most records that one poll() returns; None: no limit. Default: ``500``."""
+    """Most records that one poll() returns. None: no limit. Default: ``500``."""
     auto_offset_reset: Literal["earliest", "latest", "none"] | str
-    """Where to start without a committed offset, or when it is out of range; none raises.
-    by_duration: at what is not older.
+    """Start position without a committed offset, or if that is out of range. none raises.
+    by_duration starts at the first record that is not older.
 
     Default: ``"latest"``.
     """
@@ -194,12 +196,9 @@ class CommonOptions(SecurityOptions, total=False):
     check_crcs: bool
     """Check the CRC of each record batch. Default: ``True``."""
     decompression_max_bytes: int
-    """The most that one record batch may grow to when it is decompressed.
-
-    Default: ``67108864`` bytes.
-    """
+    """Most bytes that one record batch may decompress to. Default: ``67108864`` bytes."""
     on_error: Literal["raise", "skip", "pause"] | Callable[[DataError], str]
-    """What follows a corrupt batch or a deserializer that raises: see docs/poison.md.
+    """Reaction to a corrupt batch or a deserializer that raises: see docs/poison.md.
 
     Default: ``"raise"``.
     """
@@ -208,35 +207,35 @@ class CommonOptions(SecurityOptions, total=False):
     default_offset_commit_callback: (
         Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object] | None
     )
-    """Called after commit_async() without a callback; error is None or an exception.
+    """Called after commit_async() without a callback. error is None or an exception.
 
     Default: ``None``.
     """
     metrics_enabled: bool
-    """Whether metrics() gives figures, or None. Default: ``True``."""
+    """False makes metrics() return None. Default: ``True``."""
     on_stats: Callable[[dict[str, dict[str, float]]], object] | None
-    """Given what metrics() gives every stats_interval_ms, called where listeners are; what it
-    raises is logged.
+    """Called with the result of metrics() every stats_interval_ms, in the thread or task of
+    listeners. Its exceptions are logged.
 
     Default: ``None``.
     """
     stats_interval_ms: float | None
-    """How often on_stats is called. Default: ``60000`` ms."""
+    """Time between calls of on_stats. Default: ``60000`` ms."""
     connect: Connect | None
-    """Makes the connections to brokers in place of TCP: MemoryCluster.connect in tests, or one that
-    wraps an anyio stream (kohort.transport.StreamConnection). Called in the consumer's event loop,
-    which is asyncio in a thread of its own for KafkaConsumer.
+    """Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, or a
+    function that wraps an anyio stream in kohort.transport.StreamConnection. It is called in the
+    consumer's event loop. KafkaConsumer runs asyncio in its own thread.
 
     Default: ``None``.
     """
     rng: Random | None
-    """Where jitter and the choice among brokers come from: a seeded one for tests.
+    """Source of jitter and of the choice among brokers. Give a seeded one in tests.
 
     Default: ``None``.
     """
     wall_clock: Callable[[], float] | None
     """The time of day in place of time.time(), for the expiry of OAuth tokens and for offsets by
-    time: MemoryCluster.wall_clock in tests.
+    time. Give MemoryCluster.wall_clock in tests.
 
     Default: ``None``.
     """
@@ -246,15 +245,15 @@ class ConsumerOptions(CommonOptions, total=False):
     """Options of KafkaConsumer besides the deserializers."""
 
     consumer_timeout_ms: float | None
-    """Iteration over KafkaConsumer ends after so long without a record. Default: ``inf`` ms."""
+    """Time without a record after which iteration over KafkaConsumer ends. Default: ``inf`` ms."""
 
 
 class AsyncConsumerOptions(CommonOptions, total=False):
     """Options of AsyncKafkaConsumer besides the deserializers."""
 
     rebalance_without_poll: Literal["idle", "always", "never"]
-    """When AsyncKafkaConsumer goes through a rebalance outside of a poll: while its caller holds no
-    returned records, at any time as aiokafka does, or never as KafkaConsumer.
+    """When AsyncKafkaConsumer rebalances outside of a poll. idle: while its caller holds no
+    returned records. always: at any time, as aiokafka. never: as KafkaConsumer.
 
     Default: ``"idle"``.
     """

@@ -29,12 +29,9 @@ class SecurityOptions(TypedDict, total=False):
     """Options of TLS, SASL and OAuth."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """Whether connections are encrypted (SSL) and whether the client logs in (SASL).
-
-    Default: ``"PLAINTEXT"``.
-    """
+    """SSL encrypts connections. SASL logs the client in. Default: ``"PLAINTEXT"``."""
     ssl_context: SSLContext | None
-    """A context of your own, used as it is; no other ssl_ option may be given with it.
+    """A context that is used unchanged. No other ssl_ option may be given with it.
 
     Default: ``None``.
     """
@@ -47,7 +44,7 @@ class SecurityOptions(TypedDict, total=False):
     ssl_cadata: str | bytes | None
     """The CA certificates themselves, in place of ssl_cafile. Default: ``None``."""
     ssl_certfile: str | PathLike[str] | None
-    """PEM file of the client certificate and its chain; it may hold the private key too.
+    """PEM file of the client certificate and its chain. It may hold the private key.
 
     Default: ``None``.
     """
@@ -60,7 +57,7 @@ class SecurityOptions(TypedDict, total=False):
     ssl_keydata: str | bytes | Secret | None
     """The private key, in place of ssl_keyfile. Default: ``None``."""
     ssl_crlfile: str | PathLike[str] | None
-    """PEM file of revoked certificates (CRL); a broker's certificate in it is refused.
+    """PEM file of revoked certificates (CRL). A broker's certificate in it is refused.
 
     Default: ``None``.
     """
@@ -78,7 +75,7 @@ class SecurityOptions(TypedDict, total=False):
     ssl_min_version: Literal["TLSv1.2", "TLSv1.3"] | TLSVersion
     """The lowest version of TLS that is used. Default: ``"TLSv1.2"``."""
     ssl_reload: bool
-    """Load certificate files again when they changed, at the next connection. Default: ``True``."""
+    """Reload changed certificate files at the next connection. Default: ``True``."""
     ssl_keystore_location: str | PathLike[str] | None
     """PKCS#12 file of the client certificate and its private key (needs the extra crypto).
 
@@ -87,7 +84,7 @@ class SecurityOptions(TypedDict, total=False):
     ssl_keystore_password: str | bytes | Secret | None
     """Password of ssl_keystore_location. Default: ``None``."""
     ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"] | None
-    """Type of ssl_keystore_location. None, or JKS: what the file itself is. Default: ``None``."""
+    """Type of ssl_keystore_location. None, or JKS: detected from the file. Default: ``None``."""
     ssl_truststore_location: str | PathLike[str] | None
     """PKCS#12 file of CA certificates (needs the extra crypto), or a PEM file.
 
@@ -96,11 +93,11 @@ class SecurityOptions(TypedDict, total=False):
     ssl_truststore_password: str | bytes | Secret | None
     """Password of ssl_truststore_location. Default: ``None``."""
     ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"] | None
-    """Type of ssl_truststore_location. None, or JKS: what the file itself is. Default: ``None``."""
+    """Type of ssl_truststore_location. None, or JKS: detected from the file. Default: ``None``."""
     sasl_mechanism: (
         Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | None
     )
-    """How the client logs in. Required where security_protocol is SASL_PLAINTEXT or SASL_SSL.
+    """Mechanism of the login. Required if security_protocol is SASL_PLAINTEXT or SASL_SSL.
 
     Default: ``None``.
     """
@@ -109,7 +106,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_plain_password: str | bytes | Secret | None
     """The password of PLAIN and SCRAM. Default: ``None``."""
     sasl_credentials: Callable[[], Login | Awaitable[Login]] | None
-    """The user and password of PLAIN and SCRAM, asked for at each login, so a password may change
+    """Returns the user and password of PLAIN and SCRAM at each login, so a password may change
     without a restart.
 
     Default: ``None``.
@@ -128,10 +125,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_kerberos_service_name: str
     """The first part of the brokers' principal. Default: ``"kafka"``."""
     sasl_kerberos_domain_name: str | None
-    """The host in the brokers' principal. None: the host that is connected to.
-
-    Default: ``None``.
-    """
+    """The host in the brokers' principal. None: the host of the connection. Default: ``None``."""
     sasl_kerberos_name: object
     """The whole principal of the brokers, in place of the service and domain name.
 
@@ -149,11 +143,11 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_token_endpoint_url: str | Secret | None
     """Token endpoint of the identity provider. Default: ``None``."""
     sasl_oauthbearer_client_id: str | None
-    """The client at the token endpoint. Default: ``None``."""
+    """Client id at the token endpoint. Default: ``None``."""
     sasl_oauthbearer_client_secret: str | bytes | Secret | None
     """The secret of that client. Default: ``None``."""
     sasl_oauthbearer_scope: str | None
-    """Scopes to ask for, with spaces between them. Default: ``None``."""
+    """Requested scopes, with spaces between them. Default: ``None``."""
     sasl_oauthbearer_grant_type: Literal[
         "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer", "jwt-bearer"
     ]
@@ -182,7 +176,7 @@ class SecurityOptions(TypedDict, total=False):
     Default: ``False``.
     """
     sasl_oauthbearer_allowed_urls: str | Sequence[str]
-    """Token endpoints that may be used; none given: any. Default: ``()``."""
+    """Token endpoints that may be used. Empty: any. Default: ``()``."""
     sasl_oauthbearer_token_file: str | PathLike[str] | None
     """File of a token, read at each login. Default: ``None``."""
     sasl_oauthbearer_extensions: Mapping[str, str] | Sequence[tuple[str, str]] | str
@@ -190,7 +184,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_sub_claim_name: str
     """The claim of a token that names the principal. Default: ``"sub"``."""
     sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
-    """How the assertion is signed (needs the extra crypto). Default: ``"RS256"``."""
+    """Algorithm of the signature (needs the extra crypto). Default: ``"RS256"``."""
     sasl_oauthbearer_assertion_claim_aud: str | None
     """The claim aud of the assertion. Default: ``None``."""
     sasl_oauthbearer_assertion_claim_iss: str | None
@@ -198,9 +192,9 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_claim_sub: str | None
     """The claim sub of the assertion. Default: ``None``."""
     sasl_oauthbearer_assertion_claim_exp_seconds: int
-    """How long an assertion is valid. Default: ``300`` s."""
+    """Lifetime of an assertion. Default: ``300`` s."""
     sasl_oauthbearer_assertion_claim_nbf_seconds: int
-    """How long before its making an assertion is valid. Default: ``60`` s."""
+    """Time before its creation from which an assertion is valid. Default: ``60`` s."""
     sasl_oauthbearer_assertion_claim_jti_include: bool
     """Add a random claim jti to the assertion. Default: ``False``."""
     sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
@@ -224,4 +218,4 @@ class SecurityOptions(TypedDict, total=False):
     sasl_oauthbearer_unsecured_claims: Mapping[str, Claim] | Sequence[tuple[str, Claim]]
     """Claims of unsecured tokens, with the principal. iat and exp are added. Default: ``()``."""
     sasl_oauthbearer_unsecured_lifetime_seconds: int
-    """How long an unsecured token is valid. Default: ``3600`` s."""
+    """Lifetime of an unsecured token. Default: ``3600`` s."""

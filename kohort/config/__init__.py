@@ -1,7 +1,7 @@
 """Every option of a consumer: its name, type, default, check and meaning, in one place.
 
-A section holds what one part of kohort needs; an option is a field of a section. Sections are
-frozen and checked when they are made, however they are made.
+A section holds the options of one package, and each option is a field of its section. Sections
+are frozen, and their constructor checks every option.
 """
 
 from __future__ import annotations

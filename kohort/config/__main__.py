@@ -1,4 +1,4 @@
-"""``python -m kohort.config docs/configuration.md`` writes the option tables into the page."""
+"""Command ``python -m kohort.config docs/configuration.md``, which updates the option tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of cipher suites in Java, as OpenSSL knows them."""
+"""OpenSSL's names for Java's cipher suites."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SUITE = re.compile(
 
 
 def openssl_names(names: str) -> str:
-    """Return OpenSSL's list for names of Java with commas or colons between them.
+    """Return OpenSSL's cipher list for Java's names, which commas or colons separate.
 
-    Raises ValueError for a suite that OpenSSL does not have, or for a choice among those of
-    TLS 1.3, which Python cannot make.
+    Raises ValueError for a suite that OpenSSL does not have. Raises it too for a choice among the
+    suites of TLS 1.3, because Python cannot make one.
     """
     given = [name.strip() for name in re.split("[,:]", names) if name.strip()]
     chosen = _TLS_1_3.intersection(given)
@@ -31,7 +31,9 @@ def openssl_names(names: str) -> str:
         )
     found = [_openssl_name(name) for name in given if name not in _TLS_1_3]
     if not found:
-        raise ValueFault("all suites of TLS 1.3 and none of TLS 1.2: use ssl_min_version='TLSv1.3'")
+        raise ValueFault(
+            "the list has all suites of TLS 1.3 and none of TLS 1.2. Set ssl_min_version='TLSv1.3'"
+        )
     return ":".join(found)
 
 
@@ -40,7 +42,7 @@ def _openssl_name(name: str) -> str:
         return name
     suite = _SUITE.fullmatch(name)
     if suite is None:
-        raise ValueFault("a suite of Java that OpenSSL does not have, or that is not safe")
+        raise ValueFault("OpenSSL does not have this suite of Java, or the suite is not safe")
     exchange = "" if suite["exchange"] == "RSA" else suite["exchange"].replace("_", "-") + "-"
     if suite["chacha"]:
         return f"{exchange}CHACHA20-POLY1305"

@@ -1,4 +1,4 @@
-"""Options of connections, requests and metadata."""
+"""Sections of options for sending requests and for the transport."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _OS_DEFAULT = {None: None, -1: None, 0: None}
 
 @section
 class RequestOptions(Section):
-    """What everything that sends requests needs; each of the parts has a copy."""
+    """Options for sending requests. Each section whose package sends requests inherits them."""
 
     request_timeout_ms: int = field(
         default=30_000,
         metadata=option(
             Integer(1),
-            "How long a request may take before its connection is given up.",
+            "Longest time of a request. After it the connection is closed.",
             unit="ms",
             also=("socket.timeout.ms",),
         ),
@@ -28,12 +28,12 @@ class RequestOptions(Section):
     retry_backoff_ms: int = field(
         default=100,
         metadata=option(
-            Integer(0), "Pause before the first retry of a failed request; doubles.", unit="ms"
+            Integer(0), "Pause before the first retry of a failed request. It doubles.", unit="ms"
         ),
     )
     retry_backoff_max_ms: int = field(
         default=1_000,
-        metadata=option(Integer(0), "The longest pause between two retries.", unit="ms"),
+        metadata=option(Integer(0), "Longest pause between two retries.", unit="ms"),
     )
 
     def _check_together(self) -> None:
@@ -47,13 +47,13 @@ class RequestOptions(Section):
 
 @section
 class ClientConfig(RequestOptions):
-    """What the transport needs."""
+    """Options of connections, requests and metadata."""
 
     bootstrap_servers: tuple[tuple[str, int], ...] = field(
         default=(("localhost", DEFAULT_PORT),),
         metadata=option(
             Servers(),
-            "Where to ask for the cluster first; a few brokers are enough. Port 9092 if none.",
+            "Brokers to connect to first. A few are enough. The default port is 9092.",
             also=("metadata.broker.list",),
             shown_default='"localhost:9092"',
         ),
@@ -62,46 +62,44 @@ class ClientConfig(RequestOptions):
         default=30_000,
         metadata=option(
             Integer(0),
-            "How long no bootstrap server may be reachable before NoBrokersAvailable is raised.",
+            "Time without a reachable bootstrap server after which NoBrokersAvailable is raised.",
             unit="ms",
             properties=(),
         ),
     )
     client_id: str = field(
         default="kohort",
-        metadata=option(Text(), "A name for this client in the brokers' logs, metrics and quotas."),
+        metadata=option(Text(), "Name of this client in the brokers' logs, metrics and quotas."),
     )
     connections_max_idle_ms: int | None = field(
         default=540_000,
         metadata=option(
             Integer(1, special={None: None, -1: None, 0: None}, expected="an int above 0, or None"),
-            "Close a connection that was idle for so long; None keeps it.",
+            "Idle time after which a connection is closed. None keeps it open.",
             unit="ms",
         ),
     )
     socket_connection_setup_timeout_ms: int = field(
         default=10_000,
-        metadata=option(Integer(1), "How long connecting to one address may take.", unit="ms"),
+        metadata=option(Integer(1), "Longest time to connect to one address.", unit="ms"),
     )
     reconnect_backoff_ms: int = field(
         default=50,
         metadata=option(
             Integer(0),
-            "Pause before a broker is tried again after a failed connection; doubles, with jitter.",
+            "Pause before the next attempt after a failed connection. It doubles, with jitter.",
             unit="ms",
         ),
     )
     reconnect_backoff_max_ms: int = field(
         default=1_000,
-        metadata=option(
-            Integer(0), "The longest pause between two connection attempts.", unit="ms"
-        ),
+        metadata=option(Integer(0), "Longest pause between two connection attempts.", unit="ms"),
     )
     max_in_flight_requests_per_connection: int = field(
         default=5,
         metadata=option(
             Integer(1),
-            "How many requests may wait for their answers on one connection.",
+            "Requests on one connection that may wait for a response.",
             also=("max.in.flight",),
         ),
     )
@@ -109,7 +107,7 @@ class ClientConfig(RequestOptions):
         default=300_000,
         metadata=option(
             Integer(0),
-            "Metadata older than this is asked for anew, to notice new topics and partitions.",
+            "Age at which metadata is refreshed, so that new topics and partitions are noticed.",
             unit="ms",
             also=("topic.metadata.refresh.interval.ms",),
         ),
@@ -118,16 +116,16 @@ class ClientConfig(RequestOptions):
         default="rebootstrap",
         metadata=option(
             OneOf("rebootstrap", "none"),
-            "rebootstrap asks the bootstrap servers again when no known broker can be reached, or "
-            "when a broker asks for it (KIP-899, KIP-1102); none never does.",
+            "rebootstrap uses the bootstrap servers again when no known broker can be reached, or "
+            "when a broker requests it (KIP-899, KIP-1102). none never does.",
         ),
     )
     metadata_recovery_rebootstrap_trigger_ms: int = field(
         default=300_000,
         metadata=option(
             Integer(0),
-            "With rebootstrap: start again from the bootstrap servers when the known brokers have "
-            "not given any metadata for so long.",
+            "Time without metadata from a known broker after which a client with "
+            "metadata_recovery_strategy=rebootstrap uses the bootstrap servers again.",
             unit="ms",
         ),
     )
@@ -136,14 +134,14 @@ class ClientConfig(RequestOptions):
         metadata=option(
             Boolean(),
             "Let subscribe() and assign() create missing topics, if the brokers allow that. "
-            "Look-ups create none.",
+            "Look-ups never create topics.",
         ),
     )
     receive_message_max_bytes: int = field(
         default=100_000_000,
         metadata=option(
             Integer(1_000),
-            "The largest frame accepted; raised to fetch_max_bytes + max_partition_fetch_bytes.",
+            "Largest response. At least fetch_max_bytes + max_partition_fetch_bytes is used.",
             unit="bytes",
         ),
     )
@@ -151,7 +149,7 @@ class ClientConfig(RequestOptions):
         default=None,
         metadata=option(
             Integer(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
-            "SO_RCVBUF of connections; None leaves it to the system.",
+            "SO_RCVBUF of connections. None keeps the system's default.",
             unit="bytes",
             also=("socket.receive.buffer.bytes",),
         ),
@@ -160,7 +158,7 @@ class ClientConfig(RequestOptions):
         default=None,
         metadata=option(
             Integer(1, special=_OS_DEFAULT, expected="an int above 0, or None"),
-            "SO_SNDBUF of connections; None leaves it to the system.",
+            "SO_SNDBUF of connections. None keeps the system's default.",
             unit="bytes",
             also=("socket.send.buffer.bytes",),
         ),

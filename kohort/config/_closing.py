@@ -1,8 +1,8 @@
-"""The limit of closing, which is an argument of close() and not an option."""
+"""Default timeout of close(), which is an argument and not an option."""
 
 from __future__ import annotations
 
 from typing import Final
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that closing, and leaving a group, take at most unless the caller says otherwise."""
+"""Most seconds that closing takes, with leaving the group, unless the caller gives a timeout."""

@@ -1,4 +1,4 @@
-"""ConsumerConfig: every option with its default, checked once, sliced for the parts."""
+"""ConsumerConfig: all options of a consumer, in one section for each package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AIOKAFKA_CONSUMER_TIMEOUT_MS = 200
 
 @section
 class ConsumerConfig(ConsumerSection):
-    """All options of a consumer, frozen. Made by from_kwargs() or from_properties()."""
+    """All options of a consumer, frozen. Use from_kwargs() or from_properties() to create one."""
 
     client: ClientConfig = field(default_factory=ClientConfig)
     group: GroupConfig = field(default_factory=GroupConfig)
@@ -34,7 +34,7 @@ class ConsumerConfig(ConsumerSection):
 
     @classmethod
     def from_kwargs(cls, **kwargs: Any) -> ConsumerConfig:
-        """Make it from keyword arguments, the names of kafka-python and aiokafka.
+        """Create the options from keyword arguments, with the names of kafka-python and aiokafka.
 
         Raises UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
         """
@@ -57,10 +57,10 @@ class ConsumerConfig(ConsumerSection):
         key_deserializer: Any = None,
         value_deserializer: Any = None,
     ) -> ConsumerConfig:
-        """Make it from the dotted names of Java and librdkafka; values may be text.
+        """Create the options from the dotted names of Java and librdkafka. Values may be text.
 
-        Raises as from_kwargs() does, with the names as they were given. Raises TypeError if
-        ``properties`` is no mapping.
+        Raises as from_kwargs() does, with the given names in the message. Raises TypeError if
+        ``properties`` is not a mapping.
         """
         properties = conceal_properties(properties)
         values, given_as = _names.read_properties(properties, OPTIONS.values())
@@ -80,7 +80,7 @@ class ConsumerConfig(ConsumerSection):
     def _from_values(cls, values: dict[str, Any]) -> ConsumerConfig:
         checked = {name: OPTIONS[name].check(value) for name, value in values.items()}
         for name in ("retry_backoff", "reconnect_backoff"):
-            # A longer first pause alone is no contradiction to a default nobody has named.
+            # The user gave only the first pause. A default must not contradict it.
             least, most = f"{name}_ms", f"{name}_max_ms"
             if least in checked and most not in checked:
                 checked[most] = max(checked[least], OPTIONS[most].default)
@@ -103,16 +103,16 @@ class ConsumerConfig(ConsumerSection):
 
     @property
     def deserialize_key(self) -> Deserialize | None:
-        """The key deserializer in its one shape, or None for bytes as they are."""
+        """The key deserializer as a function, or None if keys stay bytes."""
         return resolve(self.key_deserializer)
 
     @property
     def deserialize_value(self) -> Deserialize | None:
-        """The value deserializer in its one shape, or None for bytes as they are."""
+        """The value deserializer as a function, or None if values stay bytes."""
         return resolve(self.value_deserializer)
 
     def check_async(self) -> None:
-        """Raise UnsupportedOptionError for what has no meaning in AsyncKafkaConsumer."""
+        """Raise UnsupportedOptionError for options without meaning in AsyncKafkaConsumer."""
         if self.consumer_timeout_ms not in {math.inf, _AIOKAFKA_CONSUMER_TIMEOUT_MS}:
             raise UnsupportedOptionError(
                 "consumer_timeout_ms is not supported by AsyncKafkaConsumer: leave it out. To end "
@@ -132,7 +132,7 @@ class ConsumerConfig(ConsumerSection):
             from kohort.config import _security_checks  # for consumers with security options
 
             _security_checks.warn_of_clear_text(self.security, self.client.bootstrap_servers)
-        # One answer may hold fetch_max_bytes and, beyond that, one whole batch of a partition.
+        # A response may exceed fetch_max_bytes by one whole batch of a partition.
         largest = self.fetch.fetch_max_bytes + self.fetch.max_partition_fetch_bytes
         if self.client.receive_message_max_bytes < largest:
             self._set("client", dataclasses.replace(self.client, receive_message_max_bytes=largest))
@@ -154,16 +154,16 @@ OPTIONS: dict[str, Option] = {
     )
     for each in options_of(section)
 }
-"""Every supported option by its keyword."""
+"""Supported options by keyword."""
 
 UNSUPPORTED = {each.name: each for each in KEYWORDS}
-"""Every keyword that is known and not supported."""
+"""Keywords of other clients that are not supported."""
 
 
 def conceal_secrets(options: dict[str, Any]) -> None:
     """Replace what may be a secret in keyword arguments, before a traceback can show it.
 
-    These are the values of options that hold secrets, and those of unknown and unsupported names.
+    These are the values of options that hold secrets, and of unknown and unsupported names.
     """
     for name, value in options.items():
         known = OPTIONS.get(name)
@@ -176,16 +176,17 @@ def conceal_secrets(options: dict[str, Any]) -> None:
 
 
 def in_dotted_names(error: InvalidOptionError, given: Mapping[str, Any]) -> InvalidOptionError:
-    """Return an error about keywords as one about the given properties that stand for them."""
+    """Return the error with the given dotted names in place of keywords."""
     known = {dotted: each.name for each in OPTIONS.values() for dotted in each.properties}
     given_as = {known[name]: name for name in given if name in known}
     return _names.with_dotted_names(error, given_as, OPTIONS.values())
 
 
 def conceal_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of properties that no traceback shows a secret of; see conceal_secrets().
+    """Return a copy of the properties in which no traceback shows a secret.
 
-    Only from_properties() may read it: it raises TypeError if it was no mapping.
+    See conceal_secrets(). Only from_properties() may read the copy. It raises TypeError if
+    ``properties`` was not a mapping.
     """
     concealed: Any = _names.conceal_properties(properties, OPTIONS.values())
     return concealed  # type: ignore[no-any-return]

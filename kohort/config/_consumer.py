@@ -1,4 +1,4 @@
-"""Options of the consumer itself: what its caller gets, and how."""
+"""Section of the options that decide what a consumer gives its caller."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from kohort.config._option_types import Boolean, Function, Instance, Millisecond
 
 @section
 class ConsumerSection(Section):
-    """What KafkaConsumer and AsyncKafkaConsumer need."""
+    """Options of KafkaConsumer and AsyncKafkaConsumer themselves."""
 
     key_deserializer: Any = field(
         default=None,
-        metadata=option(Deserializer(), "Makes the key out of its bytes; not called for None."),
+        metadata=option(Deserializer(), "Makes the key from its bytes. It is not called for None."),
     )
     value_deserializer: Any = field(
         default=None,
-        metadata=option(Deserializer(), "Makes the value out of its bytes; not called for None."),
+        metadata=option(
+            Deserializer(), "Makes the value from its bytes. It is not called for None."
+        ),
     )
     consumer_timeout_ms: float = field(
         default=math.inf,
         metadata=option(
             Milliseconds(),
-            "Iteration over KafkaConsumer ends after so long without a record.",
+            "Time without a record after which iteration over KafkaConsumer ends.",
             unit="ms",
             properties=(),
         ),
@@ -38,8 +40,8 @@ class ConsumerSection(Section):
         default="idle",
         metadata=option(
             OneOf("idle", "always", "never"),
-            "When AsyncKafkaConsumer goes through a rebalance outside of a poll: while its caller "
-            "holds no returned records, at any time as aiokafka does, or never as KafkaConsumer.",
+            "When AsyncKafkaConsumer rebalances outside of a poll. idle: while its caller holds no "
+            "returned records. always: at any time, as aiokafka. never: as KafkaConsumer.",
             properties=(),
         ),
     )
@@ -53,34 +55,36 @@ class ConsumerSection(Section):
                 "a callable (offsets, error)",
                 "Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], object]",
             ),
-            "Called after commit_async() without a callback; error is None or an exception.",
+            "Called after commit_async() without a callback. error is None or an exception.",
             properties=(),
         ),
     )
     metrics_enabled: bool = field(
         default=True,
-        metadata=option(Boolean(), "Whether metrics() gives figures, or None.", properties=()),
+        metadata=option(Boolean(), "False makes metrics() return None.", properties=()),
     )
     on_stats: Callable[[dict[str, Any]], Any] | None = field(
         default=None,
         metadata=option(
             Function("a callable (metrics)", "Callable[[dict[str, dict[str, float]]], object]"),
-            "Given what metrics() gives every stats_interval_ms, called where listeners are; what "
-            "it raises is logged.",
+            "Called with the result of metrics() every stats_interval_ms, in the thread or task of "
+            "listeners. Its exceptions are logged.",
             properties=(),
         ),
     )
     stats_interval_ms: float = field(
         default=60_000,
-        metadata=option(Milliseconds(), "How often on_stats is called.", unit="ms", properties=()),
+        metadata=option(
+            Milliseconds(), "Time between calls of on_stats.", unit="ms", properties=()
+        ),
     )
     connect: Callable[[str, int], Any] | None = field(
         default=None,
         metadata=option(
             Function("an async callable (host, port) that returns a connection", "Connect"),
-            "Makes the connections to brokers in place of TCP: MemoryCluster.connect in tests, or "
-            "one that wraps an anyio stream (kohort.transport.StreamConnection). Called in the "
-            "consumer's event loop, which is asyncio in a thread of its own for KafkaConsumer.",
+            "Makes the connections to brokers in place of TCP. Examples are MemoryCluster.connect, "
+            "or a function that wraps an anyio stream in kohort.transport.StreamConnection. It is "
+            "called in the consumer's event loop. KafkaConsumer runs asyncio in its own thread.",
             properties=(),
         ),
     )
@@ -88,7 +92,7 @@ class ConsumerSection(Section):
         default=None,
         metadata=option(
             Instance(random.Random, "a random.Random"),
-            "Where jitter and the choice among brokers come from: a seeded one for tests.",
+            "Source of jitter and of the choice among brokers. Give a seeded one in tests.",
             properties=(),
         ),
     )
@@ -97,7 +101,7 @@ class ConsumerSection(Section):
         metadata=option(
             Function("a callable () that returns seconds since the epoch", "Callable[[], float]"),
             "The time of day in place of time.time(), for the expiry of OAuth tokens and for "
-            "offsets by time: MemoryCluster.wall_clock in tests.",
+            "offsets by time. Give MemoryCluster.wall_clock in tests.",
             properties=(),
         ),
     )

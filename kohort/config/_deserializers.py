@@ -1,4 +1,4 @@
-"""Deserializers of several shapes, as one: ``(topic, headers, data) -> value``."""
+"""Deserializers as functions ``(topic, headers, data) -> value``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from kohort.config._option_types import OptionType
 
 Deserialize = Callable[[str, Any, bytes | None], Any]
-"""(topic, headers, data) -> value; None stays None, as in the Java client."""
+"""Function (topic, headers, data) -> value. None stays None, as in the Java client."""
 
 
 class Deserializer(OptionType):
-    """A callable taking bytes, an object with ``deserialize``, or None."""
+    """A callable that takes bytes, an object with ``deserialize``, or None."""
 
     expected = (
         "a callable that takes bytes, an object with deserialize(topic, headers, data), or None"
@@ -27,12 +27,12 @@ class Deserializer(OptionType):
     def parse(self, text: str) -> Callable[[bytes], Any] | None:
         name = text.removeprefix("org.apache.kafka.common.serialization.")
         if name not in _JAVA:
-            raise ValueError(f"no deserializer stands for {text}; give one in Python")
+            raise ValueError(f"kohort has no deserializer for {text}; give one in Python")
         return _JAVA[name]
 
 
 def resolve(deserializer: Any) -> Deserialize | None:
-    """Bring a deserializer into the one shape; None (bytes as they are) stays None."""
+    """Return a deserializer as a function. None stays None, which leaves the bytes."""
     if deserializer is None:
         return None
     method = getattr(deserializer, "deserialize", None)
@@ -41,7 +41,7 @@ def resolve(deserializer: Any) -> Deserialize | None:
             return _skip_none(method)
         if _takes(method, 2):
             return _skip_none(lambda topic, _, data: method(topic, data))
-        raise TypeError("its deserialize takes neither (topic, headers, data) nor (topic, data)")
+        raise TypeError("its deserialize() takes neither three arguments nor two (topic, data)")
     if not callable(deserializer):
         raise TypeError("not callable")
     if not _takes(deserializer, 1):
@@ -60,7 +60,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some built-in callables do not tell their signature; they are called with what there is.
+        # Some built-in callables have no signature to inspect, so calling them is the only test.
         return True
     try:
         signature.bind(*([None] * count))
@@ -97,4 +97,4 @@ _JAVA: dict[str, Callable[[bytes], Any] | None] = {
     "DoubleDeserializer": _unpack(">d"),
     "BooleanDeserializer": _unpack(">?"),
 }
-"""Kafka's own deserializers by class name, so that Java property files can be used as they are."""
+"""Deserializers of Kafka by class name, so that Java property files work unchanged."""

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md, made from the options themselves."""
+"""Tables of docs/configuration.md, generated from the options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BEGIN = "<!-- tables: python -m kohort.config docs/configuration.md -->"
 _END = "<!-- end of tables -->"
 
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
-    ("What the consumer gives you", ConsumerSection),
+    ("Consumer", ConsumerSection),
     ("Requests", RequestOptions),
     ("Connections and metadata", ClientConfig),
     ("The group", GroupConfig),
@@ -35,12 +35,12 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 
 
 def describe_options() -> str:
-    """All options as Markdown: the supported by section, then the others with their reasons."""
+    """Return all options as Markdown tables: supported, translated and unsupported ones."""
     return "\n".join([*_supported(), *_translated(), *_unsupported()])
 
 
 def replace_tables(page: str) -> str:
-    """The page with its option tables made anew: what stands between the two markers."""
+    """Return the page with new option tables between its two markers."""
     head, _, rest = page.partition(_BEGIN)
     _, _, tail = rest.partition(_END)
     return f"{head}{_BEGIN}\n\n{describe_options()}\n\n{_END}{tail}"
@@ -71,7 +71,7 @@ def _supported_row(each: Option) -> tuple[str, ...]:
 
 
 def _translated() -> Iterator[str]:
-    from kohort.config._translated import TRANSLATED  # for this page alone
+    from kohort.config._translated import TRANSLATED  # only this page needs it
 
     yield "### Dotted names that stand for several options\n"
     yield from _table(
@@ -98,7 +98,7 @@ def _unsupported() -> Iterator[str]:
 
 
 def _harmless(each: Unsupported) -> str:
-    # A class is only ever the default selector, whose own name depends on the platform.
+    # The only class here is the default selector, whose name depends on the platform.
     shown = (
         "selectors.DefaultSelector" if isinstance(value, type) else str(value) or '""'
         for value in each.harmless

@@ -1,4 +1,4 @@
-"""Options of fetching and of what poll() returns."""
+"""Section of the options of fetching."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kohort.config._reset import NewPartitionsReset, Reset
 
 @section
 class FetchConfig(RequestOptions):
-    """What the fetcher needs."""
+    """Options of fetching and of the records that poll() returns."""
 
     fetch_min_bytes: int = field(
         default=1,
         metadata=option(
-            Integer(0), "A broker answers a fetch when it has so much...", unit="bytes"
+            Integer(0), "A broker answers a fetch when it has this many bytes...", unit="bytes"
         ),
     )
     fetch_max_wait_ms: int = field(
         default=500,
         metadata=option(
             Integer(0),
-            "...or when so much time has passed.",
+            "...or when this time has passed.",
             unit="ms",
             also=("fetch.wait.max.ms",),
         ),
@@ -34,7 +34,7 @@ class FetchConfig(RequestOptions):
         default=52_428_800,
         metadata=option(
             Integer(0),
-            "The most a broker puts into one answer; a single larger batch still comes. Not given: "
+            "Most bytes of one response. A single larger batch is still sent. Not given: "
             "8 MiB at first, 4 MiB from a broker that answers within 40 ms, 16 MiB within 100 ms.",
             unit="bytes",
         ),
@@ -43,7 +43,7 @@ class FetchConfig(RequestOptions):
         default=4_194_304,
         metadata=option(
             Integer(0),
-            "The most of one partition in one answer; a single larger batch still comes. Not "
+            "Most bytes of one partition in one response. A single larger batch is still sent. Not "
             "given: 1 MiB at first, and 4 MiB (16 MiB for all partitions together) from a broker "
             "that answers within 100 ms.",
             unit="bytes",
@@ -54,8 +54,8 @@ class FetchConfig(RequestOptions):
         default=67_108_864,
         metadata=option(
             Integer(1),
-            "The most that is held of answers whose records are not handed out yet, over all "
-            "partitions; at least fetch_max_bytes.",
+            "Most bytes of responses that are buffered across all partitions until poll() returns "
+            "their records. At least fetch_max_bytes.",
             unit="bytes",
         ),
     )
@@ -63,15 +63,15 @@ class FetchConfig(RequestOptions):
         default="fair",
         metadata=option(
             OneOf("fair", "lag"),
-            "Whose records come first: each partition's in turn; or every other time those of the "
-            "partition that is behind the most.",
+            "fair returns records of each partition in turn. lag returns those of the partition "
+            "with the largest lag every other time.",
         ),
     )
     enable_incremental_fetch_sessions: bool = field(
         default=True,
         metadata=option(
             Boolean(),
-            "Let brokers remember what is fetched, so that only changes are sent (KIP-227).",
+            "Let brokers keep the fetched partitions, so that only changes are sent (KIP-227).",
             properties=(),
         ),
     )
@@ -79,15 +79,15 @@ class FetchConfig(RequestOptions):
         default=500,
         metadata=option(
             Integer(1, special={None: INT32_MAX}, expected="an int of at least 1, or None"),
-            "The most records that one poll() returns; None: no limit.",
+            "Most records that one poll() returns. None: no limit.",
         ),
     )
     auto_offset_reset: str = field(
         default="latest",
         metadata=option(
             Reset(),
-            "Where to start without a committed offset, or when it is out of range; none raises. "
-            "by_duration: at what is not older.",
+            "Start position without a committed offset, or if that is out of range. none raises. "
+            "by_duration starts at the first record that is not older.",
         ),
     )
     auto_offset_reset_new_partitions: str | None = field(
@@ -113,7 +113,7 @@ class FetchConfig(RequestOptions):
         default=67_108_864,
         metadata=option(
             Integer(1),
-            "The most that one record batch may grow to when it is decompressed.",
+            "Most bytes that one record batch may decompress to.",
             unit="bytes",
             properties=(),
         ),
@@ -123,7 +123,7 @@ class FetchConfig(RequestOptions):
         default="raise",
         metadata=option(
             OneOfOr("raise", "skip", "pause", function="a function of the error returning one"),
-            "What follows a corrupt batch or a deserializer that raises: see docs/poison.md.",
+            "Reaction to a corrupt batch or a deserializer that raises: see docs/poison.md.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Options of the membership in a group and of committed offsets."""
+"""Section of the options of a group."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _instance_id(text: str) -> bool:
 
 @section
 class GroupConfig(RequestOptions):
-    """What the coordinator client needs."""
+    """Options of the membership in a group and of committed offsets."""
 
     group_id: str | None = field(
         default=None,
         metadata=option(
             Text(nullable=True, empty=False),
-            "The consumer group. None: no membership, and nothing can be committed.",
+            "The consumer group. None: no membership and no commits.",
         ),
     )
     group_instance_id: str | None = field(
@@ -45,29 +45,31 @@ class GroupConfig(RequestOptions):
     session_timeout_ms: int = field(
         default=45_000,
         metadata=option(
-            Integer(1), "A member not heard of for so long is taken out of the group.", unit="ms"
+            Integer(1),
+            "Time without a heartbeat after which a member is removed from the group.",
+            unit="ms",
         ),
     )
     heartbeat_interval_ms: int = field(
         default=3_000,
         metadata=option(
             Integer(1),
-            "Time between heartbeats, and the time a rebalance takes to be noticed; a third of "
-            "session_timeout_ms at most is good.",
+            "Time between heartbeats, which notice a rebalance. Use at most a third of "
+            "session_timeout_ms.",
             unit="ms",
         ),
     )
     max_poll_interval_ms: int = field(
         default=300_000,
         metadata=option(
-            Integer(1), "A consumer that is not polled for so long leaves its group.", unit="ms"
+            Integer(1), "Time without a poll after which a consumer leaves its group.", unit="ms"
         ),
     )
     rebalance_timeout_ms: int = field(
         default=0,
         metadata=option(
             Integer(1, special={None: 0, 0: 0}, expected="an int of at least 1, or None"),
-            "How long the group waits for this member to rejoin. None: max_poll_interval_ms.",
+            "Time that the group waits for this member to rejoin. None: max_poll_interval_ms.",
             unit="ms",
             properties=(),
             shown_default="max_poll_interval_ms",
@@ -80,7 +82,7 @@ class GroupConfig(RequestOptions):
                 names=("range", "cooperative-sticky", "sticky", "roundrobin"),
                 java=_JAVA_ASSIGNORS,
             ),
-            "How the group's leader shares out partitions, in order of preference.",
+            "Assignors of the group's leader, in order of preference.",
             shown_default='("range", "cooperative-sticky", "roundrobin")',
         ),
     )
@@ -88,15 +90,15 @@ class GroupConfig(RequestOptions):
         default=None,
         metadata=option(
             Text(nullable=True),
-            "The rack that this consumer is in, for assignors that prefer partitions with a "
-            "replica there (KIP-881), and to be sent to a follower in it (KIP-392).",
+            "Rack of this consumer. Assignors prefer partitions with a replica there (KIP-881). "
+            "Leaders name a follower there to fetch from (KIP-392).",
         ),
     )
     enable_auto_commit: bool = field(
         default=True,
         metadata=option(
             Boolean(),
-            "Commit positions while polling, before partitions are taken away, and on close.",
+            "Commit positions while polling, before partitions are revoked, and on close.",
             also=("auto.commit.enable",),
         ),
     )
@@ -117,7 +119,7 @@ class GroupConfig(RequestOptions):
 
     @property
     def auto_commit(self) -> bool:
-        """Whether positions are committed automatically: never without a group."""
+        """True if positions are committed automatically, which needs a group."""
         return self.enable_auto_commit and self.group_id is not None
 
     def _check_together(self) -> None:
@@ -129,6 +131,6 @@ class GroupConfig(RequestOptions):
                 f"less than session_timeout_ms ({self.session_timeout_ms})",
             )
         if self.group_instance_id is not None and self.group_id is None:
-            raise invalid("group_instance_id", self.group_instance_id, "a group_id beside it")
+            raise invalid("group_instance_id", self.group_instance_id, "a group_id with it")
         if self.rebalance_timeout_ms == 0:
             self._set("rebalance_timeout_ms", self.max_poll_interval_ms)

@@ -1,7 +1,7 @@
-"""``sasl.jaas.config``: one entry of Java's login modules, read as Java reads it.
+"""Parser of ``sasl.jaas.config``, which has one entry of Java's login modules.
 
-The text holds passwords, and so may any word of it that is out of place. A fault is a sentence
-without a word of the text, and is returned, not raised, so no traceback has the text either.
+The text holds passwords, and a misplaced word of it may be one. A fault is therefore a sentence
+without a word of the text. It is returned and not raised, so no traceback has the text either.
 """
 
 from __future__ import annotations

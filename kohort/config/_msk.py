@@ -1,4 +1,4 @@
-"""Amazon MSK's IAMLoginModule: tokens made by the package aws-msk-iam-sasl-signer-python."""
+"""Tokens for Amazon MSK's IAMLoginModule, signed by aws-msk-iam-sasl-signer-python."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ONLY_JAVA = {
     "sasl.mechanism": "AWS_MSK_IAM",
     "sasl.client.callback.handler.class": "IAMClientCallbackHandler",
 }
-"""Names and values that AWS's library for Java needs beside the module."""
+"""Names and values that AWS's library for Java needs besides the module."""
 
 
 class MskTokens:
-    """A token provider that signs with the credentials of AWS."""
+    """A token provider that signs with AWS credentials."""
 
     __slots__ = ("_options", "_region")
 
@@ -32,11 +32,11 @@ class MskTokens:
         self._options = dict(options)
 
     def token(self) -> Any:
-        """Return a token and its expiry in milliseconds since 1970. It may ask AWS."""
+        """Return a token and its expiry in milliseconds since 1970. The call may contact AWS."""
         return self._signed(importlib.import_module(SIGNER).MSKAuthTokenProvider)
 
     def _signed(self, signer: Any) -> Any:
-        # No local variable has the token: frames that raise show these.
+        # Tracebacks show local variables, so none has the token.
         if (role := self._options.get("awsRoleArn")) is not None:
             session = self._options.get("awsRoleSessionName")
             more = () if session is None else (session.reveal(),)
@@ -52,7 +52,7 @@ def is_installed() -> bool:
 
 
 def region_of(servers: Iterable[tuple[str, int]]) -> str | None:
-    """Return the region in the address of a broker, or of the environment; None without one."""
+    """Return the region of a broker's address or of the environment, or None."""
     for host, _ in servers:
         if found := _HOST.search(host):
             return found[1].lower()

@@ -1,4 +1,4 @@
-"""Names of options: dotted ones read, unknown ones answered with the nearest."""
+"""Names of options: the reader of dotted names, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_properties(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values by keyword, and the dotted name of each keyword.
 
-    A value of None counts as not given. Raises TypeError for no mapping.
+    A value of None counts as not given. Raises TypeError if ``properties`` is not a mapping.
     """
     if isinstance(properties, Concealed):
         raise TypeError(f"properties must be a mapping of dotted names, not {properties.type_name}")
@@ -114,7 +114,7 @@ def _refuse_reference(name: str, value: Any) -> None:
 def with_dotted_names(
     error: InvalidOptionError, given_as: Mapping[str, str], options: Iterable[Option]
 ) -> InvalidOptionError:
-    """Return an error about keywords as one about the properties that stand for them."""
+    """Return the error with dotted names in place of keywords."""
     dotted = {each.name: each.properties[0] for each in options if each.properties}
     dotted.update(given_as)
     text = re.sub(
@@ -126,8 +126,8 @@ def with_dotted_names(
 def conceal_properties(properties: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
     """Return the properties with what may be a secret in a form that no traceback shows.
 
-    These are the values of options that hold secrets, and those of unknown and unsupported names.
-    Of anything but a mapping the name of its type is left.
+    These are the values of options that hold secrets, and of unknown and unsupported names. If
+    ``properties`` is not a mapping, only the name of its type is kept.
     """
     if isinstance(properties, Concealed):
         return properties
@@ -146,7 +146,7 @@ def _concealed(name: str, value: Any, known: Mapping[str, Option]) -> Any:
 
 
 def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
-    """The error for a keyword that no client has."""
+    """Return the error for a keyword that no client has."""
     names = list(known)
     undotted = name.replace(".", "_")
     if undotted != name and undotted in names:
@@ -158,7 +158,7 @@ def unknown_keyword(name: str, known: Iterable[str]) -> UnknownOptionError:
 
 def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
     """Raise for a name that is not supported, unless its value is harmless."""
-    # Each provider of Java has further properties, such as config.providers.file.class.
+    # Each of Java's providers adds properties, such as config.providers.file.class.
     providers = "config.providers"
     unsupported = _UNSUPPORTED.get(providers if name.startswith(f"{providers}.") else name)
     if unsupported is None:
@@ -167,7 +167,7 @@ def _refuse(name: str, value: Any, known: Mapping[str, Option]) -> None:
 
 
 def _unknown(name: str, known: list[str]) -> UnknownOptionError:
-    import difflib  # for this error alone
+    import difflib  # only this error needs it
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for all options"

@@ -1,4 +1,4 @@
-"""Options of OAUTHBEARER: where its tokens come from."""
+"""Sections of options for the tokens of OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OAuthConfig(SecuritySection):
         default=None,
         metadata=option(
             SingleLine(),
-            "The client at the token endpoint.",
+            "Client id at the token endpoint.",
             properties=("sasl.oauthbearer.client.credentials.client.id",),
             also=("sasl.oauthbearer.client.id",),
         ),
@@ -53,7 +53,7 @@ class OAuthConfig(SecuritySection):
         ),
     )
     sasl_oauthbearer_scope: str | None = field(
-        default=None, metadata=option(SingleLine(), "Scopes to ask for, with spaces between them.")
+        default=None, metadata=option(SingleLine(), "Requested scopes, with spaces between them.")
     )
     sasl_oauthbearer_grant_type: str = field(
         default=CLIENT_CREDENTIALS,
@@ -94,7 +94,7 @@ class OAuthConfig(SecuritySection):
     sasl_oauthbearer_allowed_urls: tuple[Url, ...] = field(
         default=(),
         metadata=option(
-            Endpoints(), "Token endpoints that may be used; none given: any.", shown_default="()"
+            Endpoints(), "Token endpoints that may be used. Empty: any.", shown_default="()"
         ),
     )
     sasl_oauthbearer_token_file: str | None = field(
@@ -136,7 +136,7 @@ class UnsecuredConfig(SecuritySection):
     )
     sasl_oauthbearer_unsecured_lifetime_seconds: int = field(
         default=3_600,
-        metadata=option(Integer(1), "How long an unsecured token is valid.", unit="s"),
+        metadata=option(Integer(1), "Lifetime of an unsecured token.", unit="s"),
     )
 
 
@@ -147,7 +147,7 @@ class AssertionConfig(SecuritySection):
     sasl_oauthbearer_assertion_algorithm: str = field(
         default="RS256",
         metadata=option(
-            UpperOneOf("RS256", "ES256"), "How the assertion is signed (needs the extra crypto)."
+            UpperOneOf("RS256", "ES256"), "Algorithm of the signature (needs the extra crypto)."
         ),
     )
     sasl_oauthbearer_assertion_claim_aud: str | None = field(
@@ -161,12 +161,14 @@ class AssertionConfig(SecuritySection):
     )
     sasl_oauthbearer_assertion_claim_exp_seconds: int = field(
         default=300,
-        metadata=option(Integer(1, 86_400), "How long an assertion is valid.", unit="s"),
+        metadata=option(Integer(1, 86_400), "Lifetime of an assertion.", unit="s"),
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = field(
         default=60,
         metadata=option(
-            Integer(0, 86_400), "How long before its making an assertion is valid.", unit="s"
+            Integer(0, 86_400),
+            "Time before its creation from which an assertion is valid.",
+            unit="s",
         ),
     )
     sasl_oauthbearer_assertion_claim_jti_include: bool = field(

@@ -1,4 +1,4 @@
-"""An option is a field of a section: its type, default, check, unit and meaning in one place."""
+"""Options as fields of sections, with type, default, check, unit and meaning in one place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 class Option:
-    """What is known of a supported option; ``properties`` are its dotted names, Java's first."""
+    """A supported option. ``properties`` are its dotted names, Java's first."""
 
     __slots__ = (
         "default",
@@ -62,7 +62,10 @@ class Option:
         return self._checked(value, self.name, self.option_type.check)
 
     def read(self, value: Any, name: str) -> Any:
-        """As check(), of a value given under a dotted name: text is read first."""
+        """Return the normal form of a value that was given under a dotted name.
+
+        Text is parsed first. Raises InvalidOptionError.
+        """
         if isinstance(value, str):
             return self._checked(
                 value,
@@ -84,7 +87,7 @@ class Option:
     def invalid(
         self, name: str, value: Any, expected: str, error: Exception | None = None
     ) -> InvalidOptionError:
-        """Return the error for a wrong value; a value of a security option is not in it."""
+        """Return the error for a wrong value. It leaves out the value of a security option."""
         if not self.is_security:
             return invalid(name, value, expected, str(error or ""))
         detail = f" ({error})" if isinstance(error, ValueFault) else ""
@@ -92,7 +95,7 @@ class Option:
 
 
 def invalid(name: str, value: Any, expected: str, detail: str = "") -> InvalidOptionError:
-    """The error for a wrong value; long values are cut, and what may be a password in a URL."""
+    """Return the error for a wrong value, shortened and without passwords of URLs."""
     shown = _USER_INFO.sub("***@", _REPR.repr(value))
     return InvalidOptionError(
         f"{name}={shown}: expected {expected}" + (f" ({detail})" if detail else "")
@@ -108,7 +111,10 @@ def option(
     also: tuple[str, ...] = (),
     shown_default: str = "",
 ) -> dict[str, Any]:
-    """Metadata that make a field an option; its dotted name follows from its own by default."""
+    """Return the metadata that make a field an option.
+
+    By default its dotted name follows from the name of the field.
+    """
     return {_METADATA: (option_type, meaning, unit, properties, also, shown_default)}
 
 
@@ -144,9 +150,9 @@ def _shown(default: Any) -> str:
 
 
 class Section:
-    """Base of the sections: checks every option when the section is made, then all together.
+    """Base of the sections. The constructor checks each option, then the options together.
 
-    A section is frozen. All sections share the methods of this class, because a dataclass compiles
+    A section is frozen. All sections share the methods of this class. A dataclass would compile
     methods for each class, which takes longer than the rest of the class.
     """
 
@@ -179,7 +185,7 @@ class Section:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        # A tool that shows the local variables of copy.deepcopy() meets a section without values.
+        # A tool that shows the local variables of copy.deepcopy() shows a section without values.
         names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
         shown = ", ".join(f"{name}={getattr(self, name, None)!r}" for name in names)
         return f"{type(self).__qualname__}({shown})"
@@ -189,15 +195,15 @@ class Section:
         return tuple(getattr(self, field.name) for field in fields)
 
     def _check_together(self) -> None:
-        """Raise InvalidOptionError for values that are right one by one but not together."""
+        """Raise InvalidOptionError for values that contradict each other."""
 
     def _set(self, name: str, value: Any) -> None:
-        # Only before anyone has seen the section: a section is frozen.
+        # A section is frozen, so only its constructor may call this.
         object.__setattr__(self, name, value)
 
 
 class SecuritySection(Section):
-    """Base of the sections of security options: no error and no ``repr`` shows their values."""
+    """Base of the sections of security options. No error and no ``repr`` shows their values."""
 
     def __init__(self, **values: Any) -> None:
         for each in options_of(type(self)):
@@ -222,6 +228,6 @@ class SecuritySection(Section):
     field_specifiers=(dataclasses.field,),
 )
 def section(cls: type[S]) -> type[S]:
-    """Make the annotated names of a class fields, without methods: :class:`Section` has these."""
+    """Make the annotated names of a class fields. The methods are those of :class:`Section`."""
     collect = dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)
     return collect(cls)

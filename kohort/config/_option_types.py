@@ -1,4 +1,4 @@
-"""Kinds of option values: what is accepted, what it becomes, and how it is read from text."""
+"""Types of options: the check of a value, its normal form, and the parser of its text."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _PEERS = frozenset({"kafka", "aiokafka"})
 
 
 class ValueFault(ValueError):
-    """A fault of a value, in words that repeat no part of it."""
+    """A wrong value. The message repeats no part of the value."""
 
 
 class OptionType:
-    """One kind of value. ``check`` is idempotent: what it returns, it accepts.
+    """Base of the types of options. ``check`` accepts the values that it returns.
 
-    ``check`` and ``parse`` raise ValueError or TypeError; who calls them knows the option's name.
+    ``check`` and ``parse`` raise ValueError or TypeError. The caller adds the name of the option.
     """
 
     expected: str = ""
-    """How the value is described in errors and in the documentation."""
+    """Description of the value in errors and in the documentation."""
     annotation: str = ""
     """Type of the values that a caller may write, for kohort/_options.py."""
     is_opaque: bool = False
-    """True if ``repr`` of a section shows the type of the value only."""
+    """True if the ``repr`` of a section shows only the type of the value."""
 
     def check(self, value: Any) -> Any:
-        """Return the value in its one normal form."""
+        """Return the normal form of the value."""
         raise NotImplementedError
 
     def parse(self, text: str) -> Any:
-        """Read the value from text as Java's configuration does; the result still goes to check."""
+        """Return the value of a text as Java's configuration reads it. ``check`` comes after."""
         return text
 
     def conceal(self, value: Any) -> Any:
-        """Return the value in a form that no traceback shows. ``check`` takes both forms."""
+        """Return the value in a form that no traceback shows. ``check`` accepts both forms."""
         return value
 
     def read_secret(self, secret: Any) -> Any:
@@ -47,7 +47,7 @@ class OptionType:
 
 
 class Integer(OptionType):
-    """A whole number. ``special`` maps further accepted values to what they mean."""
+    """A whole number. ``special`` maps further accepted values to their normal form."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Integer(OptionType):
 
 
 class Milliseconds(OptionType):
-    """Milliseconds that may be fractional or endless; negative and None mean endless."""
+    """Milliseconds, which may be fractional. Negative numbers and None mean no limit."""
 
     expected = 'a number of milliseconds, or float("inf")'
     annotation = "float | None"
@@ -99,7 +99,7 @@ class Milliseconds(OptionType):
 
 
 class Boolean(OptionType):
-    """True or False; not 0, 1 or text."""
+    """True or False, but not 0, 1 or text."""
 
     expected = "True or False"
     annotation = "bool"
@@ -117,7 +117,7 @@ class Boolean(OptionType):
 
 
 class Text(OptionType):
-    """A string; None too if ``nullable``; empty only if ``empty``."""
+    """A string. It may be None if ``nullable``, and empty if ``empty``."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Text(OptionType):
 
 
 class OneOf(OptionType):
-    """One of a few words; ``aliases`` maps other clients' words to ours."""
+    """One of a few words. ``aliases`` maps words of other clients to these."""
 
     def __init__(self, *words: str, aliases: Mapping[str, str] | None = None) -> None:
         self.words = words
@@ -167,7 +167,7 @@ class OneOf(OptionType):
 
 
 class OneOfOr(OneOf):
-    """One of a few words, or a plain function."""
+    """One of a few words, or a function that is not a coroutine function."""
 
     def __init__(self, *words: str, function: str) -> None:
         super().__init__(*words)
@@ -228,7 +228,7 @@ class SocketOptions(OptionType):
 
 
 class Assignors(OptionType):
-    """Names, classes or instances of assignors in order of preference; kept as they were given."""
+    """Names, classes or instances of assignors, in order of preference."""
 
     annotation = "Assignor | Sequence[Assignor]"
 
@@ -247,7 +247,7 @@ class Assignors(OptionType):
 
     def _entry(self, entry: Any) -> Any:
         if _top_package(entry) in _PEERS and isinstance(getattr(entry, "name", None), str):
-            # The built-in assignors of other clients stand for ours of the same name.
+            # A built-in assignor of another client selects kohort's assignor of the same name.
             entry = entry.name
         if isinstance(entry, str):
             name = self.java.get(entry, entry).lower()
@@ -269,7 +269,7 @@ def literal(*words: str) -> str:
 
 
 def _top_package(entry: Any) -> str:
-    """The top package that an object's class comes from."""
+    """Return the top package of the class of an object."""
     cls = entry if isinstance(entry, type) else type(entry)
     return cls.__module__.partition(".")[0]
 

@@ -1,4 +1,4 @@
-"""``auto_offset_reset``: a word, or ``by_duration:`` and how far back (KIP-1106)."""
+"""Types of ``auto_offset_reset``, which is a word or a duration (KIP-1106)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from kohort.config._option_types import OneOf, literal
 
 AS_THE_OTHERS = "auto_offset_reset"
-"""The rule for new partitions that makes none of them: Kafka's default."""
+"""Value that treats new partitions as all others, which is Kafka's default."""
 _BY_DURATION = "by_duration:"
 _ISO = (
     r"([+-]?)P(?:([+-]?\d{1,9})D)?"
     r"(?:T(?=.)(?:([+-]?\d{1,12})H)?(?:([+-]?\d{1,12})M)?(?:([+-]?\d{1,12})(?:[.,](\d{0,9}))?S)?)?"
 )
-"""What java.time.Duration.parse() takes: days, hours, minutes, seconds; no months or years."""
+"""Durations of java.time.Duration.parse(), which has no months or years."""
 
 
 class Reset(OneOf):
-    """One of Java's words or of other clients', or a duration as Java writes it."""
+    """One of the words of Java or other clients, or a duration in Java's notation."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class Reset(OneOf):
 
 
 class NewPartitionsReset(Reset):
-    """A rule for new partitions: as Reset, the name of the general option, or None."""
+    """A value for new partitions: one of Reset, the name of the general option, or None."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class NewPartitionsReset(Reset):
 
 
 def reset_duration_ms(policy: str) -> int | None:
-    """How far back a checked value of auto_offset_reset reaches; None for the words."""
+    """Return the duration in a checked value of auto_offset_reset, or None for a word."""
     return _milliseconds(policy[len(_BY_DURATION) :]) if policy.startswith(_BY_DURATION) else None
 
 

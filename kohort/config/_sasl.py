@@ -1,4 +1,4 @@
-"""Options of logins (SASL)."""
+"""Section of the options of logins (SASL)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class SaslConfig(SecuritySection):
         default=None,
         metadata=option(
             MechanismName(*MECHANISMS, nullable=True),
-            "How the client logs in. Required where security_protocol is SASL_PLAINTEXT or "
-            "SASL_SSL.",
+            "Mechanism of the login. Required if security_protocol is SASL_PLAINTEXT or SASL_SSL.",
             also=("sasl.mechanisms",),
         ),
     )
@@ -54,7 +53,7 @@ class SaslConfig(SecuritySection):
         default=None,
         metadata=option(
             OpaqueFunction("a callable, sync or async, that returns (user, password)"),
-            "The user and password of PLAIN and SCRAM, asked for at each login, so a password may "
+            "Returns the user and password of PLAIN and SCRAM at each login, so a password may "
             "change without a restart.",
             properties=(),
         ),
@@ -83,7 +82,7 @@ class SaslConfig(SecuritySection):
     sasl_kerberos_domain_name: str | None = field(
         default=None,
         metadata=option(
-            SingleLine(), "The host in the brokers' principal. None: the host that is connected to."
+            SingleLine(), "The host in the brokers' principal. None: the host of the connection."
         ),
     )
     sasl_kerberos_name: Any = field(

@@ -1,4 +1,4 @@
-"""Secret: a password, key or token that is not shown, compared by chance, pickled or copied."""
+"""Secret: a password, key or token that is not shown, pickled or copied by accident."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Secret:
         return self.__value
 
     def reveal_bytes(self) -> bytes:
-        """Return the secret as bytes: the bytes that were given, or the text in UTF-8."""
+        """Return the secret as bytes. These are the given bytes, or the text in UTF-8."""
         return self.__value.encode("utf-8", "surrogateescape")
 
     def __bool__(self) -> bool:
@@ -74,7 +74,7 @@ class Secret:
 
 @final
 class Concealed:
-    """A value of a wrong type that may be a secret: only the name of its type is kept."""
+    """A value of a wrong type that may be a secret. Only the name of its type is kept."""
 
     __slots__ = ("type_name",)
 
@@ -86,7 +86,7 @@ class Concealed:
 
 
 def conceal(value: Any) -> Any:
-    """Return the value in a form that no traceback shows; None and callables stay."""
+    """Return the value in a form that no traceback shows. None and callables stay."""
     if value is None or isinstance(value, (Secret, Concealed)) or callable(value):
         return value
     if isinstance(value, (str, bytes, bytearray)):
@@ -95,7 +95,7 @@ def conceal(value: Any) -> Any:
 
 
 def without_frames(error: E) -> E:
-    """Return the error without its tracebacks, and those of its causes and contexts.
+    """Return the error without its tracebacks, and without those of its causes and contexts.
 
     Tools that report errors show the local variables of frames, which may be secrets.
     """

@@ -1,4 +1,4 @@
-"""SecurityConfig: the security protocol, and the options of TLS and of logins together."""
+"""SecurityConfig: the security protocol with the options of TLS and of logins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SecurityConfig(SecuritySection):
         default="PLAINTEXT",
         metadata=option(
             UpperOneOf(*PROTOCOLS),
-            "Whether connections are encrypted (SSL) and whether the client logs in (SASL).",
+            "SSL encrypts connections. SASL logs the client in.",
         ),
     )
     tls: TlsConfig = field(default_factory=TlsConfig)

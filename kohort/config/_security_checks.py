@@ -1,4 +1,4 @@
-"""Combinations of security options that cannot work: refused when a consumer is made."""
+"""Checks for combinations of security options that cannot work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.config")
 
 _warned: set[str] = set()
-"""Hosts that a warning about clear text was logged for."""
+"""Hosts for which a warning about clear text was logged."""
 _HARMLESS_WITHOUT_TLS = {"ssl_check_hostname", "ssl_min_version", "ssl_reload"}
 _PASSWORD = ("sasl_plain_username", "sasl_plain_password", "sasl_credentials")
 _KERBEROS = (
@@ -56,7 +56,7 @@ def check(config: SecurityConfig) -> dict[str, Any]:
 
 
 def warn_of_clear_text(config: SecurityConfig, servers: tuple[tuple[str, int], ...]) -> None:
-    """Log a warning if a login shows a password or token to the network; once for each host."""
+    """Log a warning once a host if a login sends a password or token without encryption."""
     if config.sasl.sasl_mechanism not in ("PLAIN", "OAUTHBEARER"):
         return
     for host, _ in servers:
@@ -75,7 +75,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _refuse_both(given: Iterable[str], *names: str) -> None:
-    """Refuse options of which only one may be given."""
+    """Refuse more than one of these options."""
     both = [name for name in names if name in given]
     if len(both) > 1:
         _refuse(f"{both[0]} is given together with {both[1]}: give one of them")
@@ -85,7 +85,7 @@ def _refuse_both(given: Iterable[str], *names: str) -> None:
 
 
 def _check_protocol(config: SecurityConfig, given: frozenset[str]) -> None:
-    """Refuse options of TLS or of logins that the protocol has no use for."""
+    """Refuse options of TLS or of logins that the protocol does not use."""
     tls = {each.name for part in (config.tls, config.stores) for each in options_of(type(part))}
     for name in config.given():
         if name == "security_protocol":
@@ -102,7 +102,7 @@ def _check_protocol(config: SecurityConfig, given: frozenset[str]) -> None:
 
 
 def _is_default_login(config: SecurityConfig, name: str) -> bool:
-    """Return True if other clients have the value as their default."""
+    """Return True if the value is a default of other clients."""
     if name == "sasl_mechanism":
         return config.sasl.sasl_mechanism in _JAVA_DEFAULTS
     return name == "sasl_kerberos_service_name"
@@ -164,13 +164,13 @@ def _resolve_stores(tls: TlsConfig, stores: StoreConfig) -> dict[str, Any]:
 def _store_kind(store: str, location: str, given: str | None) -> str:
     """Return "PEM" or "PKCS12", by the first bytes of the file if it can be read.
 
-    Java reads a PKCS#12 file as a store of the type JKS, too.
+    Java reads a PKCS#12 file even if the given type is JKS.
     """
     try:
         with open(location, "rb") as file:
             head = file.read(4_096)
     except OSError:
-        head = b""  # whoever loads it says what is wrong
+        head = b""  # loading it later raises the error
     if head.startswith(_JKS_MAGIC) or (given == "JKS" and not head):
         _refuse(f"{store}_location is a Java key store (JKS). Convert it: {_KEYTOOL}")
     if given in (None, "JKS"):

@@ -1,4 +1,4 @@
-"""Kinds of values of security options. Their errors say what is wrong and repeat no value."""
+"""Types of security options. Their errors name the fault and repeat no value."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class FilePath(OptionType):
 
 
 class CaPath(FilePath):
-    """A path of CA certificates. librdkafka's word ``probe`` stands for those of the system."""
+    """A path of CA certificates. librdkafka's word ``probe`` selects the system's."""
 
     def parse(self, text: str) -> str | None:
         return None if text == "probe" else text
 
 
 class SecretText(OptionType):
-    """A password: a str, bytes or Secret; or None."""
+    """A password as a str, bytes or Secret, or None."""
 
     expected = "a str, bytes or Secret, or None"
     annotation = "str | bytes | Secret | None"
@@ -106,7 +106,7 @@ class KeyPassword(SecretText):
 
 
 class CertificateList(OptionType):
-    """Certificates as PEM text, or as DER bytes where ``der``; or None."""
+    """Certificates as PEM text, as DER bytes if ``der``, or None."""
 
     annotation = "str | bytes | None"
 
@@ -134,7 +134,7 @@ class CertificateList(OptionType):
 
 
 def pem_lines(text: str) -> str:
-    """Return PEM text with the line breaks that OpenSSL needs. Java reads it in one line, too."""
+    """Return PEM text with the line breaks that OpenSSL needs and Java does not."""
     return _BLOCK.sub(_wrapped, text) if "\n" not in text.strip() else text
 
 
@@ -153,7 +153,7 @@ class SslContext(OptionType):
 
     def check(self, value: Any) -> Any:
         if value is not None:
-            import ssl  # a consumer of a PLAINTEXT listener has no use for it
+            import ssl  # consumers of a PLAINTEXT listener do not need it
 
             if not isinstance(value, ssl.SSLContext):
                 raise ValueFault(f"not an SSLContext but {_type_name(value)}")
@@ -169,7 +169,7 @@ class OpaqueFunction(OptionType):
     annotation = "Callable[[], Login | Awaitable[Login]] | None"
 
     def conceal(self, value: Any) -> Any:
-        """Return a function as it is; what is given in place of one may be the secret itself."""
+        """Return a function unchanged. Conceal other values, which may be the secret itself."""
         return conceal(value)
 
     def __init__(self, expected: str) -> None:
@@ -189,7 +189,7 @@ class TokenProvider(OptionType):
     annotation = "TokenProvider | Callable[[], object] | None"
 
     def conceal(self, value: Any) -> Any:
-        """Return a provider as it is; what is given in place of one may be a token."""
+        """Return a provider unchanged. Conceal other values, which may be a token."""
         return value if callable(getattr(value, "token", None)) else conceal(value)
 
     def check(self, value: Any) -> Any:
@@ -221,7 +221,7 @@ class UpperOneOf(OneOf):
 
 
 class MechanismName(UpperOneOf):
-    """The name of a SASL mechanism, in any case; or None."""
+    """The name of a SASL mechanism in any case, or None."""
 
     def check(self, value: Any) -> Any:
         if isinstance(value, str) and value.upper() == "AWS_MSK_IAM":
@@ -233,7 +233,7 @@ class MechanismName(UpperOneOf):
 
 
 class SingleWord(OneOf):
-    """One of a few words, or another name of one."""
+    """One of a few words or their aliases."""
 
     def check(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -245,7 +245,7 @@ class SingleWord(OneOf):
 
 
 class SingleLine(OptionType):
-    """A text without control characters; or None."""
+    """A text without control characters, or None."""
 
     def __init__(self, *, nullable: bool = True) -> None:
         self.nullable = nullable
@@ -278,13 +278,13 @@ class Opaque(OptionType):
 
 
 class HostnameCheck(Boolean):
-    """True or False; Java's algorithm ``https`` is True, ``none`` and no text are False."""
+    """True or False. Java's algorithm ``https`` is True, ``none`` and an empty text are False."""
 
     _WORDS = {**Boolean._WORDS, "https": True, "none": False, "": False}
 
 
 class TlsVersion(OptionType):
-    """The lowest version of TLS. A list of Java stands for the lowest of its versions."""
+    """The lowest version of TLS. Java's list selects the lowest of its versions."""
 
     expected = '"TLSv1.2" or "TLSv1.3"'
     annotation = f"{literal(*TLS_VERSIONS)} | TLSVersion"
@@ -305,14 +305,14 @@ class TlsVersion(OptionType):
 
 
 class StoreType(UpperOneOf):
-    """Java's name of a kind of store, or None."""
+    """Java's name of a store type, or None."""
 
     def __init__(self) -> None:
         super().__init__("PEM", "PKCS12", "JKS", nullable=True)
 
 
 class Ciphers(OptionType):
-    """Cipher suites of TLS 1.2: a list of OpenSSL, or names of Java."""
+    """Cipher suites of TLS 1.2, as OpenSSL's list or Java's names."""
 
     expected = 'OpenSSL\'s cipher list ("ECDHE+AESGCM"), names of Java, or None'
     annotation = "str | Sequence[str] | None"
@@ -334,7 +334,7 @@ class Ciphers(OptionType):
 
 
 class Pairs(OptionType):
-    """Names and texts: a mapping, or ``name=value,name=value`` as text."""
+    """Pairs of texts, as a mapping or as ``name=value,name=value``."""
 
     expected = 'a mapping of str to str, or "name=value,name=value"'
     annotation = "Mapping[str, str] | Sequence[tuple[str, str]] | str"
@@ -361,7 +361,7 @@ class Pairs(OptionType):
 
 
 class Extensions(Pairs):
-    """SASL extensions: names of letters, values without control characters (RFC 7628)."""
+    """SASL extensions (RFC 7628). Names have letters only, values no control characters."""
 
     def check(self, value: Any) -> tuple[tuple[str, str], ...]:
         pairs = super().check(value)
@@ -376,7 +376,7 @@ class Extensions(Pairs):
 
 
 class Claims(OptionType):
-    """Claims of an unsecured token: names, and texts, numbers or lists of texts."""
+    """Claims of an unsecured token, which are texts, numbers or lists of texts."""
 
     expected = "a mapping of claims (texts, numbers, lists of texts)"
     annotation = "Mapping[str, Claim] | Sequence[tuple[str, Claim]]"

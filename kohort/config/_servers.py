@@ -1,4 +1,4 @@
-"""Addresses of bootstrap servers: ``host``, ``host:port``, ``[ipv6]:port``, lists of them."""
+"""Type of ``bootstrap_servers``, which takes ``host``, ``host:port`` and ``[ipv6]:port``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ DEFAULT_PORT = 9092
 
 
 class Servers(OptionType):
-    """One or more addresses; becomes a tuple of (host, port)."""
+    """One or more addresses. The normal form is a tuple of (host, port)."""
 
     expected = '"host:port", "host1:port1,host2:port2", "[ipv6]:port", or a list of these'
     annotation = "str | tuple[str, int] | Sequence[str | tuple[str, int]]"
 
     def check(self, value: Any) -> tuple[tuple[str, int], ...]:
         entries = value.split(",") if isinstance(value, str) else _entries(value)
-        # A list may hold comma lists; duplicates would only skew the choice of the first server.
+        # An entry may be a comma list. Duplicates would skew the choice of the first server.
         servers = dict.fromkeys(server for entry in entries for server in _servers(entry))
         if not servers:
             raise ValueError("no address")
@@ -30,7 +30,7 @@ def _entries(value: Any) -> list[Any]:
         raise TypeError("neither a str nor a list")
     entries = list(value)
     if len(entries) == 2 and isinstance(entries[0], str) and isinstance(entries[1], int):
-        # One (host, port) and not two addresses; but then the host has no port already.
+        # This is one (host, port) and not two addresses, unless the host has a port already.
         return [tuple(entries)] if isinstance(value, tuple) or ":" not in entries[0] else entries
     return entries
 
@@ -45,7 +45,7 @@ def _servers(entry: Any) -> list[tuple[str, int]]:
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """``host[:port]`` or ``[ipv6][:port]``, after ``PLAINTEXT://`` or not -> (host, port)."""
+    """Return (host, port) of an address, which may begin with ``PLAINTEXT://``."""
     address = text.strip()
     scheme, separator, rest = address.partition("://")
     if separator:
@@ -58,7 +58,7 @@ def parse_server(text: str) -> tuple[str, int]:
             raise ValueError(f"{text!r} is not [ipv6]:port")
         port = tail[1:] if tail else str(DEFAULT_PORT)
     elif address.count(":") > 1:
-        # An IPv6 address without brackets can only be one without a port.
+        # An IPv6 address without brackets has no port.
         host, port = address, str(DEFAULT_PORT)
     else:
         host, colon, port = address.partition(":")

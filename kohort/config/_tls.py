@@ -1,4 +1,4 @@
-"""Options of TLS: certificates, keys and stores of the client, CAs of the brokers."""
+"""Sections of the options of TLS: certificates, keys, stores and CAs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TlsConfig(SecuritySection):
         default=None,
         metadata=option(
             SslContext(),
-            "A context of your own, used as it is; no other ssl_ option may be given with it.",
+            "A context that is used unchanged. No other ssl_ option may be given with it.",
             properties=(),
         ),
     )
@@ -60,7 +60,7 @@ class TlsConfig(SecuritySection):
         default=None,
         metadata=option(
             FilePath(),
-            "PEM file of the client certificate and its chain; it may hold the private key too.",
+            "PEM file of the client certificate and its chain. It may hold the private key.",
             properties=("ssl.certificate.location",),
         ),
     )
@@ -100,7 +100,7 @@ class TlsConfig(SecuritySection):
         default=None,
         metadata=option(
             FilePath(),
-            "PEM file of revoked certificates (CRL); a broker's certificate in it is refused.",
+            "PEM file of revoked certificates (CRL). A broker's certificate in it is refused.",
             properties=("ssl.crl.location",),
         ),
     )
@@ -131,13 +131,11 @@ class TlsConfig(SecuritySection):
     )
     ssl_reload: bool = field(
         default=True,
-        metadata=option(
-            Boolean(), "Load certificate files again when they changed, at the next connection."
-        ),
+        metadata=option(Boolean(), "Reload changed certificate files at the next connection."),
     )
 
     def key_password(self) -> Secret | None:
-        """Return the password of the private key; a callable is called for it."""
+        """Return the password of the private key. Call the option if it is a callable."""
         password = self.ssl_password
         if password is None or isinstance(password, Secret):
             return password
@@ -162,7 +160,7 @@ class StoreConfig(SecuritySection):
         default=None,
         metadata=option(
             StoreType(),
-            "Type of ssl_keystore_location. None, or JKS: what the file itself is.",
+            "Type of ssl_keystore_location. None, or JKS: detected from the file.",
         ),
     )
     ssl_truststore_location: str | None = field(
@@ -178,6 +176,6 @@ class StoreConfig(SecuritySection):
         default=None,
         metadata=option(
             StoreType(),
-            "Type of ssl_truststore_location. None, or JKS: what the file itself is.",
+            "Type of ssl_truststore_location. None, or JKS: detected from the file.",
         ),
     )

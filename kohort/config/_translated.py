@@ -1,6 +1,6 @@
-"""Dotted names that stand for several options: they are read into the options themselves.
+"""Dotted names that set several options, such as sasl.jaas.config.
 
-A class name only ever selects from a table here; no class is loaded, and no text is resolved.
+A class name only selects an entry of a table here. No class is loaded, and no text is resolved.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ TRANSLATED: dict[str, str] = {
     "sasl.oauthbearer.config": "Claims of unsecured tokens, or the text that `oauth_cb` gets.",
     "oauth_cb": "A callable (config) that returns (token, expiry, ...), as in confluent-kafka.",
 }
-"""The dotted names with what they stand for."""
+"""Meaning of each of these dotted names."""
 
 
 class GivenProperties:
-    """Values by keyword, with the dotted name that each of them came from."""
+    """Values by keyword, with the dotted name of each."""
 
     __slots__ = ("names", "properties", "values")
 
@@ -88,9 +88,7 @@ class GivenProperties:
     def set(self, keyword: str, value: Any, name: str) -> None:
         """Set an option. Raise InvalidOptionError if another name gave it another value."""
         if keyword in self.values and self.values[keyword] != value:
-            raise InvalidOptionError(
-                f"{name}: {keyword} is given by {self.names[keyword]} too, with another value"
-            )
+            raise InvalidOptionError(f"{name}: {self.names[keyword]} gives {keyword} another value")
         self.values[keyword] = value
         self.names[keyword] = name
 
@@ -98,9 +96,9 @@ class GivenProperties:
 def translate(
     properties: Mapping[str, Any], given: Mapping[str, str]
 ) -> GivenProperties | ConfigurationError:
-    """Return the options that translated properties stand for, or the error to raise.
+    """Return the options that these properties set, or the error to raise.
 
-    ``given`` has the dotted names of the options that other properties give. The error is without
+    ``given`` has the dotted names of the options that other properties set. The error is without
     a traceback, because parts of the values are local variables here.
     """
     try:
@@ -124,7 +122,7 @@ def _translate(properties: Mapping[str, Any], given: Mapping[str, str]) -> Given
     callback = properties.get("oauth_cb")
     if callback is not None:
         if not callable(callback):
-            raise InvalidOptionError("oauth_cb: expected a callable (config)")
+            raise InvalidOptionError("oauth_cb must be a callable (config)")
         provider = OAuthCallback(callback, Secret("") if config is None else conceal(config))
         found.set("sasl_oauth_token_provider", provider, "oauth_cb")
     elif config is not None:
@@ -172,7 +170,7 @@ def _read_jaas(value: Any, given: Mapping[str, str], found: GivenProperties) -> 
         raise InvalidOptionError(f"{JAAS}: expected a str or Secret")
     entry = parse_jaas(secret)
     if isinstance(entry, str):
-        raise InvalidOptionError(f"{JAAS}: expected one entry of a JAAS file ({entry})")
+        raise InvalidOptionError(f"{JAAS}: {entry}")
     read = _MODULES.get(_class_name(entry.module))
     if read is None:
         _refuse_module(entry.module)
@@ -180,7 +178,7 @@ def _read_jaas(value: Any, given: Mapping[str, str], found: GivenProperties) -> 
 
 
 def _refuse_module(module: str) -> NoReturn:
-    # The word that stands for the module may be a password where the text is out of order.
+    # In a malformed text the name of the module may be a password.
     name = _class_name(module)
     is_class = name.endswith("LoginModule") and name.isalpha() and name.isascii()
     shown = name if is_class else "this login module"
@@ -245,7 +243,10 @@ def _read_oauth(entry: JaasEntry, given: Mapping[str, str], found: GivenProperti
 
 
 def _read_endpoint_cas(entry: JaasEntry, found: GivenProperties) -> bool:
-    """Read the TLS options, which Java uses for the token endpoint. False if some are not known."""
+    """Read the TLS options, which Java uses for the token endpoint.
+
+    Return False if some of them are not known.
+    """
     given = {key for key in entry.options if key.startswith("ssl.")}
     stores = given & _ENDPOINT_CAS.keys()
     kind = "ssl.truststore.type"
@@ -260,7 +261,7 @@ def _read_endpoint_cas(entry: JaasEntry, found: GivenProperties) -> bool:
 
 
 def _claim(kind: str, secret: Secret) -> Any:
-    """Return the value of a claim. The first character of a list is what divides it."""
+    """Return the value of a claim. The first character of a list is its separator."""
     text = secret.reveal()
     if kind == "list":
         return tuple(part for part in text[1:].split(text[0]) if part) if text else ()
@@ -272,7 +273,7 @@ def _number(secret: Secret) -> float:
     try:
         number = float(secret.reveal())
     except ValueError:
-        pass  # its text has the value
+        pass  # the text of the error has the value
     if number is None:
         raise InvalidOptionError(f"{JAAS}: an unsecuredLoginNumberClaim is not a number")
     return int(number) if number.is_integer() else number
@@ -308,8 +309,8 @@ def _read_msk(entry: JaasEntry, given: Mapping[str, str], found: GivenProperties
     region = _msk.region_of(found.properties.get("bootstrap.servers", ()))
     if region is None:
         raise InvalidOptionError(
-            f"{JAAS}: {_msk.MODULE} needs a region, and no address in bootstrap.servers has one: "
-            "set the environment variable AWS_REGION"
+            f"{JAAS}: {_msk.MODULE} needs a region, and no address in bootstrap.servers has one. "
+            "Set the environment variable AWS_REGION"
         )
     found.set("sasl_mechanism", "OAUTHBEARER", JAAS)
     found.set("sasl_oauth_token_provider", _msk.MskTokens(region, entry.options), JAAS)
@@ -321,7 +322,7 @@ def _flag(entry: JaasEntry, key: str) -> bool:
 
 def _check_keys(entry: JaasEntry, known: set[str]) -> None:
     if not entry.options.keys() <= known:
-        # Without the name: it may be a part of a password where quotes are out of place.
+        # The name is left out: with misplaced quotes it may be a part of a password.
         raise InvalidOptionError(
             f"{JAAS}: {_class_name(entry.module)} has options that kohort does not know. It knows "
             + ", ".join(sorted(known))
@@ -329,7 +330,7 @@ def _check_keys(entry: JaasEntry, known: set[str]) -> None:
 
 
 def _read_unsecured(config: Secret | Concealed, found: GivenProperties) -> None:
-    """Read librdkafka's claims of unsecured tokens: ``principal=alice scope=a,b``."""
+    """Read librdkafka's claims of unsecured tokens, such as ``principal=alice scope=a,b``."""
     name = "sasl.oauthbearer.config"
     if isinstance(config, Concealed):
         raise InvalidOptionError(f"{name}: expected a str")
@@ -376,7 +377,7 @@ class OAuthCallback:
         self, token: Any, expiry: float, principal: Any = None, extensions: Any = None
     ) -> tuple[str, float]:
         """Return token and expiry. The principal is not sent, as in librdkafka."""
-        # No local variable has the token where something can fail: tracebacks show these.
+        # Tracebacks show local variables, so none has the token where a call can fail.
         token = Secret(token)
         self._extensions = dict(extensions or {})
         return token.reveal(), expiry

@@ -1,4 +1,4 @@
-"""Options of other clients that kohort knows and does not have: refused, each with a reason."""
+"""Options of other clients that kohort refuses, each with a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kohort.errors import UnsupportedOptionError
 
 
 class Unsupported:
-    """An option that may only have values that change nothing. None is always one of them."""
+    """An option that accepts only values that change nothing. None is always one of them."""
 
     __slots__ = ("harmless", "name", "properties", "why")
 
@@ -37,7 +37,7 @@ class Unsupported:
 
 def _same(value: Any, harmless: Any) -> bool:
     if isinstance(value, str):
-        # Text of a properties file stands for values of every type.
+        # A properties file has text for values of every type.
         return value.strip().lower() == str(harmless).lower()
     return type(value) is type(harmless) and bool(value == harmless)
 
@@ -53,10 +53,10 @@ _JAVA_TLS = "leave it out; OpenSSL has no such setting"
 _OPENSSL = "leave it out, or configure OpenSSL by openssl.cnf and its environment"
 _NO_PROXY = "connections go straight to the brokers, through no SOCKS or HTTP proxy. Leave it out"
 _METRICS = "leave it out; consumer.metrics() gives the figures, to be reported from there"
-_OWN_LOOP = "leave it out; kohort has a network loop of its own. Tests can use kohort.testing"
+_OWN_LOOP = "leave it out; kohort has its own network loop. Tests can use kohort.testing"
 _LOGGING = 'leave it out and configure the logger "kohort" of Python\'s logging'
 _EVENTS = "leave it out; errors are raised, and what happens is logged"
-_TUNING = "leave it out; kohort has no such queue or pause of its own to tune"
+_TUNING = "leave it out; kohort has no such queue or pause to tune"
 
 
 def _keyword(
@@ -89,7 +89,7 @@ KEYWORDS: tuple[Unsupported, ...] = (
     ),
     *_keyword(
         "api_version",
-        why="leave it out; every broker is asked for the versions that it has",
+        why="leave it out; kohort asks every broker for its versions",
         harmless=("auto",),
     ),
     *_keyword(
@@ -109,7 +109,7 @@ KEYWORDS: tuple[Unsupported, ...] = (
     Unsupported("kafka_client", _OWN_LOOP),
     Unsupported("loop", "leave it out; AsyncKafkaConsumer runs in the loop that awaits it"),
 )
-"""Keywords of kafka-python and aiokafka, and of ours to come."""
+"""Keywords of kafka-python and aiokafka, and of later versions of kohort."""
 
 PROPERTIES: tuple[Unsupported, ...] = (
     # Java
@@ -134,7 +134,7 @@ PROPERTIES: tuple[Unsupported, ...] = (
         "interceptor.classes",
         "interceptors",
         "plugin.library.paths",
-        why="leave it out and do the same to the records that poll() returns",
+        why="leave it out and apply the same to the records that poll() returns",
         harmless=("",),
     ),
     *_dotted(
@@ -143,7 +143,7 @@ PROPERTIES: tuple[Unsupported, ...] = (
     ),
     *_dotted(
         "config.providers",
-        why="leave it out and look the values up before; ${...} in a value is not resolved",
+        why="leave it out and resolve the values first; ${...} in a value is not resolved",
         harmless=("",),
     ),
     *_dotted(
@@ -258,17 +258,19 @@ PROPERTIES: tuple[Unsupported, ...] = (
     *_dotted(
         "default.topic.config",
         "default_topic_conf",
-        why="give its entries beside the others",
+        why="give its entries as options of the consumer",
     ),
     *_dotted("topic.blacklist", why="leave it out and subscribe to a pattern that excludes them"),
     *_dotted("broker.address.family", why="all addresses are tried", harmless=("any",)),
-    *_dotted("broker.address.ttl", why="addresses are looked up anew", harmless=(1_000,)),
+    *_dotted(
+        "broker.address.ttl", why="addresses are resolved at each connection", harmless=(1_000,)
+    ),
     *_dotted("socket.nagle.disable", why="TCP_NODELAY is always set", harmless=(True, False)),
     *_dotted("socket.max.fails", why=_TUNING, harmless=(1,)),
     *_dotted("socket.blocking.max.ms", why=_TUNING, harmless=(1_000,)),
     *_dotted("reconnect.backoff.jitter.ms", why=_TUNING, harmless=(0,)),
-    *_dotted("message.max.bytes", why="it is a producer's", harmless=(1_000_000,)),
-    *_dotted("message.copy.max.bytes", why="it is a producer's", harmless=(65_535,)),
+    *_dotted("message.max.bytes", why="it is an option of producers", harmless=(1_000_000,)),
+    *_dotted("message.copy.max.bytes", why="it is an option of producers", harmless=(65_535,)),
     *_dotted("queued.min.messages", why=_TUNING, harmless=(100_000,)),
     *_dotted("queued.max.messages.kbytes", why=_TUNING, harmless=(65_536,)),
     *_dotted("fetch.queue.backoff.ms", why=_TUNING, harmless=(1_000,)),
@@ -280,10 +282,16 @@ PROPERTIES: tuple[Unsupported, ...] = (
     *_dotted("topic.metadata.propagation.max.ms", why=_TUNING, harmless=(30_000,)),
     *_dotted("consume.callback.max.messages", why=_TUNING, harmless=(0,)),
     *_dotted("group.protocol.type", why="it is always consumer", harmless=("consumer",)),
-    *_dotted("api.version.request", why="versions are always asked for", harmless=(True,)),
+    *_dotted(
+        "api.version.request", why="kohort always asks brokers for their versions", harmless=(True,)
+    ),
     *_dotted("api.version.request.timeout.ms", why=_TUNING, harmless=(10_000,)),
     *_dotted("api.version.fallback.ms", why=_TUNING, harmless=(0, 1_200_000)),
-    *_dotted("broker.version.fallback", why="versions are always asked for", harmless=("0.10.0",)),
+    *_dotted(
+        "broker.version.fallback",
+        why="kohort always asks brokers for their versions",
+        harmless=("0.10.0",),
+    ),
     *_dotted("enable.random.seed", why=_TUNING, harmless=(True,)),
     *_dotted("internal.termination.signal", why=_TUNING, harmless=(0,)),
     *_dotted("test.mock.num.brokers", why="use kohort.testing.Cluster", harmless=(0,)),

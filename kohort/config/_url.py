@@ -1,4 +1,4 @@
-"""Addresses of token endpoints. Neither an error nor a ``repr`` shows a query or a user."""
+"""URLs of token endpoints. Neither an error nor a ``repr`` shows a query or a user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Url:
 
     @property
     def target(self) -> str:
-        """The path with the query: the target of an HTTP request."""
+        """The path with the query, which is the target of an HTTP request."""
         return f"{self.path}?{self._query.reveal()}" if self._query else self.path
 
     @property
@@ -66,7 +66,7 @@ def is_loopback(host: str) -> bool:
     """Return True if the host is this machine by its name or address."""
     if host.lower().rstrip(".") == "localhost":
         return True
-    import ipaddress  # for security options only
+    import ipaddress  # only security options need it
 
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -98,7 +98,7 @@ class Endpoint(OptionType):
 
 
 class Endpoints(OptionType):
-    """Several addresses; becomes a tuple."""
+    """Several URLs. The normal form is a tuple."""
 
     expected = "a list of https:// URLs, or text with commas between them"
     annotation = "str | Sequence[str]"
@@ -127,11 +127,11 @@ class Endpoints(OptionType):
 
 
 def read_url(secret: Secret) -> Url | str:
-    """Return the address, or the sentence that says what is wrong with it."""
+    """Return the URL, or a sentence about its fault."""
     text = secret.reveal().strip()
     if len(text) > _LENGTH_MAX or any(not "!" <= char <= "~" for char in text):
         return "longer than 2048 characters, or with spaces, control or non-ASCII characters"
-    from urllib.parse import urlsplit  # for token endpoints only
+    from urllib.parse import urlsplit  # only token endpoints need it
 
     try:
         parts = urlsplit(text)
