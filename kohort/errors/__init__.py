@@ -1,57 +1,58 @@
-"""Every error that kohort raises, and what Kafka's error codes mean.
+"""Errors that kohort raises, and classes for Kafka's error codes.
 
-The tree is split by whose fault an error is and what to do about it::
+The tree groups errors by their cause and by what you do about them::
 
-    KafkaError                              catch this to catch everything of kohort
-    +-- ConfigurationError                  an option is wrong: mend the call (also a ValueError)
-    |   +-- UnknownOptionError                  no such name; the message suggests the nearest
+    KafkaError                              base class: catches every error of kohort
+    +-- ConfigurationError                  a wrong option: correct the call (also a ValueError)
+    |   +-- UnknownOptionError                  no such name: the message suggests the nearest
     |   +-- InvalidOptionError                  wrong type or value
-    |   +-- UnsupportedOptionError              a real Kafka option that kohort does not have yet
-    +-- IllegalStateError                   a call that its object's state does not allow
+    |   +-- UnsupportedOptionError              a Kafka option that kohort does not support yet
+    +-- IllegalStateError                   a call that the object's state does not allow
     |   +-- ConsumerClosedError                 after close()
-    |   +-- ReentrantCallError                  poll() from inside a listener or deserializer
-    |   +-- ForkedConsumerError                 used in a child process of fork()
+    |   +-- ReentrantCallError                  poll() inside a listener or deserializer
+    |   +-- ForkedConsumerError                 a call in a child process after fork()
     |   +-- NotAssignedError                    the partition is not assigned to this consumer
-    +-- ThreadStartError                    no thread for the consumer (also a RuntimeError)
+    +-- ThreadStartError                    the system refused a thread (also a RuntimeError)
     +-- WakeupError                         wakeup() was called
-    +-- KafkaTimeoutError                   not done within the time given (also a TimeoutError)
-    |   +-- OffsetsTimeoutError                 of the offsets asked for only some came
-    +-- TransportError                      the network or the bytes on it
+    +-- KafkaTimeoutError                   a time limit passed (also a TimeoutError)
+    |   +-- OffsetsTimeoutError                 only some offsets arrived in time
+    +-- TransportError                      a failure of the network or of its bytes
     |   +-- KafkaConnectionError                connect failed, connection lost (retriable)
-    |   +-- NoBrokersAvailable                  no bootstrap address (a KafkaTimeoutError, too)
+    |   +-- NoBrokersAvailable                  no bootstrap server (also a KafkaTimeoutError)
     |   +-- ProtocolError                       bytes that are not the Kafka protocol
-    |       +-- FrameTooLargeError                  a length prefix over the bound
-    |       +-- MessageDecodeError                  a frame that does not decode
-    |       +-- MessageEncodeError                  a field the version in use does not have
-    |       +-- CorrelationIdError                  an answer to another request
-    +-- SecurityError                       TLS, a login or a token failed: change the settings
+    |       +-- FrameTooLargeError                  a length prefix above the limit
+    |       +-- MessageDecodeError                  a frame that cannot be decoded
+    |       +-- MessageEncodeError                  a field that the version in use lacks
+    |       +-- CorrelationIdError                  a response to another request
+    +-- SecurityError                       TLS, login or token failed: change the settings
     |   +-- TlsError                            the TLS handshake failed (also a TransportError)
-    |   |   +-- TlsVerificationError                the broker's certificate is not accepted
-    |   |   +-- TlsClientCertificateError           a client certificate is missing or not accepted
+    |   |   +-- TlsVerificationError                the broker's certificate is rejected
+    |   |   +-- TlsClientCertificateError           a client certificate is missing or rejected
     |   +-- WrongListenerError                  another security protocol (also a TransportError)
-    |   +-- SaslServerError                     a broker broke SASL's rules (also a TransportError)
-    |   +-- CredentialsUnavailableError         none for now (retriable, a KafkaTimeoutError, too)
-    |   |   +-- OAuthTokenUnavailableError          the provider of tokens failed for now
+    |   +-- SaslServerError                     a broker violates SASL (also a TransportError)
+    |   +-- CredentialsUnavailableError         none at present (also a KafkaTimeoutError)
+    |   |   +-- OAuthTokenUnavailableError          the token provider failed temporarily
     |   +-- OAuthTokenError                     no usable token
     |       +-- OAuthTokenUnavailableError          see above
-    +-- DataError                           one partition's data; others go on
-    |   +-- CorruptBatchError                   a batch that is not what its CRC or counts say
-    |   |   +-- UnsupportedCodecError               a compression codec nobody knows
+    +-- DataError                           the data of one partition
+    |   +-- CorruptBatchError                   a batch that contradicts its CRC or counts
+    |   |   +-- UnsupportedCodecError               an unknown compression codec
     |   |   +-- DecompressionBudgetError            more bytes than the budget allows
-    |   +-- RecordDeserializationError          the user's deserializer raised
-    |   +-- RecordTooLargeError                 a batch that fits into no fetch (also a broker's)
-    |   +-- NoOffsetForPartitionError           nothing committed and auto_offset_reset="none"
-    |   +-- LogTruncationError                  an unclean election cut off what was read
-    |   +-- TopicRecreatedError                 deleted and created again; not with every reset
-    +-- GroupError                          membership
-    |   +-- CommitFailedError                   the group moved on: the commit did not count
-    |   +-- RebalanceListenerError              a listener raised; the cause is attached
-    |   +-- AssignorError                       an assignor raised or assigned nonsense
+    |   +-- RecordDeserializationError          your deserializer raised
+    |   +-- RecordTooLargeError                 a batch above a limit (also a broker's error)
+    |   +-- NoOffsetForPartitionError           no committed offset, auto_offset_reset="none"
+    |   +-- LogTruncationError                  an unclean election removed records already read
+    |   +-- TopicRecreatedError                 the topic was deleted and created again
+    +-- GroupError                          membership of a consumer group
+    |   +-- CommitFailedError                   the group did not accept the commit
+    |   +-- RebalanceListenerError              a listener raised: __cause__ is its error
+    |   +-- AssignorError                       an assignor raised or assigned wrong partitions
     |   +-- MaxPollIntervalExceededError        poll() was not called in time
-    +-- BrokerResponseError                 an error code of a broker; one class per code below
+    +-- BrokerResponseError                 an error code of a broker: one class per code below
 
-``retriable`` says that the same call may succeed later; ``refresh_metadata`` and
-``refresh_coordinator`` say what a client has to look up anew before that.
+``retriable`` is True if the same call may succeed later. ``refresh_metadata`` and
+``refresh_coordinator`` are True if the client has to refresh the metadata or find the coordinator
+again before it retries.
 """
 
 from __future__ import annotations

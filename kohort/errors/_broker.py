@@ -1,4 +1,4 @@
-"""One class for each error code that a client can be answered with."""
+"""Error classes for the error codes in responses, one class per code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 
 
 class BrokerResponseError(KafkaError):
-    """A broker answered with an error code.
+    """Error code in a broker's response. ``code`` is its number.
 
-    A code without a class of its own arrives as this class; ``code`` is always the number.
+    Codes without a subclass raise this class.
     """
 
     code: int = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -46,25 +46,28 @@ _BY_CODE: dict[int, type[BrokerResponseError]] = {}
 
 def _describe(cls: type[BrokerResponseError], code: int) -> str:
     doc = cls.__doc__ if cls is not BrokerResponseError else None
-    return f"{error_name(code)}: {doc}" if doc else f"the broker answered {error_name(code)}"
+    if not doc:
+        return f"the broker returned {error_name(code)}"
+    summary, _, _ = doc.partition("\n")
+    return f"{error_name(code)}: {summary}"
 
 
 def error_class(code: int) -> type[BrokerResponseError]:
-    """The class for an error code; :class:`BrokerResponseError` itself where there is none."""
+    """Return the class for an error code, or :class:`BrokerResponseError` if it has none."""
     return _BY_CODE.get(code, BrokerResponseError)
 
 
 def broker_error(code: int, message: str = "") -> BrokerResponseError:
-    """The error to raise for a code, with a message of its own (else the code's name and text)."""
+    """Return the error for a code. The default message is the code's name and description."""
     return error_class(code)(message, code=code)
 
 
 class UnknownServerError(BrokerResponseError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
-    """The broker failed in a way it does not name; its log knows more."""
+    """The broker failed and names no cause. Its log has the details."""
 
 
 class OffsetOutOfRangeError(BrokerResponseError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
-    """The offset is below the log start or beyond the high watermark."""
+    """The offset is below the log start offset or above the high watermark. Seek to another one."""
 
 
 class CorruptMessageError(BrokerResponseError, code=ErrorCode.CORRUPT_MESSAGE, retriable=True):
@@ -77,17 +80,17 @@ class UnknownTopicOrPartitionError(
     retriable=True,
     refresh_metadata=True,
 ):
-    """The topic or partition does not exist on this broker."""
+    """The broker does not know the topic or partition. Check the name or create the topic."""
 
 
 class InvalidFetchSizeError(BrokerResponseError, code=ErrorCode.INVALID_FETCH_SIZE):
-    """The fetch size is not one the broker takes."""
+    """The broker does not accept the fetch size of the request."""
 
 
 class LeaderNotAvailableError(
     BrokerResponseError, code=ErrorCode.LEADER_NOT_AVAILABLE, retriable=True, refresh_metadata=True
 ):
-    """The partition has no leader at the moment."""
+    """The partition has no leader at present. Retry after the broker has elected one."""
 
 
 class NotLeaderOrFollowerError(
@@ -96,27 +99,27 @@ class NotLeaderOrFollowerError(
     retriable=True,
     refresh_metadata=True,
 ):
-    """This broker does not hold the partition (any more)."""
+    """The broker is neither leader nor follower of the partition. Retry later."""
 
 
 class RequestTimedOutError(BrokerResponseError, code=ErrorCode.REQUEST_TIMED_OUT, retriable=True):
-    """The broker gave up on the request after its own time limit."""
+    """The broker did not finish the request within the time limit of the request."""
 
 
 class BrokerNotAvailableError(BrokerResponseError, code=ErrorCode.BROKER_NOT_AVAILABLE):
-    """The broker is not there."""
+    """The broker is not available."""
 
 
 class ReplicaNotAvailableError(
     BrokerResponseError, code=ErrorCode.REPLICA_NOT_AVAILABLE, retriable=True, refresh_metadata=True
 ):
-    """The replica asked for is not there."""
+    """The replica is not available on this broker. Retry later."""
 
 
 class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE_TOO_LARGE):
-    """A record batch is larger than the topic or broker allows, or than a fetch can take.
+    """A record batch is larger than the topic, the broker or a fetch allows.
 
-    From a fetch it is a :class:`DataError`, too: it says of which partition, and at which offset.
+    If a fetch raises it, its :class:`DataError` attributes name the partition and the offset.
     """
 
     def __init__(
@@ -137,19 +140,19 @@ class RecordTooLargeError(BrokerResponseError, DataError, code=ErrorCode.MESSAGE
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The metadata of an offset commit is over the broker's limit (4,096 bytes by default)."""
+    """The metadata of an offset commit exceeds the broker's limit (4,096 bytes by default)."""
 
 
 class NetworkError(
     BrokerResponseError, code=ErrorCode.NETWORK_EXCEPTION, retriable=True, refresh_metadata=True
 ):
-    """The broker disconnected before it answered."""
+    """The broker lost a connection before it responded."""
 
 
 class CoordinatorLoadInProgressError(
     BrokerResponseError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, retriable=True
 ):
-    """The coordinator is still reading its log."""
+    """The coordinator still loads the group's log. Retry later."""
 
 
 class CoordinatorNotAvailableError(
@@ -158,35 +161,35 @@ class CoordinatorNotAvailableError(
     retriable=True,
     refresh_coordinator=True,
 ):
-    """There is no coordinator for the group right now."""
+    """The group has no coordinator at present. Retry later."""
 
 
 class NotCoordinatorError(
     BrokerResponseError, code=ErrorCode.NOT_COORDINATOR, retriable=True, refresh_coordinator=True
 ):
-    """This broker is not the group's coordinator (any more)."""
+    """This broker is not the coordinator of the group. Retry later."""
 
 
 class InvalidTopicError(BrokerResponseError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
-    """The topic name is not a legal one."""
+    """The topic name is not valid. Names have 1 to 249 characters of [a-zA-Z0-9._-]."""
 
 
 class IllegalGenerationError(BrokerResponseError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The request carries a generation that is over."""
+    """The request has the generation of an earlier rebalance. The consumer has to rejoin."""
 
 
 class InconsistentGroupProtocolError(
     BrokerResponseError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 ):
-    """The member and its group share no assignor."""
+    """The member and its group have no assignor in common. Give all members one assignor."""
 
 
 class InvalidGroupIdError(BrokerResponseError, code=ErrorCode.INVALID_GROUP_ID):
-    """The group id is not a legal one."""
+    """The group id is not valid. Set a group_id that is not empty."""
 
 
 class UnknownMemberIdError(BrokerResponseError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The coordinator does not know this member (any more)."""
+    """The coordinator does not know this member of the group. The consumer has to rejoin."""
 
 
 class InvalidSessionTimeoutError(BrokerResponseError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
@@ -194,24 +197,24 @@ class InvalidSessionTimeoutError(BrokerResponseError, code=ErrorCode.INVALID_SES
 
 
 class RebalanceInProgressError(BrokerResponseError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group is rebalancing: rejoin."""
+    """The group is rebalancing. Call poll() to rejoin."""
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
-    """The offset commit is too large for __consumer_offsets."""
+    """The offset commit is too large for the topic __consumer_offsets."""
 
 
 class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-    """Not allowed to use the topic."""
+    """The user is not authorized for the topic. Grant the missing operation."""
 
     topics: frozenset[str]
-    """Topics that were refused; empty where the response does not name them."""
+    """Topics that the broker refused. Empty if the response does not name them."""
     operation: str | None
-    """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+    """Missing operation, ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
     principal: str | None = None
-    """User that lacks the right; None if unknown."""
+    """User without the operation. None if unknown."""
     committed: Mapping[TopicPartition, OffsetAndMetadata]
-    """Offsets of the same commit that were committed; empty for anything but a commit."""
+    """Offsets that the same commit did commit. Empty unless a commit raises the error."""
 
     def __init__(
         self,
@@ -229,14 +232,14 @@ class TopicAuthorizationFailedError(BrokerResponseError, code=ErrorCode.TOPIC_AU
 
 
 class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
-    """Not allowed to use the group."""
+    """The user is not authorized for the group. Grant the missing operation."""
 
     group_id: str | None
-    """The group; None where the response does not name it."""
+    """Group that the broker refused. None if the response does not name it."""
     operation: str | None
-    """Right that is missing, ``"READ"`` or ``"DESCRIBE"``; None if unknown."""
+    """Missing operation, ``"READ"`` or ``"DESCRIBE"``. None if unknown."""
     principal: str | None = None
-    """User that lacks the right; None if unknown."""
+    """User without the operation. None if unknown."""
 
     def __init__(
         self,
@@ -254,45 +257,45 @@ class GroupAuthorizationFailedError(BrokerResponseError, code=ErrorCode.GROUP_AU
 class ClusterAuthorizationFailedError(
     BrokerResponseError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ):
-    """Not allowed to act on the cluster."""
+    """The user is not authorized for an operation on the cluster. Grant it."""
 
 
 class InvalidTimestampError(BrokerResponseError, code=ErrorCode.INVALID_TIMESTAMP):
-    """The timestamp is out of the range that the topic takes."""
+    """A record's timestamp is outside the range that the topic accepts."""
 
 
 class UnsupportedSaslMechanismError(
     BrokerResponseError, SecurityError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM
 ):
-    """The broker does not offer the SASL mechanism."""
+    """The broker does not offer the SASL mechanism. Set a sasl_mechanism that it offers."""
 
 
 class IllegalSaslStateError(BrokerResponseError, SecurityError, code=ErrorCode.ILLEGAL_SASL_STATE):
-    """A request came before its place in the SASL exchange."""
+    """The broker got a request that the SASL exchange does not allow at this point."""
 
 
 class UnsupportedVersionError(BrokerResponseError, code=ErrorCode.UNSUPPORTED_VERSION):
-    """No version of the API is known to both sides, or a feature needs a newer broker."""
+    """Client and broker share no version of the API, or a feature needs a newer broker."""
 
 
 class TopicAlreadyExistsError(BrokerResponseError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic of that name is there already."""
+    """A topic of this name already exists."""
 
 
 class InvalidPartitionsError(BrokerResponseError, code=ErrorCode.INVALID_PARTITIONS):
-    """The number of partitions is not one the broker takes."""
+    """The broker does not accept the number of partitions."""
 
 
 class InvalidReplicationFactorError(BrokerResponseError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
-    """The replication factor is below 1 or over the number of brokers."""
+    """The replication factor is below 1 or above the number of brokers."""
 
 
 class InvalidConfigError(BrokerResponseError, code=ErrorCode.INVALID_CONFIG):
-    """A topic or broker setting has a value that the broker refuses."""
+    """A topic or broker config has a value that the broker rejects."""
 
 
 class InvalidRequestError(BrokerResponseError, code=ErrorCode.INVALID_REQUEST):
-    """The broker finds the request wrong in itself."""
+    """The broker rejects the request because its fields contradict each other."""
 
 
 class UnsupportedForMessageFormatError(
@@ -302,190 +305,190 @@ class UnsupportedForMessageFormatError(
 
 
 class PolicyViolationError(BrokerResponseError, code=ErrorCode.POLICY_VIOLATION):
-    """The request breaks a policy of the broker."""
+    """The request violates a policy of the broker."""
 
 
 class OutOfOrderSequenceNumberError(
     BrokerResponseError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 ):
-    """An idempotent producer's sequence number left a gap."""
+    """A sequence number of an idempotent producer does not follow the one before."""
 
 
 class DuplicateSequenceNumberError(BrokerResponseError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """An idempotent producer's batch is there already."""
+    """The log already contains this batch of an idempotent producer."""
 
 
 class InvalidProducerEpochError(BrokerResponseError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
-    """A newer producer of the same id has taken over."""
+    """A newer producer has the same producer id."""
 
 
 class InvalidTxnStateError(BrokerResponseError, code=ErrorCode.INVALID_TXN_STATE):
-    """The transaction is not in a state that allows this."""
+    """The state of the transaction does not allow the request."""
 
 
 class InvalidProducerIdMappingError(
     BrokerResponseError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING
 ):
-    """The producer id is not the transactional id's."""
+    """The producer id does not belong to the transactional id."""
 
 
 class InvalidTransactionTimeoutError(
     BrokerResponseError, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT
 ):
-    """The transaction timeout is over the broker's maximum."""
+    """The transaction timeout exceeds the broker's maximum."""
 
 
 class ConcurrentTransactionsError(
     BrokerResponseError, code=ErrorCode.CONCURRENT_TRANSACTIONS, retriable=True
 ):
-    """The last transaction of this producer is still being ended."""
+    """The producer's previous transaction is not complete yet. Retry later."""
 
 
 class TransactionalIdAuthorizationFailedError(
     BrokerResponseError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ):
-    """Not allowed to use the transactional id."""
+    """The user is not authorized for the transactional id."""
 
 
 class KafkaStorageError(
     BrokerResponseError, code=ErrorCode.KAFKA_STORAGE_ERROR, retriable=True, refresh_metadata=True
 ):
-    """The broker's disk failed under the partition."""
+    """A disk of the broker failed. Retry after another replica has become leader."""
 
 
 class SaslAuthenticationFailedError(
     BrokerResponseError, SecurityError, code=ErrorCode.SASL_AUTHENTICATION_FAILED
 ):
-    """The broker refused the credentials."""
+    """The broker rejected the credentials. Set the right ones."""
 
 
 class UnknownProducerIdError(BrokerResponseError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """The broker knows nothing of the producer id."""
+    """The broker has no records of the producer id."""
 
 
 class NonEmptyGroupError(BrokerResponseError, code=ErrorCode.NON_EMPTY_GROUP):
-    """The group still has members."""
+    """The group still has members. Close them first."""
 
 
 class GroupIdNotFoundError(BrokerResponseError, code=ErrorCode.GROUP_ID_NOT_FOUND):
-    """There is no group of that id (or of that type)."""
+    """The group id does not exist, or its group has another type."""
 
 
 class FetchSessionIdNotFoundError(
     BrokerResponseError, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, retriable=True
 ):
-    """The broker has dropped the fetch session."""
+    """The broker has closed the fetch session. The next fetch opens a new one."""
 
 
 class InvalidFetchSessionEpochError(
     BrokerResponseError, code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, retriable=True
 ):
-    """The fetch session is at another epoch."""
+    """The epoch of the fetch session is not the broker's. The next fetch opens a new session."""
 
 
 class FencedLeaderEpochError(
     BrokerResponseError, code=ErrorCode.FENCED_LEADER_EPOCH, retriable=True, refresh_metadata=True
 ):
-    """The request carries a leader epoch that is over: metadata is stale."""
+    """The request has the leader epoch of an earlier leader. Retry later."""
 
 
 class UnknownLeaderEpochError(
     BrokerResponseError, code=ErrorCode.UNKNOWN_LEADER_EPOCH, retriable=True
 ):
-    """The broker has not seen this leader epoch yet."""
+    """The broker does not know this leader epoch yet. Retry later."""
 
 
 class UnsupportedCompressionTypeError(
     BrokerResponseError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 ):
-    """The version in use cannot carry batches of this codec."""
+    """The request version cannot carry batches of this compression codec."""
 
 
 class OffsetNotAvailableError(
     BrokerResponseError, code=ErrorCode.OFFSET_NOT_AVAILABLE, retriable=True
 ):
-    """A new leader cannot tell its high watermark yet."""
+    """A new leader does not know its high watermark yet. Retry later."""
 
 
 class MemberIdRequiredError(BrokerResponseError, code=ErrorCode.MEMBER_ID_REQUIRED):
-    """Join again with the member id of this answer (KIP-394)."""
+    """The coordinator assigned a member id. Join again with it (KIP-394)."""
 
 
 class GroupMaxSizeReachedError(BrokerResponseError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
-    """The group has as many members as the broker allows."""
+    """The group already has as many members as the broker's group.max.size allows."""
 
 
 class FencedInstanceIdError(BrokerResponseError, code=ErrorCode.FENCED_INSTANCE_ID):
-    """Another member took over this group_instance_id (KIP-345)."""
+    """Another member uses this group_instance_id. Give each member a unique one (KIP-345)."""
 
 
 class InvalidRecordError(BrokerResponseError, code=ErrorCode.INVALID_RECORD):
-    """The broker found a record that the topic does not take."""
+    """The broker rejected a record that the topic does not accept."""
 
 
 class UnstableOffsetCommitError(
     BrokerResponseError, code=ErrorCode.UNSTABLE_OFFSET_COMMIT, retriable=True
 ):
-    """Offsets of an open transaction are not decided yet."""
+    """The group has offsets of an open transaction. Retry after the transaction has ended."""
 
 
 class ThrottlingQuotaExceededError(
     BrokerResponseError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, retriable=True
 ):
-    """Over the quota."""
+    """The request exceeds a quota of the broker. Retry later."""
 
 
 class ProducerFencedError(BrokerResponseError, code=ErrorCode.PRODUCER_FENCED):
-    """A newer producer of the same transactional id has taken over."""
+    """A newer producer uses the same transactional id."""
 
 
 class ResourceNotFoundError(BrokerResponseError, code=ErrorCode.RESOURCE_NOT_FOUND):
-    """No such resource."""
+    """The resource that the request names does not exist."""
 
 
 class UnknownTopicIdError(
     BrokerResponseError, code=ErrorCode.UNKNOWN_TOPIC_ID, retriable=True, refresh_metadata=True
 ):
-    """The broker knows no topic of this id."""
+    """The broker does not know the topic id. Retry later."""
 
 
 class InconsistentTopicIdError(
     BrokerResponseError, code=ErrorCode.INCONSISTENT_TOPIC_ID, retriable=True, refresh_metadata=True
 ):
-    """The topic id is not the one the broker has for the name."""
+    """The topic id does not belong to the topic name on this broker. Retry later."""
 
 
 class FetchSessionTopicIdError(
     BrokerResponseError, code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, retriable=True
 ):
-    """The fetch session mixes topic names and ids."""
+    """A fetch session mixes topic names and topic ids. The next fetch opens a new session."""
 
 
 class OffsetMovedToTieredStorageError(
     BrokerResponseError, code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 ):
-    """The offset lives in tiered storage now."""
+    """The offset is in tiered storage and no longer in the local log."""
 
 
 class FencedMemberEpochError(BrokerResponseError, code=ErrorCode.FENCED_MEMBER_EPOCH):
-    """The member epoch is over: rejoin (KIP-848)."""
+    """The coordinator fenced the member epoch. The consumer has to rejoin (KIP-848)."""
 
 
 class UnreleasedInstanceIdError(BrokerResponseError, code=ErrorCode.UNRELEASED_INSTANCE_ID):
-    """Another member still holds this group_instance_id (KIP-848)."""
+    """Another member has not released this group_instance_id yet (KIP-848)."""
 
 
 class UnsupportedAssignorError(BrokerResponseError, code=ErrorCode.UNSUPPORTED_ASSIGNOR):
-    """The group has no such server-side assignor (KIP-848)."""
+    """The broker does not support the server-side assignor (KIP-848)."""
 
 
 class StaleMemberEpochError(BrokerResponseError, code=ErrorCode.STALE_MEMBER_EPOCH):
-    """The member epoch is behind: heartbeat, then retry (KIP-848)."""
+    """The member epoch is older than the coordinator's. Heartbeat and retry (KIP-848)."""
 
 
 class InvalidRegularExpressionError(BrokerResponseError, code=ErrorCode.INVALID_REGULAR_EXPRESSION):
-    """The broker cannot read the topic pattern."""
+    """The broker cannot parse the topic pattern. Correct the regular expression."""
 
 
 class RebootstrapRequiredError(BrokerResponseError, code=ErrorCode.REBOOTSTRAP_REQUIRED):
-    """The broker asks the client to start again from its bootstrap servers (KIP-1102)."""
+    """The broker requires the client to reconnect through its bootstrap servers (KIP-1102)."""

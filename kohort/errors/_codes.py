@@ -1,4 +1,4 @@
-"""Kafka's error codes by name."""
+"""Names of Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 class ErrorCode(IntEnum):
     """Kafka's error codes as of Apache Kafka 4.3.1.
 
-    Messages carry plain integers: a code that is not here stays a number and breaks nothing.
+    Messages carry plain integers, so a code without a name here stays a number.
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code; ``"error 9999"`` for one that is not known."""
+    """Return Kafka's name of an error code, or ``"error 9999"`` for an unknown code."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""The errors that kohort raises of itself; the drawing is in the package's docstring."""
+"""Error classes that kohort raises itself. The docstring of the package shows the tree."""
 
 from __future__ import annotations
 
@@ -14,68 +14,71 @@ else:
 
 
 class KafkaError(Exception):
-    """The root of all errors of kohort."""
+    """Base class of all errors that kohort raises."""
 
     retriable: ClassVar[bool] = False
-    """The same call may succeed later without any change."""
+    """True if the same call may succeed later without a change."""
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """An option is wrong; the message says which, and what would be right."""
+    """Error in an option. The message names the option and a valid value."""
 
 
 class UnknownOptionError(ConfigurationError, TypeError):
-    """No option has this name. Also a TypeError, as for an unexpected keyword argument."""
+    """Option name that does not exist. It is also a TypeError, as for an unexpected keyword."""
 
 
 class InvalidOptionError(ConfigurationError):
-    """An option has a value of the wrong type or outside its range."""
+    """Option value of the wrong type or outside its range."""
 
 
 class UnsupportedOptionError(ConfigurationError):
-    """An option of Kafka's that kohort knows of and does not have yet; it is never ignored."""
+    """Kafka option that kohort knows and does not support yet. kohort never ignores an option."""
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """The object's state does not allow the call."""
+    """Call that the state of the object does not allow."""
 
 
 class ConsumerClosedError(IllegalStateError):
-    """The consumer is closed."""
+    """Call on a closed consumer. Create a new consumer."""
 
 
 class ReentrantCallError(IllegalStateError):
-    """The call is not allowed from inside a listener, deserializer or assignor."""
+    """Call from inside a listener, deserializer or assignor that is not allowed there."""
 
 
 class ForkedConsumerError(IllegalStateError):
-    """A consumer made before fork() was used in the child: make a new one there."""
+    """Call in a child process on a consumer of its parent. Create a consumer after fork()."""
 
 
 class ThreadStartError(KafkaError, RuntimeError):
-    """The system or the exiting interpreter refused a thread; nothing was started."""
+    """Refusal of a thread by the system or by the exiting interpreter. Nothing was started."""
 
     retriable = True
 
 
 class WakeupError(KafkaError):
-    """wakeup() was called: the call that waited, or the next one that may wait, ends with this."""
+    """End of a call that waited, because wakeup() was called.
+
+    If no call waits, the next call that may wait raises it.
+    """
 
 
 class NotAssignedError(IllegalStateError):
-    """The partition is not assigned to this consumer (any more)."""
+    """Call for a partition that is not assigned to this consumer."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """The call was not done within its time."""
+    """Call that did not finish within its time limit. Repeat it or raise the limit."""
 
     retriable = True
 
 
 class OffsetsTimeoutError(KafkaTimeoutError):
-    """Not all of the offsets asked for came within the time; ``found`` holds those that did.
+    """Offset lookup that did not get all offsets in time. ``found`` holds those that arrived.
 
-    Of a partition without a leader none comes, and it need not hold up the others.
+    A partition without a leader has no offset and does not delay the other partitions.
     """
 
     def __init__(
@@ -86,102 +89,102 @@ class OffsetsTimeoutError(KafkaTimeoutError):
 
 
 class TransportError(KafkaError):
-    """The network failed, or what came over it is not the Kafka protocol."""
+    """Failure of the network, or bytes that are not the Kafka protocol."""
 
 
 class KafkaConnectionError(TransportError, ConnectionError):
-    """A broker could not be reached, or the connection to it was lost."""
+    """Failure to connect to a broker, or loss of the connection."""
 
     retriable = True
 
 
 class NoBrokersAvailable(TransportError, KafkaTimeoutError):
-    """Timeout: no bootstrap address was reachable for ``bootstrap_timeout_ms``.
+    """No bootstrap server was reachable for ``bootstrap_timeout_ms``.
 
-    The message says for each address which step failed.
+    The message names the step that failed for each address.
     """
 
     retriable = True
 
 
 class ProtocolError(TransportError):
-    """What came over the wire breaks the protocol; the connection is closed."""
+    """Violation of the Kafka protocol in received bytes. The connection is closed."""
 
 
 class FrameTooLargeError(ProtocolError):
-    """A length prefix is negative or over the bound; nothing was allocated for it."""
+    """Frame with a length prefix that is negative or above the limit. It is not read."""
 
 
 class MessageDecodeError(ProtocolError):
-    """A frame does not decode as the message it should be."""
+    """Frame that cannot be decoded as the expected message."""
 
 
 class MessageEncodeError(ProtocolError, ValueError):
-    """A message cannot be written in the version in use."""
+    """Message that cannot be encoded in the version in use."""
 
 
 class CorrelationIdError(ProtocolError):
-    """An answer does not carry the correlation id of the request it should answer."""
+    """Response with a correlation id that is not that of the request."""
 
 
 class SecurityError(KafkaError):
-    """TLS, a login or a token failed. The message says what to change.
+    """Failure of TLS, of a login or of a token. The message says which setting to change.
 
-    The same settings fail again, so it is raised at the first contact with the cluster.
+    It is raised at the first contact with the cluster, because the same settings would fail again.
     """
 
 
 class TlsError(SecurityError, TransportError):
-    """The TLS handshake with a broker failed."""
+    """Failure of the TLS handshake with a broker."""
 
 
 class TlsVerificationError(TlsError):
-    """The certificate of a broker is not accepted.
+    """Rejection of the broker's certificate.
 
-    Its CA is unknown, it is for another host, it expired, is not valid yet, or is revoked.
+    Its CA is unknown, it names another host, it has expired, is not valid yet, or is revoked.
     """
 
 
 class TlsClientCertificateError(TlsError):
-    """A broker requires a client certificate, or does not accept the one it was sent."""
+    """Client certificate that is missing or that the broker rejects."""
 
 
 class WrongListenerError(SecurityError, TransportError):
-    """A listener uses another security protocol than ``security_protocol`` says."""
+    """Listener with another security protocol than the option ``security_protocol``."""
 
 
 class SaslServerError(SecurityError, TransportError):
-    """A broker broke the rules of the SASL mechanism, such as a SCRAM server without a proof."""
+    """Violation of the SASL mechanism by a broker, such as a SCRAM server without a proof."""
 
 
 class OAuthTokenError(SecurityError):
-    """Missing OAuth token: its provider failed, or the token is malformed or about to expire.
+    """OAuth token that is missing, malformed or about to expire.
 
-    ``__cause__`` is the error of the provider.
+    If the token provider raised, ``__cause__`` is its error.
     """
 
 
 class CredentialsUnavailableError(SecurityError, KafkaTimeoutError):
-    """The source of passwords, tickets or tokens failed for now; a later login tries again.
+    """Temporary failure of the source of passwords, tickets or tokens. A later login retries.
 
-    It is raised in place of NoBrokersAvailable, if it kept every bootstrap server from a login.
+    It replaces NoBrokersAvailable if it prevented the login to every bootstrap server.
     """
 
     retriable = True
 
 
 class OAuthTokenUnavailableError(OAuthTokenError, CredentialsUnavailableError):
-    """The token provider or the token endpoint failed for now; a later login tries again."""
+    """Temporary failure of the token provider or token endpoint. A later login retries."""
 
     retriable = True
 
 
 class DataError(KafkaError):
-    """Something is wrong with one partition's data; other partitions go on.
+    """Error in the data of one partition. Other partitions are not affected.
 
-    ``topic_partition`` says where, ``offset`` is the first offset concerned, ``raw`` the bytes as
-    they came (None where there are none), ``reason`` what is wrong without what to do about it.
-    ``seek(topic_partition, next_offset)`` passes over it.
+    ``topic_partition`` and ``offset`` name the partition and the first affected offset. ``raw``
+    holds the received bytes, or None if there are none. ``reason`` is the cause without advice.
+    ``seek(topic_partition, next_offset)`` skips the data.
     """
 
     def __init__(
@@ -203,30 +206,34 @@ class DataError(KafkaError):
 
 
 class CorruptBatchError(DataError):
-    """A record batch contradicts itself (CRC, magic, lengths, counts). See :class:`DataError`."""
+    """Record batch that contradicts its CRC, magic, lengths or counts. See :class:`DataError`."""
 
 
 class UnsupportedCodecError(CorruptBatchError):
-    """The batch names a compression codec that does not exist or is not installed."""
+    """Record batch with a compression codec that does not exist or is not installed."""
 
 
 class DecompressionBudgetError(CorruptBatchError):
-    """The batch would decompress to more than the byte budget; it is not corrupt as such."""
+    """Record batch that exceeds the byte budget when decompressed. It need not be corrupt."""
 
 
 class RecordDeserializationError(DataError):
-    """The key or value deserializer raised; ``__cause__`` is what it raised (KIP-1036)."""
+    """Failure of the key or value deserializer. ``__cause__`` is its error (KIP-1036)."""
 
 
 class NoOffsetForPartitionError(DataError):
-    """Nothing is committed and ``auto_offset_reset="none"``: seek, or commit first."""
+    """Partition without a committed offset while ``auto_offset_reset="none"``.
+
+    Call seek() or commit an offset first.
+    """
 
 
 class LogTruncationError(DataError):
-    """An unclean election cut off what was read already (KIP-320); it stands until a seek().
+    """Loss of records that were already read, after an unclean leader election (KIP-320).
 
-    ``diverging_offset`` is where the log of the new leader ends or goes another way, at the
-    latest, and ``diverging_epoch`` the leader epoch there; ``next_offset`` is the same offset.
+    The error persists until a seek(). The logs of the old and the new leader diverge at or before
+    ``diverging_offset``. ``diverging_epoch`` is the leader epoch there. ``next_offset`` equals
+    ``diverging_offset``.
     """
 
     def __init__(
@@ -246,11 +253,11 @@ class LogTruncationError(DataError):
 
 
 class TopicRecreatedError(DataError):
-    """The topic was deleted and created again; the error stands until a seek().
+    """Topic that was deleted and created again. The error persists until a seek().
 
-    ``offset`` is the last position, which belongs to the old topic. The ids are those of Kafka
-    (KIP-516). With ``auto_offset_reset`` "earliest" or "latest" the new topic is read from its
-    beginning instead.
+    ``offset`` is the last position, which belongs to the old topic. The ids are Kafka's topic ids
+    (KIP-516). With ``auto_offset_reset`` "earliest" or "latest" the consumer reads the new topic
+    from its beginning instead.
     """
 
     def __init__(
@@ -268,13 +275,14 @@ class TopicRecreatedError(DataError):
 
 
 class GroupError(KafkaError):
-    """Something about the membership of a consumer group."""
+    """Failure in the membership of a consumer group."""
 
 
 class CommitFailedError(GroupError):
-    """The group moved on before the commit: these partitions may belong to another member now.
+    """Commit that the consumer could not make for its current partitions. Keep polling.
 
-    ``offsets`` are the ones that did not count. Go on polling: the consumer rejoins by itself.
+    ``offsets`` holds the offsets that were not committed. Another member may own the partitions
+    now, or a topic was recreated. The consumer rejoins while it is polled.
     """
 
     def __init__(
@@ -285,7 +293,10 @@ class CommitFailedError(GroupError):
 
 
 class RebalanceListenerError(GroupError):
-    """A rebalance listener raised; the rebalance itself went on. ``__cause__`` is the original."""
+    """Failure of a rebalance listener. The rebalance continued.
+
+    ``__cause__`` is the error of the listener.
+    """
 
     def __init__(
         self, message: str, *, callback: str, partitions: frozenset[TopicPartition]
@@ -296,8 +307,8 @@ class RebalanceListenerError(GroupError):
 
 
 class AssignorError(GroupError):
-    """An assignor raised, or assigned what was not there to assign."""
+    """Failure of an assignor, or an assignment that does not match members or partitions."""
 
 
 class MaxPollIntervalExceededError(GroupError):
-    """poll() was not called for ``max_poll_interval_ms``, so the consumer left its group."""
+    """Departure from the group, because poll() was not called for ``max_poll_interval_ms``."""
