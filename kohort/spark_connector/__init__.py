@@ -1,11 +1,11 @@
-"""Kafka as a source of Spark's, in Python: no jars, and offsets committed to a group if wanted.
+"""Spark data source for Kafka in Python. It needs no jars and can commit offsets to a group.
 
 ::
 
     spark.read.format("kohort").option("kafka.bootstrap.servers", ...).option("subscribe", "orders")
 
-It is built from kohort's public names alone. The driver plans ranges of offsets; the executors
-read them with consumers that are in no group.
+The source uses only kohort's public names. The driver plans ranges of offsets. The executors read
+them with consumers that are in no group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["KohortDataSource", "RebalanceLogger", "lag", "stop"]
 
 
 def __getattr__(name: str) -> Any:
-    # Spark imports every source it finds, in sessions of versions, too, that are too old for this.
+    # Spark imports every source it finds, also with versions too old for _query_logger.
     if name in ("RebalanceLogger", "lag"):
         from kohort.spark_connector import _query_logger
 

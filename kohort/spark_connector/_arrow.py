@@ -1,4 +1,4 @@
-"""From the batches of ``poll_arrow()`` to those that Spark takes: no row is touched."""
+"""Conversion of batches of ``poll_arrow()`` to Spark's batches, without copying rows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kohort import TopicPartition
 from kohort.errors import DataError
 
 US_PER_MS = 1000
-"""Of Spark's microseconds in one of Kafka's milliseconds."""
+"""Microseconds of Spark per millisecond of Kafka."""
 
 
 class BatchShaper:
-    """Makes batches of one schema, which has passed ``check_schema``."""
+    """Converter to batches of one schema, which has passed ``check_schema``."""
 
     def __init__(self, schema: StructType) -> None:
-        # Spark compares the schema of a batch with just this one.
+        # Spark requires each batch to have exactly this schema.
         self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._columns = [(*_SHAPERS[each.name.lower()], each.type) for each in self.schema]
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The chosen columns, as Spark has them. DataError for what Spark cannot hold."""
+        """Return the chosen columns in Spark's types. Raise DataError if Spark has no value."""
         arrays = []
         for name, shape, kind in self._columns:
             column = batch.column(name)
@@ -40,26 +40,26 @@ class BatchShaper:
 
 
 def _text(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    # As with CAST(value AS STRING), text that is not UTF-8 stays the bytes it is.
+    # Text that is not UTF-8 keeps its bytes, as with CAST(value AS STRING).
     return column if kind == column.type else column.view(kind)
 
 
 def _timestamp(column: pa.Array, kind: pa.DataType) -> pa.Array:
     milliseconds = column.view(pa.int64())
     if milliseconds.null_count:
-        # Spark's own source has -1 ms for a record without.
+        # Spark's own source uses -1 ms for a record without a timestamp.
         milliseconds = milliseconds.fill_null(_number(pa.int64(), -1))
     return pc.multiply_checked(milliseconds, _number(pa.int64(), US_PER_MS)).view(kind)
 
 
 def _number(kind: pa.DataType, number: int) -> pa.Scalar:
-    """As pa.scalar(), which would ask pandas whether it knows the number, and import it."""
+    """Return what pa.scalar() returns, without its import of pandas."""
     data = number.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
 def _timestamp_error(batch: pa.RecordBatch) -> DataError:
-    """The error for a timestamp that Spark's microseconds have no room for."""
+    """Return the error for a timestamp outside the range of Spark's microseconds."""
     stamps = batch.column("timestamp").view(pa.int64())
     row = next(
         at for at, each in enumerate(stamps) if abs(each.as_py() or 0) > (1 << 63) // US_PER_MS
@@ -68,7 +68,7 @@ def _timestamp_error(batch: pa.RecordBatch) -> DataError:
     offset = batch.column("offset")[row].as_py()
     return DataError(
         f"{place.topic}-{place.partition}, offset {offset}: Spark cannot hold the timestamp "
-        f"{stamps[row].as_py()} ms; read without it by .schema(...)",
+        f"{stamps[row].as_py()} ms. Leave the column out with .schema(...)",
         topic_partition=place,
         offset=offset,
         next_offset=offset + 1,
@@ -76,9 +76,9 @@ def _timestamp_error(batch: pa.RecordBatch) -> DataError:
 
 
 def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Null for a record without headers, as in Spark's own source."""
+    """Return null for records without headers, as Spark's own source does."""
     some = pc.greater(pc.list_value_length(column), _number(pa.int32(), 0))
-    # A null start makes a null list, which ends where the next one starts.
+    # A null start gives a null list. The next start is its end.
     starts = pc.if_else(some, column.offsets[:-1], pa.nulls(1, pa.int32())[0])
     item: pa.Field = kind.value_field
     struct = pa.StructArray.from_arrays(
@@ -102,7 +102,7 @@ _SHAPERS: dict[str, tuple[str, Callable[[pa.Array, Any], pa.Array] | None]] = {
 
 
 class PartitionRows(NamedTuple):
-    """Rows ``start`` to ``stop`` of a batch, all those of one partition."""
+    """Rows ``start`` to ``stop`` of a batch, which belong to one partition."""
 
     topic_partition: TopicPartition
     start: int
@@ -110,7 +110,7 @@ class PartitionRows(NamedTuple):
 
 
 def partition_rows(batch: pa.RecordBatch) -> Iterator[PartitionRows]:
-    """The partitions of a batch of ``poll_arrow()``, where the rows of each are together."""
+    """Yield the rows of each partition. A batch of ``poll_arrow()`` has them together."""
     start, rows = 0, batch.num_rows
     while start < rows:
         place = _place(batch, start)
@@ -124,13 +124,13 @@ def partition_rows(batch: pa.RecordBatch) -> Iterator[PartitionRows]:
 
 
 def first_row_at(batch: pa.RecordBatch, rows: PartitionRows, end: int) -> int:
-    """The first row of the run that has ``end`` or a later offset."""
+    """Return the first of the rows with offset ``end`` or a later one."""
     offsets = batch.column("offset")
     return bisect_left(range(rows.stop), end, rows.start, key=lambda row: int(offsets[row].as_py()))
 
 
 def split_batch(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Parts of at most about so many bytes, or of one row."""
+    """Yield parts of at most about ``max_bytes``, or of one row."""
     while batch.num_rows > 1 and batch.nbytes > max_bytes:
         half = bisect_right(
             range(1, batch.num_rows), max_bytes, key=lambda rows: int(batch.slice(0, rows).nbytes)

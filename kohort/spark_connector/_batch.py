@@ -1,4 +1,4 @@
-"""``spark.read``: what is there when the query is planned."""
+"""Reader for ``spark.read``, which reads the records that exist when the query is planned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KohortPartition(InputPartition):
-    """What one task reads."""
+    """Ranges that one task reads."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
@@ -27,7 +27,7 @@ class KohortPartition(InputPartition):
 
 
 class KohortBatchReader(DataSourceReader):
-    """Plans ranges on the driver, reads them on the executors."""
+    """Batch reader. It plans ranges on the driver and reads them on the executors."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
@@ -46,7 +46,7 @@ class KohortBatchReader(DataSourceReader):
 
 
 def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
-    """Ranges as Spark's partitions."""
+    """Return the ranges as Spark's partitions, one per task."""
     shared = split_into_tasks(
         ranges,
         min_partitions=options.min_partitions,
@@ -59,9 +59,9 @@ def input_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> l
 def read_partition(
     partition: InputPartition | None, schema: StructType, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Read one task's ranges; Spark asks for no partition at all where there are none."""
+    """Yield the records of one task. Spark passes None if a batch has no partitions."""
     if isinstance(partition, KohortPartition):
-        # Only here: the driver of a stream has no use for pyarrow, and it is slow to import.
+        # Imported here: it imports pyarrow, which is slow and which the driver does not need.
         from kohort.spark_connector._reading import read_ranges
 
         try:

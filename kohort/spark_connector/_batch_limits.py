@@ -1,4 +1,4 @@
-"""How much of what is there goes into the next micro-batch."""
+"""Limits of the size of a micro-batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.spark_connector._options import SourceOptions
 
 
 class BatchDelay:
-    """Waits for ``minOffsetsPerTrigger``, but no longer than ``maxTriggerDelay``."""
+    """Delay until ``minOffsetsPerTrigger`` offsets are available, up to ``maxTriggerDelay``."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float]) -> None:
         self._minimum = options.min_offsets_per_trigger or 0
@@ -19,7 +19,7 @@ class BatchDelay:
         self._last = float("-inf")
 
     def should_wait(self, positions: Offsets, ends: Offsets) -> bool:
-        """Whether there is too little yet. If not, a batch is made of it now."""
+        """True if too few offsets are available. Otherwise the caller plans a batch."""
         available = sum(ends[tp] - at for tp, at in positions.items())
         if available < self._minimum and self._clock() - self._last < self._delay:
             return True
@@ -29,7 +29,10 @@ class BatchDelay:
 
 
 def limited_ends(positions: Offsets, ends: Offsets, max_offsets: int) -> dict[TopicPartition, int]:
-    """Ends with at most so many offsets in all, each partition having its share of them."""
+    """Return ends with at most ``max_offsets`` offsets in total.
+
+    Each partition gets a share in proportion to its available offsets.
+    """
     ahead = {tp: ends[tp] - at for tp, at in positions.items()}
     total = sum(ahead.values())
     if total <= max_offsets:

@@ -1,4 +1,4 @@
-"""Where partitions end, looked up again and again: what does not come holds nothing else up."""
+"""Lookup of end offsets that partitions without a leader do not delay."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from kohort.spark_connector._planning import OffsetPlanner
 logger = logging.getLogger("kohort.spark_connector")
 
 PARTITIONS_REFRESH_S = 10.0
-"""Seconds from one look-up of the partitions to the next, unless something calls for it earlier."""
+"""Seconds between two lookups of the partitions. An event may cause an earlier one."""
 RETRY_TIMED_OUT_S = 5.0
-"""How seldom partitions are asked for that did not come: each time takes the whole time-out."""
+"""Seconds between two lookups of partitions that timed out. Each takes the whole timeout."""
 
 
 class EndLookup:
-    """Of one query. ``on_timeout`` is called when some have not come: do they exist still?"""
+    """Repeated lookup of the ends of one query.
+
+    ``on_timeout`` is called with the error if some ends did not arrive, because their partitions
+    may be deleted.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class EndLookup:
         self._due = float("-inf")
 
     def look_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends that came. A KafkaError that is no time-out is raised."""
+        """Return the ends that arrived. Raise any KafkaError that is no timeout."""
         chosen = frozenset(partitions)
         timed_out = chosen & self._timed_out
         found = self._request(chosen - timed_out)
@@ -54,5 +58,5 @@ class EndLookup:
 
 
 def offsets_found(error: OffsetsTimeoutError) -> dict[TopicPartition, int]:
-    """What came in time."""
+    """Return the offsets that arrived before the timeout."""
     return {tp: at.offset for tp, at in error.found.items() if at is not None}

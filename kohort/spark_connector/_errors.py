@@ -1,4 +1,4 @@
-"""What can go wrong in the connector and nowhere else."""
+"""Errors that only the connector raises."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class OffsetFormatError(KafkaError, ValueError):
 
 
 class DataLossError(DataError):
-    """Records that were to be read are gone; ``ranges`` are those missing.
+    """Loss of records that the query had to read. ``ranges`` holds the missing ranges.
 
-    Raised with ``failOnDataLoss=true`` only.
+    It is raised only with ``failOnDataLoss=true``.
     """
 
     def __init__(self, message: str, ranges: Iterable[OffsetRange]) -> None:
@@ -30,8 +30,8 @@ class DataLossError(DataError):
 
 
 class ReadOnlyError(KafkaError, NotImplementedError):
-    """The source was asked to write."""
+    """Attempt to write with this source, which only reads."""
 
 
 class SessionStoppedError(KafkaError):
-    """The Spark session ended while a streaming query was running."""
+    """End of the Spark session while a streaming query was running."""

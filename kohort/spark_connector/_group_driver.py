@@ -1,8 +1,8 @@
-"""The driver's side of a stream in a group: what the next micro-batch is, and what is done with.
+"""Planning of micro-batches for a stream in a group, on the driver.
 
-All of it runs in the one thread in which Spark calls the reader; the group is the affair of the
-member's thread. Nothing in here waits for a broker, but for the first assignment and for the end
-of an AvailableNow query, and for these not for ever.
+All methods run in the thread in which Spark calls the reader. The member's thread does the group's
+I/O. Only the first assignment and the end of an AvailableNow query wait for brokers, with time
+limits.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from kohort.spark_connector._shutdown import leave_on_sigterm
 logger = logging.getLogger("kohort.spark_connector")
 
 FIRST_ASSIGNMENT_S = 10.0
-"""The first batch is made in any case: it waits so long to be of use."""
+"""Time that the first call waits for an assignment, so that the first batch has partitions."""
 REBALANCE_MARGIN_S = 10.0
-"""How much longer AvailableNow waits than others may take to give up partitions, or to rejoin."""
+"""Margin of AvailableNow after the time in which other members revoke or rejoin."""
 FINAL_COMMIT_S = 5.0
 NEW_ENDS_S = 1.0
-"""How long nothing new is made sure of, if the brokers do not answer."""
+"""Time to wait for new ends before the driver reports no new records."""
 
 Offsets = dict[TopicPartition, int]
 
 
 class GroupDriver:
-    """Plans micro-batches of what the member holds; lives as long as the query runs."""
+    """Planner of micro-batches from the partitions of a group member.
+
+    It lives as long as the query runs.
+    """
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -42,7 +45,7 @@ class GroupDriver:
         self._partitions = self._member.partitions
         self._undo_sigterm = leave_on_sigterm(self._member)
         self._rebalance_timeout_s = options.rebalance_wait_s + REBALANCE_MARGIN_S
-        # The member's thread is made with these properties, so this is a number by now.
+        # GroupMember has validated these properties, so this is a number.
         limit_ms = options.properties.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
         self._join_timeout_s = int(limit_ms) / 1000 + REBALANCE_MARGIN_S
         self._delay = BatchDelay(options, clock)
@@ -52,48 +55,49 @@ class GroupDriver:
         self._query_id = new_query_id()
         self._planned: StreamOffset | None = None
         self._planned_partitions: set[TopicPartition] = set()
-        """The partitions that the planned batch could read."""
+        """Partitions that the planned batch may read."""
         self._read_partitions: set[TopicPartition] = set()
-        """What this run has read of, so that a reset of the group's offsets is an old one."""
+        """Partitions that this run has read. For them a reset of the group's offset is old."""
 
     def prepare_available_now(self) -> None:
-        """Let the stream end where the partitions end now that are this member's then."""
+        """Set the current ends of the partitions as the end of the stream."""
         partitions = self._partitions
         if not partitions.wait(lambda: partitions.is_stable, self._join_timeout_s):
             partitions.check()
             raise KafkaTimeoutError(
                 f"group {self._options.group_id} was not joined within {self._join_timeout_s:g} s: "
-                "is there a member that does not take part in the rebalance?"
+                "the group did not complete a rebalance. Check that all its members keep polling"
             )
         if not partitions.wait(
             lambda: partitions.is_stable and partitions.has_partitions, self._rebalance_timeout_s
         ):
             partitions.check()
-            logger.warning("group %s gives this query no partitions", self._options.group_id)
+            group = self._options.group_id
+            logger.warning("[%s] the group assigns this query no partitions", group)
         asked = partitions.request_ends(urgent=True)
         if not partitions.wait(
             lambda: partitions.ends_received >= asked or not partitions.existing,
             self._rebalance_timeout_s,
         ):
-            self._raise_timeout("the ends of its partitions did not come")
+            self._raise_timeout("the ends of its partitions were not found")
         with partitions.changed:
             self._target = dict(partitions.ends)
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
     ) -> StreamOffset:
-        """The batch after ``start``, or ``start`` itself when there is nothing new.
+        """Return the batch after ``start``, or ``start`` itself if there are no new records.
 
-        Being asked proves that the batch up to ``start`` is finished, so it is committed.
-        ``ignore_minimum``: however little there is.
+        Spark asks for the next batch after it has finished the batch up to ``start``, so that batch
+        is committed. ``ignore_minimum`` plans a batch of any size.
         """
         partitions = self._partitions
         asked = partitions.request_ends()
         partitions.check()
-        self._finish_up_to(start)  # revocations may go on
+        self._finish_up_to(start)  # a waiting revocation continues
         if self._target is not None:
             if not partitions.wait(lambda: partitions.has_all_starts, self._join_timeout_s):
-                self._raise_timeout("its partitions were not handed out, or their starts not found")
+                self._raise_timeout("its partitions were not assigned, or their starts not found")
         elif not self._has_waited:
             self._has_waited = True
             partitions.wait(
@@ -105,8 +109,8 @@ class GroupDriver:
         if self._target is not None:
             partitions.wait(lambda: not partitions.to_commit, FINAL_COMMIT_S)
             return start
-        # What was written before the call is part of the answer: processAllAvailable() waits for
-        # a query that says there is nothing new.
+        # The result includes records written before the call, because processAllAvailable() waits
+        # until the query reports no new records.
         version = partitions.version
         partitions.wait(
             lambda: partitions.ends_received >= asked or partitions.version > version, NEW_ENDS_S
@@ -119,7 +123,7 @@ class GroupDriver:
         partitions = self._partitions
         partitions.check()
         with partitions.changed:
-            self._finish_up_to(start)  # what came meanwhile may have to be committed, too
+            self._finish_up_to(start)  # new starts may add offsets to commit
             found = self._plan(start, max_rows, ignore_minimum or self._target is not None)
             if found is not start:
                 partitions.in_flight = {tp for tp, at in found.start.items() if found.end[tp] > at}
@@ -127,35 +131,38 @@ class GroupDriver:
             return found
 
     def _raise_timeout(self, what: str) -> None:
-        """A run that is to read all there is must not end as if it had."""
+        """Raise KafkaTimeoutError unless the query ends, so that no run ends incomplete."""
         self._partitions.check()
         if not self._partitions.is_ending:
             last_error = self._partitions.last_error
-            said = f": {last_error}" if last_error is not None else ""
-            raise KafkaTimeoutError(f"group {self._options.group_id}: {what} in time{said}")
+            cause = f": {last_error}" if last_error is not None else ""
+            raise KafkaTimeoutError(f"group {self._options.group_id}: {what} in time{cause}")
 
     def commit_up_to(self, start: StreamOffset) -> bool:
-        """Whether all up to ``start`` is committed, if it can be; there is no batch after it."""
+        """Commit the offsets up to ``start``. Return True if nothing is left to commit.
+
+        Spark plans no batch after ``start``.
+        """
         self._partitions.check()
         self._finish_up_to(start)
         return self._partitions.wait(lambda: not self._partitions.to_commit, FINAL_COMMIT_S)
 
     def latest_offsets(self) -> Offsets:
-        """The ends of the partitions that this member has, as last seen."""
+        """Return the ends of this member's partitions, as last looked up."""
         with self._partitions.changed:
             return {
                 tp: at for tp, at in self._partitions.ends.items() if tp in self._partitions.ready
             }
 
     def close(self) -> None:
-        """Commit what is done, leave the group."""
+        """Commit finished micro-batches and leave the group."""
         self._member.request_end()
         if not self._member.wait_ended(LEAVE_GROUP_S):
-            logger.warning("group %s was not left in time", self._options.group_id)
+            logger.warning("[%s] the member did not leave in time", self._options.group_id)
         self._undo_sigterm()
 
     def _finish_up_to(self, start: StreamOffset) -> None:
-        """All up to ``start`` is done: Spark has written so into its commit log."""
+        """Mark the batch up to ``start`` as finished. Spark has written it into its commit log."""
         partitions = self._partitions
         with partitions.changed:
             if partitions.has_no_checkpoint is None:
@@ -178,7 +185,10 @@ class GroupDriver:
             )
 
     def _position(self, tp: TopicPartition, held: ReadablePartition, start: StreamOffset) -> int:
-        """Where reading goes on: another member was further than this query, or the reverse."""
+        """Return the next offset to read, from the checkpoint or the group.
+
+        Either may be ahead, because another member may have read further than this query.
+        """
         done = start.end.get(tp, 0)
         if (
             held.may_be_reset
@@ -197,7 +207,7 @@ class GroupDriver:
             start, positions, partitions.ends, partitions.all_partitions, partitions.topic_ids
         )
         for tp in void & partitions.ready.keys():
-            # The group's offset is void as well.
+            # The group's offset is void too.
             partitions.ready[tp] = partitions.ready[tp]._replace(start=0, may_be_reset=False)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
         if partitions.is_ending:
@@ -206,12 +216,13 @@ class GroupDriver:
             ends = positions
         elif max_rows is not None:
             ends = limited_ends(positions, ends, max_rows)
-        # Without partitions it has not begun, unless there are none: startingOffsets is for later.
+        # A batch without partitions starts the query only if the topics have none. Otherwise
+        # startingOffsets would not apply to the partitions of a later assignment.
         begins = start.is_first and (bool(ends) or partitions.has_no_partitions)
         if ends == positions and not begins:
             return start
         self._planned_partitions = set(positions)
-        # What others have is kept as an empty range, for the day it comes back.
+        # Other members' partitions stay as empty ranges. This member may get them back.
         kept = {tp: at for tp, at in start.end.items() if tp not in positions and tp not in void}
         ids = next_ids(start, partitions.topic_ids, {**ends, **kept})
         return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)

@@ -1,4 +1,4 @@
-"""Where the logs of partitions begin and end, whatever is stable of them."""
+"""Lookup of the bounds of partition logs, independent of the isolation level."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kohort import KafkaConsumer, TopicPartition
 from kohort.spark_connector._consumers import borrowed_consumer
 
 LOOK_UP_MS = 2_000
-"""While it is waited for, nothing is read of other partitions."""
+"""Time limit of a lookup. While it runs, the task reads no other partitions."""
 
 _LEVEL = "isolation.level"
 
 
 class LogBounds(NamedTuple):
-    """The first offset of a log, and the one behind its last record (the high watermark)."""
+    """Log start offset, and the offset after the last record (the high watermark)."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class LogBounds(NamedTuple):
 def log_bounds(
     consumer: KafkaConsumer, properties: Mapping[str, str], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, LogBounds | None]:
-    """The bounds of each partition; None: there is no such partition. KafkaTimeoutError."""
+    """Return the bounds of each partition, or None for a deleted one. Raise KafkaTimeoutError."""
     gone = _gone(consumer, partitions)
     there = sorted(set(partitions) - gone)
     found: dict[TopicPartition, LogBounds | None] = dict.fromkeys(gone)
@@ -37,7 +37,7 @@ def log_bounds(
 
 def _gone(consumer: KafkaConsumer, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
     topics = {tp.topic for tp in partitions}
-    # With a timeout, and of these topics only. One without an id may be of an old broker.
+    # topic_ids() has a timeout and asks for these topics only. Old brokers return no ids.
     names = set(consumer.topic_ids(topics, LOOK_UP_MS))
     if not names >= topics:
         names = consumer.topics()
@@ -48,9 +48,10 @@ def _gone(consumer: KafkaConsumer, partitions: Collection[TopicPartition]) -> se
 def positions_within_log(
     properties: Mapping[str, str], positions: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Partitions that are only behind the last stable offset: a transaction is open there.
+    """Return the partitions whose position is past the last stable offset but within the log.
 
-    ``positions`` are behind the ends that were looked up with ``properties``. KafkaTimeoutError.
+    An open transaction causes that. ``positions`` are past the ends that a lookup with
+    ``properties`` returned. Raise KafkaTimeoutError.
     """
     if not positions or _LEVEL not in properties:
         return set()
@@ -69,6 +70,6 @@ def _high_watermarks(
 def _end_offsets_uncommitted(
     properties: Mapping[str, str], partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    # An open transaction holds the last stable offset back, so another one has to ask.
+    # An open transaction delays the last stable offset, so use a read_uncommitted consumer.
     with borrowed_consumer({**properties, _LEVEL: "read_uncommitted"}) as other:
         return other.end_offsets(partitions, LOOK_UP_MS)

@@ -1,4 +1,4 @@
-"""Noticing that partitions are gone, shorter than what was read of them, or of another topic."""
+"""Detection of deleted, truncated and recreated partitions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOPIC_IDS_TIMEOUT_MS = 5_000
 
 
 class LossCheck:
-    """Of one run of a stream: it warns of each loss once."""
+    """Check of one run of a stream. It warns of each loss once."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._fail = options.fail_on_data_loss
         self._properties = options.properties
         self._is_subscribed = options.is_subscribed
         self._unstable: dict[TopicPartition, int] = {}
-        """Positions behind the last stable offset, and not behind the log: known to be there."""
+        """Positions past the last stable offset that are known to be within the log."""
         self._warned: set[object] = set()
 
     def check(
@@ -38,11 +38,12 @@ class LossCheck:
         known: Collection[TopicPartition] | None,
         ids: Mapping[str, str],
     ) -> set[TopicPartition]:
-        """The partitions whose offsets in ``start`` are void; DataLossError if the query fails.
+        """Return the partitions whose offsets in ``start`` no longer apply.
 
-        They are no longer subscribed, or they start again and their positions become 0. ``known``:
-        all partitions that there are; of those that the query may read, ``positions``, ``ends``,
-        and the ``ids`` of their topics, which were looked up after the ends.
+        They are no longer subscribed, or reading starts again at position 0. ``known`` has all
+        existing partitions. ``positions`` and ``ends`` belong to the partitions that the query may
+        read. The topic ``ids`` were looked up after the ends. Raise DataLossError if the query has
+        to fail.
         """
         dropped = self._unsubscribed(start)
         done = {tp: at for tp, at in start.end.items() if tp not in dropped}
@@ -52,12 +53,12 @@ class LossCheck:
         shorter = self._truncated(positions, ends)
         if not (void or gone or shorter):
             return dropped
-        said = [
-            *(f"topic {topic} was deleted and made anew" for topic in sorted(recreated)),
-            *(f"{_name(tp)} is gone" for tp in sorted(gone)),
+        losses = [
+            *(f"topic {topic} was deleted and recreated" for topic in sorted(recreated)),
+            *(f"{_name(tp)} was deleted" for tp in sorted(gone)),
             *(
-                f"{_name(tp)} ends at {ends[tp]}, "
-                f"{'read was up to' if tp in done else 'to be read is from'} {positions[tp]}"
+                f"{_name(tp)} ends at {ends[tp]} but "
+                f"{'was read up to' if tp in done else 'starts at'} {positions[tp]}"
                 for tp in sorted(shorter)
             ),
         ]
@@ -65,20 +66,20 @@ class LossCheck:
             lost = [OffsetRange(*tp, ends[tp], positions[tp]) for tp in shorter]
             lost += [OffsetRange(*tp, done[tp], done[tp]) for tp in (void | gone) - shorter]
             raise DataLossError(
-                f"{'; '.join(said)}. Was a topic deleted or made anew? Option "
-                "failOnDataLoss=false goes on with what is there, from its beginning",
+                f"data loss: {', '.join(losses)}. Option failOnDataLoss=false reads the existing "
+                "records from the beginning of the log",
                 sorted(lost),
             )
-        news: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in recreated)}
-        if not self._warned >= news:
-            self._warned |= news
-            logger.warning("%s; going on, as failOnDataLoss=false", "; ".join(said))
-        # Where the log starts behind that, the task that reads it begins there.
+        new_losses: set[object] = {*gone, *shorter, *((topic, ids[topic]) for topic in recreated)}
+        if not self._warned >= new_losses:
+            self._warned |= new_losses
+            logger.warning("%s. The query continues (failOnDataLoss=false)", ", ".join(losses))
+        # If the log starts later, the task starts there.
         positions |= dict.fromkeys((void | shorter) & positions.keys(), 0)
         return void | shorter | dropped
 
     def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
-        """Partitions of the checkpoint that the options no longer name; warns of each."""
+        """Return checkpointed partitions that the options no longer name. Warn once of each."""
         found = {tp for tp in start.end if not self._is_subscribed(tp)}
         news = sorted(found - self._warned)
         if news:
@@ -90,39 +91,39 @@ class LossCheck:
         return found
 
     def _truncated(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
-        """The partitions that end before the position."""
+        """Return the partitions that end before their position."""
         behind = {tp: at for tp, at in positions.items() if tp in ends and ends[tp] < at}
         asked = {tp: at for tp, at in behind.items() if self._unstable.get(tp) != at}
         try:
-            # Members that read what is uncommitted may be ahead of what is stable.
+            # Members with read_uncommitted may be ahead of the last stable offset.
             self._unstable |= {
                 tp: asked[tp] for tp in positions_within_log(self._properties, asked)
             }
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("whether records are still there could not be looked up: %s", str(error))
+            logger.info("the lookup of the log bounds failed: %s", str(error))
             return set()
         return {tp for tp, at in behind.items() if self._unstable.get(tp) != at}
 
 
 def replayed_ranges(batch: StreamOffset, options: SourceOptions) -> list[OffsetRange]:
-    """The ranges of a batch that is read again, without those of topics made anew since.
+    """Return the ranges of a batch that is replayed, without those of recreated topics.
 
-    DataLossError for these if the query is to fail.
+    Raise DataLossError for a recreated topic if the query has to fail.
     """
     ranges = batch.ranges()
     recreated = was_recreated(batch, _current_ids(batch, options))
     lost = [each for each in ranges if each.topic in recreated and each.size]
     if not lost:
         return ranges
-    said = (
-        f"not in the log any more: {', '.join(map(str, lost))}; "
-        f"{', '.join(sorted(recreated))} deleted and made anew since this batch was planned"
+    cause = (
+        f"no longer in the log: {', '.join(map(str, lost))}. Topics "
+        f"{', '.join(sorted(recreated))} were deleted and recreated after this batch was planned"
     )
     if options.fail_on_data_loss:
-        raise DataLossError(f"{said}. Option failOnDataLoss=false goes on without it", lost)
-    logger.warning("%s; going on without it, as failOnDataLoss=false", said)
+        raise DataLossError(f"{cause}. Option failOnDataLoss=false continues without them", lost)
+    logger.warning("%s. The query continues without them (failOnDataLoss=false)", cause)
     return [each for each in ranges if each.topic not in recreated]
 
 
@@ -133,21 +134,21 @@ def _current_ids(batch: StreamOffset, options: SourceOptions) -> Mapping[str, st
     try:
         return OffsetPlanner(consumer, options).ids(batch.end, TOPIC_IDS_TIMEOUT_MS)
     except KafkaError as error:
-        logger.warning("whether topics were made anew could not be looked up: %s", str(error))
+        logger.warning("the lookup of the topic ids failed: %s", str(error))
         return {}
     finally:
         consumer.close()
 
 
 def was_recreated(start: StreamOffset, ids: Mapping[str, str]) -> set[str]:
-    """The topics that have another id than when ``start`` was written."""
+    """Return the topics whose id differs from the one in ``start``."""
     return {topic for topic, before in start.ids.items() if ids.get(topic, before) != before}
 
 
 def next_ids(
     start: StreamOffset, ids: Mapping[str, str], partitions: Collection[TopicPartition]
 ) -> dict[str, str]:
-    """The ids of the topics of a batch; those of topics that nothing was heard of are kept."""
+    """Return the topic ids of a batch. Ids of topics that were not looked up are kept."""
     known = {**start.ids, **ids}
     return {tp.topic: known[tp.topic] for tp in partitions if tp.topic in known}
 

@@ -1,7 +1,7 @@
-"""The member of the group, in the driver process of a query: one thread does all client I/O.
+"""Group member in the driver process of a query. One thread does all client I/O.
 
-The thread of Spark's calls shares only :class:`MemberPartitions` with it. It cannot call the client
-itself, because a revocation waits for Spark's next call, which would wait for the client.
+Spark's thread shares only :class:`MemberPartitions` with it. Spark's thread cannot call the client:
+a revocation waits for Spark's next call, and that call would wait for the client.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from kohort.spark_connector._session import SparkFolders
 logger = logging.getLogger("kohort.spark_connector")
 
 METADATA = "kohort/"
-"""Begins what goes with every commit, to tell it from those of others: the id of the query."""
+"""Prefix of the metadata of each commit, before the query id. Other commits do not have it."""
 POLL_MS = 50
 ENDS_REFRESH_S = 0.15
 RETRY_S = 0.5
 WARN_S = 10.0
 LOOK_UP_MS = 2_000
-"""While a look-up hangs no partition is handed over, so it must not for long."""
+"""Time limit of a lookup. A lookup that hangs delays revocations."""
 COMMIT_MS = 5_000
 LAST_COMMIT_MS = 1_200
 CLOSE_MS = 2_400
 LEAVE_GROUP_S = 3.0
-"""How long the end of a process may take, whatever the brokers do."""
+"""Time limit for the end of the process, independent of the brokers."""
 
-# Eager is what members with other assignors need; a group of such as these may do without.
+# "range" lets members with eager assignors join. Queries alone use cooperative-sticky.
 _DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky,range"}
 
 _REJOINS = (CommitFailedError, RebalanceInProgressError, MaxPollIntervalExceededError)
-"""After these the consumer rejoins by itself, or has done so."""
+"""Errors after which the consumer rejoins or has rejoined."""
 
 
 class GroupMember:
-    """Joins with the first call of :meth:`begin`, and leaves with :meth:`close`."""
+    """Consumer in a group with a thread that polls it until :meth:`request_end`."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.partitions = MemberPartitions()
@@ -81,7 +81,7 @@ class GroupMember:
         self._ends_due = self._partitions_due = self._retry_due = float("-inf")
         self._ids_due = self._resolve_due = float("-inf")
         self._unresolved: Mapping[TopicPartition, int] = {}
-        self._names_checked = options.fail_on_data_loss  # then they are from the first
+        self._names_checked = options.fail_on_data_loss  # partitions() then checks them
         self._warned: dict[str, float] = {}
         self._ids: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="kohort-spark-member", daemon=True)
@@ -91,22 +91,22 @@ class GroupMember:
             self._consumer.close()
             raise ThreadStartError(
                 f"the thread of the group member did not start: {error}. Lower the number of "
-                "threads on the driver or raise the system's limit"
+                "threads on the driver or raise the limit of the system"
             ) from error
 
-    # -- the thread of Spark's calls ----------------------------------------------------------
+    # -- Spark's thread -----------------------------------------------------------------------
 
     def request_end(self) -> None:
-        """Have the member commit what is done and leave; from any thread, without waiting."""
+        """Commit finished micro-batches and leave the group. Return at once, from any thread."""
         self.partitions.end()
         self._consumer.wakeup()
 
     def wait_ended(self, seconds: float) -> bool:
-        """Whether it has left within the time."""
+        """Wait until the member has left. Return False if the time is over first."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    # -- the thread of the member -------------------------------------------------------------
+    # -- the member's thread ------------------------------------------------------------------
 
     def _run(self) -> None:
         partitions = self.partitions
@@ -115,7 +115,7 @@ class GroupMember:
             while not partitions.is_ending and partitions.error is None:
                 self._step()
         except WakeupError:
-            pass  # the end
+            pass  # request_end() was called
         except BaseException as error:
             partitions.fail(error)
         finally:
@@ -123,7 +123,7 @@ class GroupMember:
                 partitions.end()
                 self._consumer.close(autocommit=False, timeout_ms=CLOSE_MS)
             except KafkaError as error:
-                logger.warning("%s was not left in good order: %s", self._group, str(error))
+                logger.warning("%s the member did not leave cleanly: %s", self._group, str(error))
             finally:
                 partitions.end(has_left=True)
 
@@ -159,7 +159,10 @@ class GroupMember:
                 self._pause(RETRY_S)
 
     def _is_transient(self, error: KafkaError) -> bool:
-        """An outage makes a query wait that has begun; what does not get better ends it."""
+        """True if the query may wait until the error is over.
+
+        An outage is transient only after the first assignment.
+        """
         if isinstance(error, _REJOINS):
             return True
         if isinstance(error, (TransportError, KafkaTimeoutError)):
@@ -167,12 +170,13 @@ class GroupMember:
         return error.retriable
 
     def _poll(self) -> None:
-        self._consumer.poll(POLL_MS)  # the listener is called in here; there are no records
+        self._consumer.poll(POLL_MS)  # it calls the listener and returns no records
 
     def _resolve(self) -> None:
-        """Find out where new partitions start: committed, as asked for, or at their beginning.
+        """Set the starts of new partitions: committed, from the options, or the beginning.
 
-        What was not committed is, at once: a restart before the first batch starts there, too.
+        A start without a committed offset is committed immediately. A restart before the first
+        batch then starts there too.
         """
         partitions = self.partitions
         with partitions.changed:
@@ -206,7 +210,7 @@ class GroupMember:
         self._resolve_due = self._clock() + RETRY_TIMED_OUT_S
 
     def _resolve_starts(self, missing: set[TopicPartition], has_no_checkpoint: bool) -> Offsets:
-        """Where partitions start that nothing is committed of, as far as it can be found out."""
+        """Return the starts of partitions without a committed offset, as far as they are found."""
         asked = missing & self._first_partitions if has_no_checkpoint else set()
         found: dict[TopicPartition, int] = {}
         try:
@@ -219,7 +223,7 @@ class GroupMember:
         return found
 
     def _check_names(self) -> None:
-        """Topics that a query names at its very beginning have to exist, whatever it may lose."""
+        """Fail if a topic that a new query names does not exist, even without failOnDataLoss."""
         try:
             self._planner.partitions(must_exist=True)
         except UnknownTopicOrPartitionError as error:
@@ -236,10 +240,10 @@ class GroupMember:
         except WakeupError:
             raise
         except KafkaError as error:
-            # Spark's checkpoint is what counts for the query; the group's offsets tell others.
+            # The query goes on: it reads by Spark's checkpoint and not by the group's offsets.
             self._retry_due = self._clock() + RETRY_S
             if isinstance(error, CommitFailedError):
-                self._ids_due = self._ends_due = float("-inf")  # is it another topic by now?
+                self._ids_due = self._ends_due = float("-inf")  # the topic may be recreated
             self._warn("a commit", error)
 
     def _commit(self, offsets: Offsets, timeout_ms: float) -> None:
@@ -269,7 +273,7 @@ class GroupMember:
             moved = not ends.items() <= self.partitions.ends.items()
         ids: dict[str, str] = {}
         if moved or self._clock() >= self._ids_due:
-            # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
+            # Look the ids up after the ends. If they are unchanged, the ends belong to them.
             ids = self._planner.ids(ends, LOOK_UP_MS)
             self._ids_due = self._clock() + PARTITIONS_REFRESH_S
             self._move_to_topic_ids(ids)
@@ -278,9 +282,9 @@ class GroupMember:
             self.partitions.set_ends(ends, ids, asked if of_all else None)
 
     def _move_to_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Commit offsets of recreated topics from now on, and nothing more of the old ones.
+        """Commit offsets of recreated topics from now on, and none of the old topics.
 
-        A seek has the consumer go on: it refuses to commit in a recreated topic until then.
+        The consumer refuses to commit in a recreated topic before a seek.
         """
         other = {topic for topic, topic_id in ids.items() if self._ids.get(topic) != topic_id}
         self.partitions.forget_commits(other & self._ids.keys())
@@ -300,29 +304,29 @@ class GroupMember:
     # -- the listener -------------------------------------------------------------------------
 
     def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Take them; nothing is fetched, and where they stand is not this consumer's affair."""
+        """Add the partitions. Pause them, because this consumer fetches nothing."""
         self._consumer.pause(*partitions)
         for tp in partitions:
             self._consumer.seek(tp, 0)
-        logger.info("%s: assigned %s", self._group, partitions_text(partitions))
+        logger.info("%s assigned %s", self._group, partitions_text(partitions))
         self.partitions.add_assigned(partitions)
         if not partitions <= (self.partitions.all_partitions or frozenset()):
-            self._partitions_due = float("-inf")  # the leader knows of more than was there lately
+            self._partitions_due = float("-inf")  # the group's leader knows newer ones
 
     def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Hold them until the micro-batch is over, commit, and give them up."""
+        """Wait for the micro-batch in flight, commit, and release the partitions."""
         begun = self._clock()
         released = self.partitions.release(partitions, self._options.rebalance_wait_s)
         logger.info(
-            "%s: revoked %s after %.2f s",
+            "%s revoked %s after %.2f s",
             self._group,
             partitions_text(partitions),
             self._clock() - begun,
         )
         if released.unfinished and not released.is_ending:
             logger.warning(
-                "%s: %s given up in the midst of a micro-batch, which took longer than "
-                "rebalanceWait (%g s): other members will read its records, too",
+                "%s revoked %s during a micro-batch that took longer than rebalanceWait (%g s). "
+                "Other members will read its records again",
                 self._group,
                 partitions_text(released.unfinished),
                 self._options.rebalance_wait_s,
@@ -330,10 +334,13 @@ class GroupMember:
         try:
             self._commit_before_revocation(released.to_commit)
         except KafkaError as error:
-            logger.warning("offsets were not committed to %s: %s", self._group, str(error))
+            logger.warning("%s commit failed before a revocation: %s", self._group, str(error))
 
     def _commit_before_revocation(self, offsets: Offsets) -> None:
-        """Commit in short attempts: in a callback no wakeup tells that the query is to end."""
+        """Commit in short attempts, so that the end of the query can stop them.
+
+        In a callback no wakeup interrupts a commit.
+        """
         deadline = self._clock() + COMMIT_MS / 1000
         while True:
             try:
@@ -343,22 +350,22 @@ class GroupMember:
                     raise
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let go of them at once: a commit would be refused."""
-        logger.warning("%s: lost %s", self._group, partitions_text(partitions))
+        """Remove the partitions without a commit, which the broker would refuse."""
+        logger.warning("%s lost %s", self._group, partitions_text(partitions))
         self.partitions.remove(partitions)
 
-    # -- small things -------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------
 
     @property
     def _group(self) -> str:
-        return f"group {self._options.group_id}"
+        return f"[{self._options.group_id}]"
 
     def _note_timeout(self, error: OffsetsTimeoutError) -> None:
         self._note_error(error)
-        self._warn("a look-up of offsets", error)
+        self._warn("a lookup of offsets", error)
 
     def _note_error(self, error: KafkaError) -> None:
-        self._partitions_due = float("-inf")  # has a topic been deleted?
+        self._partitions_due = float("-inf")  # a topic may be deleted
         self.partitions.last_error = error
 
     def _pause(self, seconds: float) -> None:
@@ -368,9 +375,9 @@ class GroupMember:
         now = self._clock()
         if now >= self._warned.get(what, float("-inf")):
             self._warned[what] = now + WARN_S
-            logger.warning("%s: %s failed, will be tried again: %s", self._group, what, str(error))
+            logger.warning("%s %s failed and will be retried: %s", self._group, what, str(error))
 
 
 def _is_ours(committed: OffsetAndMetadata) -> bool:
-    """Whether a query has committed it, this one or another of its group."""
+    """True if a query of this connector committed the offset."""
     return committed.metadata.startswith(METADATA)

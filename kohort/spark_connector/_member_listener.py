@@ -1,4 +1,4 @@
-"""The rebalance listener of a member: its own part, and after it the user's."""
+"""Rebalance listener of a group member, which also calls the user's listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Partitions = frozenset[TopicPartition]
 
 
 class MemberCallbacks(Protocol):
-    """The member, as far as it is told of rebalances."""
+    """Rebalance callbacks of the group member."""
 
     def on_assigned(self, partitions: Partitions) -> None: ...
     def on_revoked(self, partitions: Partitions) -> None: ...
@@ -21,7 +21,10 @@ class MemberCallbacks(Protocol):
 
 
 class MemberListener(ConsumerRebalanceListener):
-    """The member's, and after it the user's, whose errors the query raises."""
+    """Listener that calls the member first and then the user's listener.
+
+    If the user's listener raises, the query fails with that error.
+    """
 
     def __init__(
         self, member: MemberCallbacks, fail: Callable[[Exception], None], user: Any
@@ -59,7 +62,10 @@ class MemberListener(ConsumerRebalanceListener):
 
 
 def user_listener(path: str | None) -> Any:
-    """The object that ``package.module:Name`` makes; InvalidOptionError if that does not work."""
+    """Return an instance of ``package.module:Name``, or None without a path.
+
+    Raise InvalidOptionError if that fails.
+    """
     if path is None:
         return None
     module, _, name = path.partition(":")
@@ -67,7 +73,7 @@ def user_listener(path: str | None) -> Any:
         found = getattr(importlib.import_module(module), name)()
     except Exception as error:
         raise InvalidOptionError(
-            f"option rebalanceListener: {path} cannot be made on the driver: "
+            f"option rebalanceListener: {path} could not be created on the driver: "
             f"{type(error).__name__}: {error}"
         ) from error
     if not isinstance(found, ConsumerRebalanceListener):
@@ -78,5 +84,5 @@ def user_listener(path: str | None) -> Any:
 
 
 def partitions_text(partitions: frozenset[TopicPartition]) -> str:
-    """``orders-0, orders-1``, or ``nothing``."""
+    """Return partitions as ``orders-0, orders-1``, or ``nothing`` if there are none."""
     return ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions)) or "nothing"

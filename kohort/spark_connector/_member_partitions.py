@@ -1,6 +1,6 @@
-"""What a member holds of its group: shared by the thread of Spark's calls and the member's own.
+"""Partitions of a group member, shared by Spark's thread and the member's thread.
 
-No I/O in here. All of it is read and written under :attr:`MemberPartitions.changed`.
+The module does no I/O. Every field is read and written under :attr:`MemberPartitions.changed`.
 """
 
 from __future__ import annotations
@@ -16,102 +16,111 @@ Partitions = Iterable[TopicPartition]
 
 
 class ReadablePartition(NamedTuple):
-    """A partition that may be read."""
+    """Partition that a micro-batch may read."""
 
     epoch: int
-    """Counts assignments: a partition that left and came back has another one."""
+    """Number of the assignment. A partition that is assigned again has another number."""
     start: int
-    """Where the group says that reading goes on."""
+    """Next offset to read, from the group's committed offset."""
     may_be_reset: bool
-    """What is committed was not committed by a query: it may be somebody's reset."""
+    """True if no query committed the offset, so that it may be a reset by a user."""
 
 
 class MemberPartitions:
-    """Which partitions are held, how far they are read, and what is to be committed."""
+    """Assigned partitions, their offsets, and the offsets to commit."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.all_partitions: frozenset[TopicPartition] | None = None
-        """All partitions of the topics, whoever has them; None before the first look."""
+        """Existing partitions of the topics with any owner. None before the first lookup."""
         self.ends: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str] = {}
-        """The ids of topics, as of a time after the ends."""
+        """Topic ids, looked up after the ends."""
         self.ends_requested = self.ends_received = 0
-        """How often the ends of all that is owned were asked for, and up to which time told."""
+        """Number of requests for the ends of all owned partitions, and the last one answered."""
         self.ends_urgent = False
         self.is_stable = False
-        """False before the first assignment, and from a revocation to the next one."""
+        """False before the first assignment, and between a revocation and the next assignment."""
         self.epoch = 0
         self.owned: dict[TopicPartition, int] = {}
-        """Assigned, each with its epoch."""
+        """Assigned partitions with their epochs."""
         self.ready: dict[TopicPartition, ReadablePartition] = {}
-        """Of these the ones whose start is known."""
+        """Owned partitions with a known start."""
         self.revoking: set[TopicPartition] = set()
-        """Owned still, but nothing new may be read of them."""
+        """Owned partitions that no new micro-batch may read."""
         self.in_flight: set[TopicPartition] = set()
-        """What the running micro-batch reads, be it owned still or again."""
+        """Partitions of the running micro-batch, owned or not."""
         self.to_commit: dict[TopicPartition, int] = {}
-        """To be committed."""
+        """Offsets of finished micro-batches that are not committed yet."""
         self.committed: dict[TopicPartition, int] = {}
         self.query_id = ""
-        """The id of the checkpoint."""
+        """Id of the checkpoint."""
         self.has_no_checkpoint: bool | None = None
-        """Whether the query starts without a checkpoint; None before Spark has said so."""
+        """True if the query starts without a checkpoint. None before Spark's first call."""
         self.version = 0
-        """Changes with everything that may make another micro-batch of the same start."""
+        """Counter of changes after which the same start may give another micro-batch."""
         self.error: BaseException | None = None
         self.last_error: KafkaError | None = None
-        """What went wrong last and may pass."""
+        """Last transient error."""
         self.is_ending = self.has_ended = False
 
-    # -- the thread of Spark's calls ----------------------------------------------------------
+    # -- Spark's thread -----------------------------------------------------------------------
 
     def wait(self, until: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something holds, or the member fails or ends; whether it holds."""
+        """Wait until a condition holds, or the member fails or ends. Return True if it holds."""
         with self.changed:
             self.changed.wait_for(lambda: self.is_ending or self.has_ended or until(), seconds)
             return until()
 
     def request_ends(self, *, urgent: bool = False) -> int:
-        """Ask for the ends of all that is owned as of now; ``ends_received`` will be the number."""
+        """Request the ends of all owned partitions.
+
+        Return the number that ``ends_received`` reaches when the ends have arrived.
+        """
         with self.changed:
             self.ends_urgent = self.ends_urgent or urgent
             self.ends_requested += 1
             return self.ends_requested
 
     def check(self) -> None:
-        """Raise what went wrong in the member."""
+        """Raise the error of the member's thread, if there is one."""
         with self.changed:
             if self.error is not None:
                 raise self.error
 
     def readable(self) -> dict[TopicPartition, ReadablePartition]:
-        """What a new micro-batch may read."""
+        """Return the partitions that a new micro-batch may read."""
         return {tp: held for tp, held in self.ready.items() if tp not in self.revoking}
 
     @property
     def existing(self) -> dict[TopicPartition, int]:
-        """What is owned and exists: for a while the group hands out what was deleted."""
+        """Owned partitions that exist.
+
+        For a while the group also assigns partitions of deleted topics.
+        """
         known = self.all_partitions
         return {tp: at for tp, at in self.owned.items() if known is None or tp in known}
 
     @property
     def has_no_partitions(self) -> bool:
-        """There is not one partition to be had."""
+        """True if the topics have no partitions."""
         return self.all_partitions is not None and not self.all_partitions
 
     @property
     def has_partitions(self) -> bool:
-        """It has partitions, or nobody has."""
+        """True if the member owns partitions, or if the topics have none."""
         return bool(self.owned) or self.has_no_partitions
 
     @property
     def has_all_starts(self) -> bool:
-        """The group is at rest, and the start of every partition is known."""
+        """True if no rebalance is running and the start of every partition is known."""
         return self.is_stable and self.existing.keys() <= self.ready.keys()
 
     def finish_batch(self, done: Offsets) -> None:
-        """The micro-batch is over: revocations may go on, and this is to be committed."""
+        """End the micro-batch in flight and add its offsets to ``to_commit``.
+
+        A revocation that waits for the micro-batch continues.
+        """
         with self.changed:
             there = self.existing
             for tp, offset in done.items():
@@ -121,10 +130,10 @@ class MemberPartitions:
                 self.in_flight = set()
                 self.changed.notify_all()
 
-    # -- the thread of the member -------------------------------------------------------------
+    # -- the member's thread ------------------------------------------------------------------
 
     def add_assigned(self, partitions: Partitions) -> None:
-        """An assignment came, with these new in it."""
+        """Add the partitions that an assignment adds."""
         with self.changed:
             self.epoch += 1
             for tp in partitions:
@@ -136,7 +145,7 @@ class MemberPartitions:
     def set_starts(
         self, found: Mapping[TopicPartition, ReadablePartition], committed: Offsets
     ) -> None:
-        """The starts of partitions are known; those that are gone meanwhile are left out."""
+        """Set the starts of partitions. Partitions revoked in the meantime are left out."""
         with self.changed:
             for tp, held in found.items():
                 if self.owned.get(tp) == held.epoch:
@@ -146,7 +155,7 @@ class MemberPartitions:
             self._notify()
 
     def release(self, partitions: frozenset[TopicPartition], seconds: float) -> ReleasedPartitions:
-        """Wait until the batch that reads them is over, but not too long; then let go of them."""
+        """Wait up to ``seconds`` for the micro-batch in flight, then remove the partitions."""
         with self.changed:
             self.is_stable = False
             self.revoking |= partitions
@@ -159,7 +168,7 @@ class MemberPartitions:
             return ReleasedPartitions(done, frozenset(unfinished), self.is_ending)
 
     def remove(self, partitions: Partitions) -> None:
-        """They are another member's."""
+        """Remove partitions that this member no longer owns."""
         with self.changed:
             self.is_stable = False
             for tp in partitions:
@@ -175,33 +184,34 @@ class MemberPartitions:
             kept.pop(tp, None)
         self.revoking.discard(tp)
 
-    def set_ends(self, ends: Offsets, ids: Mapping[str, str], asked: int | None) -> None:
-        """The ends of partitions were looked up, and then the ids of their topics if need be.
+    def set_ends(self, ends: Offsets, ids: Mapping[str, str], request: int | None) -> None:
+        """Set the ends of partitions, and the topic ids that were looked up after them.
 
-        ``asked``: if they are those of all that is owned, ``ends_requested`` from before.
+        ``request`` is the value of ``ends_requested`` before the lookup, if the lookup returned the
+        ends of all owned partitions.
         """
         with self.changed:
             if not (ids.items() <= self.topic_ids.items() and ends.items() <= self.ends.items()):
                 self.version += 1
             self.topic_ids |= ids
             self.ends |= {tp: end for tp, end in ends.items() if tp in self.owned}
-            if asked is not None:
-                self.ends_received, self.ends_urgent = asked, False
+            if request is not None:
+                self.ends_received, self.ends_urgent = request, False
                 self.last_error = None
             self.changed.notify_all()
 
     def set_all_partitions(self, partitions: Partitions) -> None:
-        """These are all there are."""
+        """Set all existing partitions of the topics."""
         with self.changed:
             known = frozenset(partitions)
             if known != self.all_partitions:
                 self.all_partitions = known
-                # With one that does not exist a commit of all would be tried again and again.
+                # The commit of a deleted partition fails, and with it the commit of all others.
                 self.to_commit = {tp: at for tp, at in self.to_commit.items() if tp in known}
                 self._notify()
 
     def mark_committed(self, offsets: Offsets) -> None:
-        """A commit was made."""
+        """Record a successful commit."""
         with self.changed:
             for tp, offset in offsets.items():
                 if tp in self.owned:
@@ -211,7 +221,7 @@ class MemberPartitions:
             self.changed.notify_all()
 
     def forget_commits(self, topics: Collection[str]) -> None:
-        """These topics were recreated: what was committed, or was to be, is of the old ones."""
+        """Forget the offsets of recreated topics, because they belong to the old topics."""
         with self.changed:
             for kept in (self.to_commit, self.committed):
                 for tp in [tp for tp in kept if tp.topic in topics]:
@@ -219,13 +229,13 @@ class MemberPartitions:
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """The first error is what Spark's next call raises."""
+        """Keep the first error. Spark's next call raises it."""
         with self.changed:
             self.error = self.error or error
             self._notify()
 
     def end(self, *, has_left: bool = False) -> None:
-        """The query ends; with ``has_left``, the member has left."""
+        """End the query. ``has_left`` says that the member has left its group."""
         with self.changed:
             self.is_ending = True
             self.has_ended = self.has_ended or has_left
@@ -233,10 +243,11 @@ class MemberPartitions:
 
 
 class ReleasedPartitions(NamedTuple):
-    """What is to be said of partitions that were given up."""
+    """Result of a revocation."""
 
     to_commit: dict[TopicPartition, int]
-    """To be committed."""
+    """Offsets to commit."""
     unfinished: frozenset[TopicPartition]
-    """Of these the running batch reads some that nobody waits for any more."""
+    """Partitions whose micro-batch was not finished in time."""
     is_ending: bool
+    """True if the query ends."""

@@ -1,13 +1,13 @@
-"""Offsets as JSON: those of the options, and those of Spark's checkpoints.
+"""Offsets as JSON, in options and in Spark's checkpoints.
 
-A checkpoint holds both ends of every range, so that a batch can be read again by itself::
+A checkpoint holds both ends of every range, so that a batch can be replayed without other data::
 
     {"v": 1, "from": {"orders": {"0": 100}}, "to": {"orders": {"0": 200}}}
 
-``to`` has the form of the offsets of Spark's own Kafka source. ``ids``, where brokers have them,
-holds the ids of topics: a topic that was deleted and made anew has another one. ``query`` is an id
-of the checkpoint, made with its first batch: by it a batch without partitions is not the beginning,
-and a query can be told from another one with the same offsets.
+``to`` has the form of the offsets of Spark's own Kafka source. ``ids`` holds the topic ids if
+brokers have them: a recreated topic has another id. ``query`` is the id of the checkpoint, created
+with its first batch. It distinguishes a batch without partitions from the beginning, and a query
+from others with the same offsets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Offsets = Mapping[TopicPartition, int]
 
 EARLIEST = -2
 LATEST = -1
-"""What stands for the ends of the log in offsets of the options."""
+"""Value that stands for the latest offset in options, as EARLIEST for the earliest."""
 COMMITTED = -3
-"""What stands for the group's committed offset; not in JSON."""
+"""Value that stands for the group's committed offset. It does not occur in JSON."""
 
 VERSION = 1
 MAX_OFFSET = (1 << 63) - 1
@@ -43,7 +43,7 @@ _QUERY = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a micro-batch starts and ends, in the same partitions, and of which topics they are."""
+    """Start and end of a micro-batch in the same partitions, and their topic ids."""
 
     start: Offsets = field(default_factory=dict)
     end: Offsets = field(default_factory=dict)
@@ -52,32 +52,34 @@ class StreamOffset:
 
     @property
     def is_first(self) -> bool:
-        """Before the first batch: where partitions start is for the options to say."""
+        """True before the first batch, when the options decide where partitions start."""
         return not self.end and self.query is None
 
     def ranges(self) -> list[OffsetRange]:
-        """What the batch holds, empty ranges included."""
+        """Return the ranges of the batch, including empty ones."""
         return [OffsetRange(*tp, self.start[tp], self.end[tp]) for tp in sorted(self.end)]
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it. Spark compares the text, so the order is always the same."""
+        """Return the form that Spark stores. Spark compares its text, so the order is fixed."""
         ids = {"ids": {name: self.ids[name] for name in sorted(self.ids)}} if self.ids else {}
         query = {"query": self.query} if self.query is not None else {}
         return {"v": VERSION, "from": nested(self.start), "to": nested(self.end), **ids, **query}
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
-        """OffsetFormatError for anything that to_json() does not write."""
+        """Read what to_json() writes. Raise OffsetFormatError for anything else."""
         if not isinstance(value, dict):
-            raise OffsetFormatError(f"an offset is an object, not {short(value)}")
+            raise OffsetFormatError(f"an offset has to be an object, not {short(value)}")
         version = value.get("v")
         if isinstance(version, bool) or version != VERSION:
             raise OffsetFormatError(
-                f"an offset of version {short(version)} cannot be read, only version {VERSION}: "
-                "was the checkpoint written by another source, or by a newer kohort?"
+                f"an offset has version {short(version)} instead of {VERSION}. The checkpoint was "
+                "written by another source or by a newer kohort"
             )
         if value.keys() - {"ids", "query"} != {"v", "from", "to"}:
-            raise OffsetFormatError(f"an offset has v, from and to, not {short(sorted(value))}")
+            raise OffsetFormatError(
+                f"an offset has to have v, from and to, not {short(sorted(value))}"
+            )
         start, end = flat(value["from"], minimum=0), flat(value["to"], minimum=0)
         if start.keys() != end.keys():
             wrong = min(start.keys() ^ end.keys())
@@ -94,12 +96,12 @@ class StreamOffset:
 
 
 def new_query_id() -> str:
-    """An id for a checkpoint that has none."""
+    """Return a new id for a checkpoint."""
     return uuid.uuid4().hex
 
 
 def nested(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """``{topic: {partition: offset}}``, sorted."""
+    """Return ``{topic: {partition: offset}}``, sorted."""
     result: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         result.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -107,7 +109,10 @@ def nested(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def flat(value: object, *, minimum: int) -> dict[TopicPartition, int]:
-    """The opposite of :func:`nested`; offsets under ``minimum`` are an OffsetFormatError."""
+    """Return the inverse of :func:`nested`.
+
+    Raise OffsetFormatError for offsets below ``minimum``.
+    """
     result: dict[TopicPartition, int] = {}
     for topic, partitions in _object(value, "topics").items():
         for number, offset in _object(partitions, f"the partitions of {short(topic)}").items():
@@ -121,33 +126,33 @@ def flat(value: object, *, minimum: int) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 23, "1": -1}}`` with -2 for the earliest and -1 for the latest."""
+    """Parse ``{"topic": {"0": 23, "1": -1}}``. -2 is the earliest offset and -1 the latest."""
     found = flat(_parse(text), minimum=EARLIEST)
     if not found:
-        raise OffsetFormatError("there is not one partition in it")
+        raise OffsetFormatError("the JSON names no partition")
     return found
 
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
-    """``{"topic": {"0": 1700000000000}}``, in milliseconds since 1970 UTC."""
+    """Parse ``{"topic": {"0": 1700000000000}}``, in milliseconds since 1970 UTC."""
     found = flat(_parse(text), minimum=0)
     if not found:
-        raise OffsetFormatError("there is not one partition in it")
+        raise OffsetFormatError("the JSON names no partition")
     return found
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """``{"topic": [0, 1]}``."""
+    """Parse ``{"topic": [0, 1]}``."""
     result: list[TopicPartition] = []
     for topic, numbers in _object(_parse(text), "topics").items():
         if not isinstance(numbers, list):
-            raise OffsetFormatError(f"the partitions of {short(topic)} are a list")
+            raise OffsetFormatError(f"the partitions of {short(topic)} have to be a list")
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool):
                 raise OffsetFormatError(f"{topic}: {short(number)} is not a partition")
             result.append(TopicPartition(_topic(topic), _partition(str(number))))
     if not result:
-        raise OffsetFormatError("there is not one partition in it")
+        raise OffsetFormatError("the JSON names no partition")
     if len(set(result)) != len(result):
         raise OffsetFormatError("a partition occurs twice")
     return sorted(result)
@@ -157,7 +162,7 @@ def _ids(value: object, topics: Collection[str]) -> dict[str, str]:
     ids = _object(value, "ids")
     for topic, each in ids.items():
         if topic not in topics:
-            raise OffsetFormatError(f"there is an id of {short(topic)}, and no partition of it")
+            raise OffsetFormatError(f"topic {short(topic)} has an id but no partition")
         if not isinstance(each, str) or not _ID.fullmatch(each):
             raise OffsetFormatError(f"{topic}: {short(each)} is not the id of a topic")
     return ids
@@ -167,11 +172,11 @@ def _parse(text: str) -> object:
     try:
         return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
     except RecursionError:
-        raise OffsetFormatError("it is nested too deeply") from None
+        raise OffsetFormatError("the JSON is nested too deeply") from None
     except OffsetFormatError:
         raise
     except ValueError as error:
-        raise OffsetFormatError(f"it is not JSON: {error}") from None
+        raise OffsetFormatError(f"not valid JSON: {error}") from None
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def _no_constants(name: str) -> object:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise OffsetFormatError(f"{what}: an object is needed, not {short(value)}")
+        raise OffsetFormatError(f"{what} have to be a JSON object, not {short(value)}")
     return value
 
 
@@ -210,6 +215,6 @@ _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 61
 
 
 def short(value: object) -> str:
-    """The value as in Python, cut off: it may be anything, of any length."""
+    """Return the repr of a value of any type and length, cut to 60 characters."""
     text = _REPR.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

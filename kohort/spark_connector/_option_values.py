@@ -1,4 +1,4 @@
-"""From the text of an option to its value; ValueError says what is wrong with it."""
+"""Conversion of the text of an option to its value. ValueError names the fault."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LISTENER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Names with commas between; empty ones are left out, as in Spark's own source."""
+    """Parse names separated by commas. Empty names are left out, as in Spark's own source."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ValueError("names of topics are needed, with commas between them")
+        raise ValueError("set topic names, separated by commas")
     return tuple(dict.fromkeys(names))
 
 
 def pattern(text: str) -> str:
-    """A regular expression of Python's."""
+    """Check a regular expression in Python's syntax."""
     if not text:
-        raise ValueError("a regular expression is needed")
+        raise ValueError("set a regular expression")
     try:
         anchored(text)
     except re.error as error:
@@ -45,25 +45,25 @@ def pattern(text: str) -> str:
 
 
 def anchored(text: str) -> re.Pattern[str]:
-    """The expression for ``match()`` that matches what ``text`` matches by ``fullmatch()``.
+    """Return the expression whose ``match()`` matches what ``fullmatch()`` of ``text`` matches.
 
-    re.error when it is none.
+    Raise re.error if ``text`` is no expression.
     """
     flags = re.compile(text).flags
     verbose = bool(flags & re.VERBOSE)
-    # Flags for all of it may only stand first, so they cannot go into the brackets.
+    # Global flags are allowed only at the start, so they cannot go into the group.
     body = (_FLAGS_AND_SPACE if verbose else _FLAGS).sub("", text, count=1)
-    end = "\n" if verbose else ""  # of a comment, else the bracket were in it
+    end = "\n" if verbose else ""  # ends a comment, which would contain the closing bracket
     return re.compile(rf"(?:{body}{end})\Z", flags)
 
 
 def partitions(text: str) -> tuple[TopicPartition, ...]:
-    """``{"topic": [0, 1]}``."""
+    """Parse ``{"topic": [0, 1]}``."""
     return tuple(parse_partitions(text))
 
 
 def position(text: str) -> int | Offsets:
-    """A word, or offsets as JSON."""
+    """Parse earliest, latest, committed, or offsets as JSON."""
     word = _POSITIONS.get(text.lower())
     if word is not None:
         return word
@@ -79,36 +79,36 @@ def position(text: str) -> int | Offsets:
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``."""
+    """Parse ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{short(text)} is neither true nor false")
     return text.lower() == "true"
 
 
 def count(text: str) -> int:
-    """A whole number above 0."""
+    """Parse a whole number above 0."""
     return _whole(text, 1, "a number above 0")
 
 
 def number(text: str) -> int:
-    """A whole number."""
+    """Parse a whole number from 0."""
     return _whole(text, 0, "a number")
 
 
 def milliseconds(text: str) -> int:
-    """A point in time, in milliseconds since 1970 UTC."""
+    """Parse a point in time, in milliseconds since 1970 UTC."""
     return _whole(text, 0, "a time in milliseconds since 1970 UTC")
 
 
 def _whole(text: str, least: int, what: str) -> int:
-    # A text of any length is not converted: int() takes its time for long ones.
+    # The length is checked first, because int() is slow for long texts.
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= MAX_OFFSET:
         return int(text)
     raise ValueError(f"{short(text)} is not {what}")
 
 
 def seconds(text: str) -> float:
-    """A duration as Spark writes it: ``15m``, ``10s``; a number alone is in milliseconds."""
+    """Parse a duration in Spark's form: ``15m``, ``10s``. The default unit is milliseconds."""
     found = _DURATION.fullmatch(text.lower())
     unit = (found[2] or "ms") if found else ""
     if found is None or unit not in _SECONDS:
@@ -117,14 +117,14 @@ def seconds(text: str) -> float:
 
 
 def listener(text: str) -> str:
-    """Where a class is to be imported from: ``package.module:Name``."""
+    """Check the form ``package.module:Name`` of a class to import."""
     if not _LISTENER.fullmatch(text):
         raise ValueError(f"{short(text)} is not of the form package.module:Name")
     return text
 
 
 def one_of(text: str, *words: str) -> str:
-    """Any of these words, in any case."""
+    """Parse one of some words, in any case."""
     if text.lower() not in words:
         raise ValueError(f"{short(text)} is not {' or '.join(words)}")
     return text.lower()

@@ -1,4 +1,4 @@
-"""The options of the source: Spark's names for them, checked before anything is done."""
+"""Options of the source, checked before any I/O. They have the names of Spark's own source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ D = TypeVar("D")
 
 REBALANCE_WAIT_S = 30.0
 MAX_POLL_INTERVAL_MS = 300_000
-"""The consumer's own default, in which a rebalance has to be done with."""
+"""Default of the consumer. A rebalance has to finish within it."""
 
 Strategy = Literal["error", "latest"]
 OffsetReset = Literal["checkpoint", "honor"]
@@ -33,10 +33,10 @@ OffsetReset = Literal["checkpoint", "honor"]
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the user asked for, checked. ``properties`` are the consumer's, without ``kafka.``.
+    """Options of a query, checked. ``properties`` are the consumer's, without ``kafka.``.
 
-    Of several starts a time for all partitions goes before times for each, and these before
-    ``starting``; the same is true of the ends. OffsetPlanner.starts() and ends() know that.
+    Of several starts, a time for all partitions has precedence over times per partition, and these
+    over ``starting``. The same holds for the ends. OffsetPlanner.starts() and ends() apply it.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -47,7 +47,7 @@ class SourceOptions:
     starting_timestamp: int | None = None
     starting_by_timestamp: Mapping[TopicPartition, int] | None = None
     strategy: Strategy = "error"
-    """What a start by time is where no record is so late: an error, or behind the last one."""
+    """Start if no record is at or after a time: an error, or after the last record."""
     ending: int | Offsets = LATEST
     ending_timestamp: int | None = None
     ending_by_timestamp: Mapping[TopicPartition, int] | None = None
@@ -60,11 +60,11 @@ class SourceOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
     rebalance_wait_s: float = REBALANCE_WAIT_S
-    """How long a rebalance waits for the end of a micro-batch; under max.poll.interval.ms."""
+    """Wait of a rebalance for a micro-batch, in seconds. Below max.poll.interval.ms."""
     rebalance_listener: str | None = None
     """``package.module:Name``."""
     group_offset_reset: OffsetReset = "checkpoint"
-    """Whether the group's offset, set back by somebody, wins over the checkpoint."""
+    """Offset to use after a reset of the group: the checkpoint's, or with honor the group's."""
     lookup_retries: int = 0
     lookup_retry_interval_s: float = 1.0
     poll_timeout_ms: int = 120_000
@@ -75,7 +75,7 @@ class SourceOptions:
 
     @property
     def is_member(self) -> bool:
-        """Whether a stream is a member of its group: then others may have some partitions."""
+        """True if a stream is a member of its group, so that other members may own partitions."""
         return self.group_id is not None and not self.assigned
 
     def is_subscribed(self, tp: TopicPartition) -> bool:
@@ -90,9 +90,9 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
-        """Check Spark's options; ``streaming=None`` when it is not known what they are for.
+        """Check Spark's options. ``streaming`` is None if the kind of query is not known.
 
-        Raises UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
+        Raise UnknownOptionError, InvalidOptionError or UnsupportedOptionError.
         """
         given = {name.lower(): value for name, value in options.items()}
         check_any(given)
@@ -142,7 +142,7 @@ class SourceOptions:
 
 
 class _OptionReader:
-    """Reads single options, with their names in the errors."""
+    """Reader of single options. Its errors contain the name of the option."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -165,7 +165,7 @@ def _topics_to_read(
     assigned = read("assign", _option_values.partitions, ())
     if sum(map(bool, (topics, pattern, assigned))) != 1:
         raise InvalidOptionError(
-            "exactly one of the options subscribe, subscribePattern and assign says what to read"
+            "exactly one of the options subscribe, subscribePattern and assign is required"
         )
     return topics, pattern, assigned
 
@@ -182,32 +182,34 @@ def _offset_reset(text: str) -> OffsetReset:
 
 def _rebalance_wait(read: _OptionReader, properties: Mapping[str, str]) -> float:
     text = properties.get("max.poll.interval.ms", "").strip()
-    # What is no number is for the consumer to refuse.
+    # The consumer rejects a value that is not a number.
     limit = int(text) / 1000 if text.isdecimal() else MAX_POLL_INTERVAL_MS / 1000
     wait = read("rebalanceWait", _option_values.seconds, min(REBALANCE_WAIT_S, limit / 2))
     if wait >= limit:
         raise InvalidOptionError(
-            f"option rebalanceWait: {wait:g} s is not under kafka.max.poll.interval.ms "
-            f"({limit:g} s), after which the group goes on without this member"
+            f"option rebalanceWait: {wait:g} s is not below the {limit:g} s of option "
+            "kafka.max.poll.interval.ms, after which the member has to leave its group"
         )
     return wait
 
 
 def _check(options: SourceOptions) -> None:
-    """InvalidOptionError for values that do not go together."""
+    """Raise InvalidOptionError for values that exclude each other."""
     if options.starting == COMMITTED and options.group_id is None:
-        raise InvalidOptionError("startingOffsets=committed needs the option kafka.group.id")
+        raise InvalidOptionError("startingOffsets=committed requires option kafka.group.id")
     if options.ending in (EARLIEST, COMMITTED):
-        raise InvalidOptionError("option endingOffsets is latest, or offsets as JSON")
+        raise InvalidOptionError("option endingOffsets has to be latest or offsets as JSON")
     if not isinstance(options.ending, int) and EARLIEST in options.ending.values():
-        raise InvalidOptionError("option endingOffsets: -2 (earliest) can only be a start")
+        raise InvalidOptionError(
+            "option endingOffsets: -2 can only be a start, as the earliest offset"
+        )
     since, until = options.starting_timestamp, options.ending_timestamp
     if since is not None and until is not None and since > until:
         raise InvalidOptionError(
-            f"option startingTimestamp ({since}) is later than endingTimestamp ({until})"
+            f"option startingTimestamp={since} is later than endingTimestamp={until}"
         )
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise InvalidOptionError(
-            f"option minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most})"
+            f"option minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}"
         )

@@ -1,4 +1,4 @@
-"""On the driver: which partitions there are, and what offsets the options stand for."""
+"""Lookup of partitions and of the offsets that options stand for, on the driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class OffsetPlanner:
-    """Looks offsets up with a consumer that is lent to it; all of its methods do I/O."""
+    """Lookups with a given consumer. All methods do I/O."""
 
     def __init__(
         self,
@@ -37,9 +37,10 @@ class OffsetPlanner:
         self._timeout_ms = timeout_ms
 
     def partitions(self, *, must_exist: bool = True) -> set[TopicPartition]:
-        """The partitions to read, as of now.
+        """Return the partitions to read.
 
-        UnknownTopicOrPartitionError for what is not there; without ``must_exist`` it is left out.
+        Raise UnknownTopicOrPartitionError for names that do not exist. Without ``must_exist`` they
+        are left out.
         """
         names = self._consumer.topics()
         if self._options.pattern is not None:
@@ -52,8 +53,8 @@ class OffsetPlanner:
         missing = wanted - names
         if missing and must_exist:
             raise UnknownTopicOrPartitionError(
-                f"no topic is called {', '.join(sorted(missing))}: create it before it is read, or "
-                "give option subscribePattern, which may match topics that are made later"
+                f"no topic is called {', '.join(sorted(missing))}. Create it before the query "
+                "starts, or set option subscribePattern, which also matches topics created later"
             )
         found = self._partitions_of(wanted & names)
         if self._options.assigned:
@@ -76,13 +77,13 @@ class OffsetPlanner:
     def earliest(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where the logs start."""
+        """Return the log start offsets."""
         return self._look_up(self._consumer.beginning_offsets, partitions, timeout_ms)
 
     def latest(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where the logs end; with ``kafka.isolation.level=read_committed``, as far as stable."""
+        """Return the end offsets, up to the last stable offset with read_committed."""
         return self._look_up(self._consumer.end_offsets, partitions, timeout_ms)
 
     def _look_up(
@@ -98,7 +99,7 @@ class OffsetPlanner:
     def ids(
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[str, str]:
-        """The ids of their topics, as far as brokers have any."""
+        """Return the ids of the partitions' topics that have one."""
         topics = {tp.topic for tp in partitions}
         if not topics:
             return {}
@@ -106,7 +107,7 @@ class OffsetPlanner:
         return {topic: str(each) for topic, each in found.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the group has committed, where it has."""
+        """Return the group's committed offsets. Partitions without one are left out."""
         chosen = sorted(partitions)
         if not chosen:
             return {}
@@ -118,10 +119,11 @@ class OffsetPlanner:
         partitions: Collection[TopicPartition],
         among: Collection[TopicPartition] | None = None,
     ) -> dict[TopicPartition, int]:
-        """Where the options say that reading starts.
+        """Return the offsets at which reading starts by the options.
 
-        Offsets and times as JSON have to name just the partitions ``among``, which are those asked
-        for if not given: InvalidOptionError. A committed offset that is not there is the earliest.
+        Offsets and times as JSON have to name exactly the partitions ``among``, by default
+        ``partitions``. Otherwise raise InvalidOptionError. The earliest offset replaces a missing
+        committed offset.
         """
         options, named = self._options, set(partitions if among is None else among)
         if options.starting_timestamp is not None:
@@ -136,7 +138,10 @@ class OffsetPlanner:
         return self.resolve(_chosen(options.starting, partitions, named, "startingOffsets"))
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the options say that a batch ends; a time later than all records is the latest."""
+        """Return the offsets at which a batch ends by the options.
+
+        A time after all records stands for the latest offset.
+        """
         options, named = self._options, set(partitions)
         if options.ending_timestamp is not None:
             times = dict.fromkeys(partitions, options.ending_timestamp)
@@ -151,7 +156,7 @@ class OffsetPlanner:
         return self.resolve(_chosen(options.ending, partitions, named, "endingOffsets"))
 
     def resolve(self, wanted: Offsets) -> dict[TopicPartition, int]:
-        """The offsets that EARLIEST, LATEST and COMMITTED stand for; others are kept."""
+        """Replace EARLIEST, LATEST and COMMITTED by offsets. Other values stay."""
         offsets = {tp: offset for tp, offset in wanted.items() if offset >= 0}
         group = {tp for tp, offset in wanted.items() if offset == COMMITTED}
         offsets |= self.committed(group)
@@ -165,7 +170,7 @@ class OffsetPlanner:
     def _offsets_at(
         self, times: Mapping[TopicPartition, int], option: str, strategy: str
     ) -> dict[TopicPartition, int]:
-        """The first offsets at or after the times; where there is none, as the strategy says."""
+        """Return the first offsets at or after the times. ``strategy`` applies if there is none."""
         if not times:
             return {}
         found = self._with_retries(
@@ -175,27 +180,25 @@ class OffsetPlanner:
         if late and strategy == "error":
             raise InvalidOptionError(
                 f"option {option}: {late[0].topic}-{late[0].partition} has no record at or after "
-                f"{times[late[0]]}. Option startingOffsetsByTimestampStrategy=latest starts behind "
+                f"{times[late[0]]}. Option startingOffsetsByTimestampStrategy=latest starts after "
                 "the last record there"
             )
         return {tp: at.offset for tp, at in found.items() if at is not None} | self.latest(late)
 
     def _with_retries(self, look_up: Callable[[], T]) -> T:
-        """What the cluster says, asked again as often as the options want it."""
+        """Look something up, with the retries that the options set."""
         for _ in range(self._options.lookup_retries):
             try:
                 return look_up()
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                logger.warning(
-                    "offsets could not be looked up, will be tried again: %s", str(error)
-                )
+                logger.warning("a lookup of offsets failed and will be retried: %s", str(error))
                 self._sleep(self._options.lookup_retry_interval_s)
         return look_up()
 
     def ranges(self) -> list[OffsetRange]:
-        """What a batch query reads."""
+        """Return the ranges that a batch query reads."""
         partitions = self.partitions()
         start, end = self.starts(partitions), self.ends(partitions)
         earliest, latest = self.earliest(partitions), self.latest(partitions)
@@ -211,14 +214,14 @@ class OffsetPlanner:
                 continue
             if wanted.size < 0:
                 if self._options.ends_by_time:
-                    continue  # what is from before that time has been read, or is not wanted
+                    continue  # older records have been read or are not requested
                 if isinstance(self._options.ending, int):
-                    # The start lies behind what is there: a deleted and recreated topic, mostly.
+                    # The start is past the log end, usually because the topic was recreated.
                     lost.append(wanted._replace(start=end[tp], end=start[tp]))
                     continue
                 raise InvalidOptionError(
-                    f"{tp.topic}-{tp.partition}: startingOffsets ({start[tp]}) is behind "
-                    f"endingOffsets ({end[tp]})"
+                    f"{tp.topic}-{tp.partition}: startingOffsets={start[tp]} is after "
+                    f"endingOffsets={end[tp]}"
                 )
             there = wanted._replace(
                 start=min(max(wanted.start, earliest[tp]), wanted.end),
@@ -231,8 +234,8 @@ class OffsetPlanner:
             ranges.append(there)
         if lost and self._options.fail_on_data_loss:
             raise DataLossError(
-                f"not in the log: {', '.join(map(str, lost))}. They were deleted, or are not "
-                "written yet. Option failOnDataLoss=false reads what is there",
+                f"not in the log: {', '.join(map(str, lost))}. The records were deleted or are not "
+                "written yet. Option failOnDataLoss=false reads the existing records",
                 lost,
             )
         return ranges
@@ -244,11 +247,14 @@ def _chosen(
     named: Collection[TopicPartition],
     option: str,
 ) -> dict[TopicPartition, int]:
-    """What JSON says of partitions; InvalidOptionError unless it names all that are to be read."""
+    """Return the values of partitions in JSON.
+
+    Raise InvalidOptionError unless the JSON names exactly the partitions to read.
+    """
     wrong = given.keys() ^ set(named)
     if wrong:
         raise InvalidOptionError(
-            f"option {option}: it names {short(nested(given))}, and to be read are "
+            f"option {option} names {short(nested(given))}, but the query reads "
             f"{short([f'{tp.topic}-{tp.partition}' for tp in sorted(named)])}: "
             f"{min(wrong).topic}-{min(wrong).partition} is in one of them only"
         )

@@ -1,4 +1,4 @@
-"""What Spark's progress says of a query in a group: its lag, and what it gains and loses."""
+"""Progress of a query in a group: its lag, and the partitions it gains and loses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Partitions = frozenset[TopicPartition]
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:
-    """How many offsets are left to read, by partition that the query has.
+    """Return the number of offsets left to read for each partition of the query.
 
-    ``progress`` is a query's ``lastProgress`` or one of its ``recentProgress``, or its JSON.
-    Sources of other kinds are left out.
+    ``progress`` is a query's ``lastProgress``, one of its ``recentProgress``, or its JSON. Sources
+    of other connectors are left out.
     """
     found: dict[TopicPartition, int] = {}
     for end, latest in _sources(progress):
@@ -40,15 +40,15 @@ def _sources(progress: Any) -> list[tuple[StreamOffset, dict[TopicPartition, int
             end = StreamOffset.from_json(as_dict(source.get("endOffset")))
             found.append((end, flat(as_dict(source.get("latestOffset")), minimum=0)))
         except OffsetFormatError:
-            continue  # of another kind
+            continue  # another connector
     return found
 
 
 class RebalanceLogger(StreamingQueryListener):
-    """Logs which partitions a query gains and loses, as seen from its progress.
+    """Listener that logs the partitions a query gains and loses, from its progress.
 
-    ``spark.streams.addListener(RebalanceLogger())``. The logs of the query's own process have the
-    rebalances themselves, but they end up in that process's stderr.
+    Register it with ``spark.streams.addListener(RebalanceLogger())``. The query's own process logs
+    the rebalances too, to its stderr.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
@@ -57,10 +57,10 @@ class RebalanceLogger(StreamingQueryListener):
         self._partitions_by_run: dict[str, Partitions] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is held yet."""
+        """Do nothing, because a new query has no partitions."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A micro-batch is finished, or there was none for a while."""
+        """Log the difference to the partitions of the progress before."""
         sources = _sources(event.progress)
         if not sources:
             return
@@ -74,8 +74,8 @@ class RebalanceLogger(StreamingQueryListener):
                 self._logger.log(self._level, "query %s %s %s", name, what, named)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """It holds what it held."""
+        """Do nothing, because an idle query keeps its partitions."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """It holds nothing any more."""
+        """Forget the partitions of the query."""
         self._partitions_by_run.pop(str(event.runId), None)

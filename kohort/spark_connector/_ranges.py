@@ -1,4 +1,4 @@
-"""Ranges of offsets, and how they are shared out to Spark's tasks."""
+"""Ranges of offsets, and their distribution to Spark's tasks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kohort import TopicPartition
 from kohort.errors import InvalidOptionError
 
 OFFSETS_PER_TASK = 10_000
-"""The fixed cost of a Python task of Spark, as the number of records read in the same time."""
+"""Fixed cost of a Python task of Spark, as the number of records read in the same time."""
 MAX_PIECES = 100_000
-"""More would take the driver's memory and time; whoever asks for them has made a mistake."""
+"""Limit of pieces, which protects the driver's memory and time from a wrong option."""
 
 
 class OffsetRange(NamedTuple):
-    """Offsets ``start`` (inclusive) to ``end`` (exclusive) of one partition."""
+    """Offsets of one partition from ``start`` up to, but not including, ``end``."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets; there may be fewer records."""
+        """Number of offsets. The number of records may be lower."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -44,11 +44,11 @@ def split_into_tasks(
     max_records: int | None = None,
     max_tasks: int | None = None,
 ) -> list[list[OffsetRange]]:
-    """The ranges of each task; empty ones are left out, and so are tasks without any.
+    """Return the ranges of each task. Empty ranges and empty tasks are left out.
 
-    Small ranges share a task; a range is cut only for ``max_records`` in one piece or to have
-    ``min_partitions`` tasks. ``max_tasks`` wins over both. The same input gives the same tasks.
-    InvalidOptionError for more than MAX_PIECES.
+    Small ranges share a task. A range is split only for ``max_records`` per piece or for
+    ``min_partitions`` tasks. ``max_tasks`` has precedence over both. The same input gives the same
+    tasks. Raise InvalidOptionError for more than MAX_PIECES.
     """
     pieces = sorted(each for each in ranges if each.size > 0)
     total = sum(each.size for each in pieces)
@@ -79,13 +79,13 @@ def split_into_tasks(
 def _check_count(pieces: int, option: str) -> None:
     if pieces > MAX_PIECES:
         raise InvalidOptionError(
-            f"option {option} would cut what is to be read into {pieces} pieces, and {MAX_PIECES} "
-            "are the most: is a range far larger than meant?"
+            f"option {option} would cut the ranges into {pieces} pieces, and the limit is "
+            f"{MAX_PIECES}. Check the size of the ranges"
         )
 
 
 def _piece_counts(pieces: list[OffsetRange], count: int) -> list[int]:
-    """Into how many each is cut to have so many in all, or one for each offset."""
+    """Return the number of pieces per range, ``count`` in total or one per offset."""
     counts = [1] * len(pieces)
     largest: list[tuple[float, int]]
     largest = [(-each.size, index) for index, each in enumerate(pieces) if each.size > 1]
@@ -103,14 +103,14 @@ def _piece_counts(pieces: list[OffsetRange], count: int) -> list[int]:
 
 
 def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Up to ``count`` ranges of nearly the same size, at least one."""
+    """Return up to ``count`` ranges of nearly the same size, at least one."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(marks)]
 
 
 def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """Largest first, each to the task with the least so far."""
+    """Assign the largest ranges first, each to the task with the fewest offsets."""
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]
     for piece in sorted(pieces, key=lambda each: (-each.size, each)):
@@ -121,7 +121,7 @@ def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
 
 
 def joined(pieces: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The same offsets in order, neighbours made one."""
+    """Return the same offsets in order, with adjacent ranges merged."""
     result: list[OffsetRange] = []
     for piece in sorted(pieces):
         last = result[-1] if result else None

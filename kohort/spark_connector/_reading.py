@@ -1,4 +1,4 @@
-"""Reading ranges on an executor: assign, seek, poll until every end is reached."""
+"""Reading of ranges on an executor: assign, seek, and poll until the end of every range."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from kohort.spark_connector._ranges import OffsetRange
 logger = logging.getLogger("kohort.spark_connector")
 
 MAX_BATCH_BYTES = 8 << 20
-"""A batch of Kafka's that unpacks to more goes to Spark in parts."""
+"""Limit of a batch for Spark. A larger batch of Kafka's is split."""
 MAX_BATCH_ROWS = 1 << 17
-"""poll_arrow() counts what is in the rows; this bounds what small ones take besides."""
+"""Limit of rows, because poll_arrow() does not count the fixed memory of a row."""
 
-# The end of a range may hold no record (compaction, transaction markers), so that poll() would
-# wait although all has been read; then this is how long.
+# The end of a range may hold no record (compaction, transaction markers). poll() then waits for
+# this time although all records have been read.
 POLL_MS = 5
 
 CHECK_S, CHECK_MAX_S = 1.0, 10.0
-"""Nothing has come for so long: is there anything to wait for? Then that is asked more rarely."""
+"""Seconds without records before the first check for a loss, and the longest interval."""
 RETRY_S = 0.1
 
 _MissingRanges = dict[TopicPartition, list[OffsetRange]]
@@ -46,10 +46,10 @@ _MissingRanges = dict[TopicPartition, list[OffsetRange]]
 def read_ranges(
     options: SourceOptions, schema: StructType, ranges: Sequence[OffsetRange]
 ) -> Iterator[pa.RecordBatch]:
-    """All records of the ranges, those of a partition in order.
+    """Yield all records of the ranges, in order within a partition.
 
-    Raises DataLossError, KafkaTimeoutError when nothing comes for ``kafkaConsumer.pollTimeoutMs``,
-    and whatever poll() raises.
+    Raise DataLossError, KafkaTimeoutError if nothing arrives for ``kafkaConsumer.pollTimeoutMs``,
+    and all errors of poll().
     """
     if not ranges:
         return
@@ -60,7 +60,7 @@ def read_ranges(
 
 
 class _RangeReader:
-    """One task's ranges on their way; a partition may have several, one behind the other."""
+    """Reader of one task's ranges. A partition may have several ranges in sequence."""
 
     def __init__(
         self, consumer: KafkaConsumer, options: SourceOptions, ranges: Sequence[OffsetRange]
@@ -73,12 +73,12 @@ class _RangeReader:
         self._suspected: _MissingRanges = {}
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Rows as they come, only those of the ranges."""
+        """Yield batches as they arrive, limited to the ranges."""
         consumer = self._consumer
         consumer.assign(sorted(self._remaining))
         for tp, ranges in self._remaining.items():
             consumer.seek(tp, ranges[-1].start, until=ranges[-1].end)
-        consumer.resume(*self._remaining)  # an earlier task has left them paused
+        consumer.resume(*self._remaining)  # the previous task paused them
         positions = self._positions()
         idle = _IdleTimer(self._options.poll_timeout_ms)
         while self._remaining:
@@ -96,13 +96,13 @@ class _RangeReader:
                 raise self._timeout_error()
 
     def _poll(self, positions: dict[TopicPartition, int]) -> pa.RecordBatch | None:
-        """A table, or None when it was an error that may pass, or has been settled."""
+        """Return a table, or None after an error that is transient or handled."""
         try:
-            # Not more than is left: what lies behind a range would be decoded for nothing.
+            # Poll no more rows than are left: rows past a range would be decoded and dropped.
             return self._consumer.poll_arrow(POLL_MS, self._max_rows(positions))
         except (OffsetOutOfRangeError, LogTruncationError) as error:
             if isinstance(error, LogTruncationError) and self._options.fail_on_data_loss:
-                raise  # of what was read already
+                raise  # it concerns records that were already read
             lost = self._find_missing(refused=True)
             if lost:
                 self._skip_or_raise(lost)
@@ -111,13 +111,14 @@ class _RangeReader:
         except TopicRecreatedError as error:
             self._handle_recreation(error)
         except UnknownTopicOrPartitionError:
-            pass  # a broker may not know it yet; if it is so, looking will tell
+            pass  # a broker may not know it yet: _check_for_loss() decides
         return None
 
     def _handle_recreation(self, error: TopicRecreatedError) -> None:
-        """Settle the rest of a range whose topic was recreated while it was read.
+        """Skip the rest of a range whose topic was recreated while it was read, or raise.
 
-        Where nothing of the range was read, this consumer has only just heard of the new topic.
+        If the reader has read nothing of the range, it seeks again: the consumer only now learned
+        the new topic.
         """
         tp = error.topic_partition
         if tp not in self._remaining or tp is None:
@@ -129,7 +130,7 @@ class _RangeReader:
             self._skip_or_raise({tp: [current._replace(start=error.offset or 0), *later]})
 
     def _max_rows(self, positions: dict[TopicPartition, int]) -> int:
-        """How many rows may still come of what is being read."""
+        """Return how many rows of the current ranges may still arrive."""
         ends = ((ranges[-1], positions.get(tp)) for tp, ranges in self._remaining.items())
         left = sum(each.end - (each.start if at is None else at) for each, at in ends)
         return max(1, min(left, MAX_BATCH_ROWS))
@@ -137,7 +138,7 @@ class _RangeReader:
     def _rows_in_ranges(
         self, polled: pa.RecordBatch, positions: dict[TopicPartition, int]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of the ranges that are being read."""
+        """Yield the rows within the current ranges."""
         ends = {tp: ranges[-1].end for tp, ranges in self._remaining.items()}
         if all(at <= ends[tp] for tp, at in positions.items()):
             yield polled
@@ -152,7 +153,7 @@ class _RangeReader:
         return {tp: at for tp, at in found.items() if at is not None}
 
     def _advance(self, positions: dict[TopicPartition, int]) -> None:
-        """Go to the next range where one has been read to its end."""
+        """Start the next range of each partition whose range is complete."""
         for tp, at in positions.items():
             if at < self._remaining[tp][-1].end:
                 continue
@@ -165,31 +166,32 @@ class _RangeReader:
                 self._consumer.pause(tp)
 
     def _seek_again(self) -> None:
-        """An error stands until a seek, and this one is not true any more."""
+        """Seek to the same positions, because an error persists until a seek."""
         for tp, at in self._positions().items():
             self._consumer.seek(tp, at, until=self._remaining[tp][-1].end)
         time.sleep(RETRY_S)
 
     def _check_for_loss(self) -> None:
-        """Is there still something to wait for? What is not there twice in a row is lost.
+        """Look for lost offsets. Offsets that are missing twice in a row are lost.
 
-        Once could be a broker that has just begun to lead, or to answer.
+        Offsets may be missing once if a broker has just become the leader.
         """
         lost, before = self._find_missing(refused=False), self._suspected
         self._suspected = lost
         self._skip_or_raise({tp: each for tp, each in lost.items() if before.get(tp) == each})
 
     def _find_missing(self, *, refused: bool) -> _MissingRanges:
-        """What is not in the log of what is to be read next; nothing if no broker can say now.
+        """Return the offsets to read next that are not in the log. Return {} if no broker responds.
 
-        ``refused``: a broker has said so of some, so that those just at the end are not among them.
+        ``refused`` says that a broker has refused some of them, so positions at the log end are not
+        missing.
         """
         try:
             found = log_bounds(self._consumer, self._options.properties, self._remaining)
         except KafkaError as error:
             if not error.retriable:
                 raise
-            logger.info("whether records are still there could not be looked up: %s", str(error))
+            logger.info("the lookup of the log bounds failed: %s", str(error))
             return {}
         lost: _MissingRanges = {}
         positions = self._positions()
@@ -203,18 +205,18 @@ class _RangeReader:
         return lost
 
     def _skip_or_raise(self, lost: _MissingRanges) -> None:
-        """Raise for offsets that are not in the log any more, or pass over them."""
+        """Raise for offsets that are no longer in the log, or skip them."""
         if not lost:
             return
         gone = [each for tp in sorted(lost) for each in lost[tp]]
-        said = f"not in the log any more: {', '.join(map(str, gone))}"
+        cause = f"no longer in the log: {', '.join(map(str, gone))}"
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{said}. They were deleted (retention, or the topic was deleted or made anew) "
-                "before they could be read. Option failOnDataLoss=false goes on without them",
+                f"{cause}. Retention deleted the records, or the topic was deleted or recreated. "
+                "Option failOnDataLoss=false continues without them",
                 gone,
             )
-        logger.warning("%s; going on without them, as failOnDataLoss=false", said)
+        logger.warning("%s. The task continues without them (failOnDataLoss=false)", cause)
         for tp, each in lost.items():
             ranges = self._remaining[tp]
             if each[-1].end == ranges[0].end:
@@ -226,31 +228,31 @@ class _RangeReader:
     def _timeout_error(self) -> KafkaTimeoutError:
         left = ", ".join(str(ranges[-1]) for ranges in self._remaining.values())
         return KafkaTimeoutError(
-            f"nothing came of {left} for {self._options.poll_timeout_ms} ms "
-            "(option kafkaConsumer.pollTimeoutMs): do these offsets exist, are the brokers up?"
+            f"no records of {left} arrived for {self._options.poll_timeout_ms} ms. Check that the "
+            "brokers are available, or raise option kafkaConsumer.pollTimeoutMs"
         )
 
 
 class _IdleTimer:
-    """How long nothing has come."""
+    """Timer of the time without records."""
 
     def __init__(self, most_ms: int) -> None:
         self._most = most_ms / 1000
         self.restart()
 
     def restart(self) -> None:
-        """Something has come."""
+        """Restart the timer, because records have arrived."""
         self._since = time.monotonic()
         self._pause = min(CHECK_S, self._most / 4)
         self._due = self._since + self._pause
 
     @property
     def has_expired(self) -> bool:
-        """Whether it is too long."""
+        """True if no records have arrived for too long."""
         return time.monotonic() - self._since > self._most
 
     def is_check_due(self) -> bool:
-        """Whether to look what there is; then not for a while, and each time for longer."""
+        """True if it is time to check for a loss. The intervals between checks double."""
         now = time.monotonic()
         if now < self._due:
             return False

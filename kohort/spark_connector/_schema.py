@@ -1,4 +1,4 @@
-"""The columns of the source: those of Spark's own Kafka source, or the user's choice of them."""
+"""Columns of the source: those of Spark's own Kafka source, or the user's choice of them."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _MAY_BE_NULL = {"key", "value", "headers"}
 
 
 def default_schema(include_headers: bool) -> str:
-    """All columns as DDL; headers only when asked for."""
+    """Return all columns as DDL. ``headers`` is included on request."""
     return f"{COLUMNS}, {HEADERS}" if include_headers else COLUMNS
 
 
 def check_schema(schema: StructType) -> None:
-    """InvalidOptionError unless every column is one of the source's, with its type."""
+    """Raise InvalidOptionError unless every column is one of the source's, with its type."""
     seen: set[str] = set()
     for column in schema.fields:
         name = column.name.lower()
         if name not in _TYPES:
             raise InvalidOptionError(
-                f"schema: there is no column {column.name!r}: there are {COLUMNS}, {HEADERS}"
+                f"schema: column {column.name!r} does not exist. Columns: {COLUMNS}, {HEADERS}"
             )
         if name in seen:
             raise InvalidOptionError(f"schema: column {column.name!r} occurs twice")
@@ -59,9 +59,10 @@ def check_schema(schema: StructType) -> None:
         if column.dataType not in types:
             right = " or ".join(each.simpleString() for each in types)
             raise InvalidOptionError(
-                f"schema: column {column.name!r} is {right}, not {column.dataType.simpleString()}"
+                f"schema: column {column.name!r} has to be {right}, "
+                f"not {column.dataType.simpleString()}"
             )
         if name in _MAY_BE_NULL and not column.nullable:
-            raise InvalidOptionError(f"schema: column {column.name!r} may be null")
+            raise InvalidOptionError(f"schema: column {column.name!r} has to be nullable")
     if not seen:
-        raise InvalidOptionError("schema: at least one column is needed")
+        raise InvalidOptionError("schema: at least one column is required")

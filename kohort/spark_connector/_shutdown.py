@@ -1,7 +1,7 @@
-"""SIGTERM, by which Spark ends the process of a query without another word.
+"""SIGTERM handling. Spark ends the process of a query with SIGTERM.
 
-The signal wakes a thread, which has the members leave and ends the process. The handler itself
-does nothing: it would run in the midst of whatever the main thread is doing, locks and all.
+The signal wakes a thread. The thread lets the members leave their groups and ends the process. The
+handler itself does nothing, because it interrupts the main thread, which may hold locks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, Protocol
 logger = logging.getLogger("kohort.spark_connector")
 
 LEAVE_TIMEOUT_S = 3.0
-"""Seconds that the members have to leave; the process ends then in any case."""
+"""Seconds in which the members can leave. Then the process ends in any case."""
 EXIT_STATUS = 128 + signal.SIGTERM
 
 
 class GroupLeaver(Protocol):
-    """What is to leave its group."""
+    """Member that can leave its group."""
 
     def request_end(self) -> None: ...
     def wait_ended(self, seconds: float) -> bool: ...
@@ -34,21 +34,21 @@ _undo: list[Callable[[], None]] = []
 
 
 def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
-    """Have it leave before SIGTERM ends the process; returns what undoes that.
+    """Let a member leave its group before SIGTERM ends the process. Return a function to undo it.
 
-    Nothing is done outside of the main thread, or where somebody else handles the signal.
+    Do nothing outside the main thread, or if SIGTERM has another handler.
     """
     if not _undo:
         if threading.current_thread() is not threading.main_thread():
             return _do_nothing
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            logger.info("SIGTERM has a handler already: it has to stop the query")
+            logger.info("SIGTERM already has a handler, which has to stop the query")
             return _do_nothing
         try:
             _undo.append(_install())
         except (RuntimeError, MemoryError) as error:
             logger.warning(
-                "SIGTERM will end the query before it leaves its group: no thread for it: %s",
+                "no thread for SIGTERM, which will end the query before it leaves its group: %s",
                 str(error),
             )
             return _do_nothing
@@ -63,7 +63,7 @@ def leave_on_sigterm(leaver: GroupLeaver) -> Callable[[], None]:
 
 
 def _do_nothing() -> None:
-    """There is nothing to undo."""
+    """Undo nothing, because nothing was installed."""
 
 
 def _install() -> Callable[[], None]:
@@ -71,16 +71,16 @@ def _install() -> Callable[[], None]:
     writer.setblocking(False)
 
     def wait() -> None:
-        # The numbers of all signals that Python handles come here; none when it is undone.
+        # Python writes the number of each handled signal. undo() closes the socket: no bytes.
         with reader:
             while numbers := reader.recv(64):
                 if signal.SIGTERM in numbers:
                     _leave()
 
     def ignore(number: int, frame: Any) -> None:
-        """The thread sees to it; a second one changes nothing."""
+        """Ignore the signal, because the thread handles it. Another SIGTERM has no effect."""
 
-    # The thread comes first: with the handler alone, SIGTERM would do nothing.
+    # Start the thread first: with the handler alone, SIGTERM would have no effect.
     try:
         threading.Thread(target=wait, name="kohort-spark-exit", daemon=True).start()
     except BaseException:
@@ -99,13 +99,13 @@ def _install() -> Callable[[], None]:
 
 
 def _leave() -> None:
-    """Have all leave and end the process, after LEAVE_TIMEOUT_S at the latest."""
+    """Let all members leave and end the process, at the latest after LEAVE_TIMEOUT_S."""
     try:
-        # Another thread does it, as it may wait for a lock that a blocked thread holds.
+        # Leave in another thread, because leaving may wait for a lock of a blocked thread.
         leaving = threading.Thread(target=_leave_groups, name="kohort-spark-leave", daemon=True)
         leaving.start()
         leaving.join(LEAVE_TIMEOUT_S)
-    except RuntimeError:  # the process has as many threads as it may have
+    except RuntimeError:  # the process cannot start another thread
         _leave_groups()
     finally:
         os._exit(EXIT_STATUS)

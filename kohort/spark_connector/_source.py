@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: a name, a schema, and readers."""
+"""Data source class that Spark finds: a name, a schema, and readers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MIN_PYSPARK = (4, 2)
 
 
 class KohortDataSource(DataSource):
-    """``spark.read.format("kohort")`` and ``spark.readStream.format("kohort")``.
+    """Data source ``spark.read.format("kohort")`` and ``spark.readStream.format("kohort")``.
 
-    Spark finds it by itself; ``spark.dataSource.register(KohortDataSource)`` does no harm.
+    Spark finds it without ``spark.dataSource.register(KohortDataSource)``, which is allowed too.
     """
 
-    # What older versions of pyspark do not have, or what needs pyarrow, is imported in the
-    # methods: Spark imports every source it finds, also for sessions that use none of them.
+    # The methods import names that older pyspark lacks and modules that need pyarrow. Spark
+    # imports every source it finds, also for sessions that do not use it.
 
     @classmethod
     def name(cls) -> str:
@@ -57,7 +57,7 @@ class KohortDataSource(DataSource):
         return KohortStreamReader(schema, options)
 
     def _checked_options(self, *, streaming: bool | None) -> SourceOptions:
-        """The options, those of the consumer included. No I/O; raises a ConfigurationError."""
+        """Return the checked options, the consumer's included. No I/O. Raise ConfigurationError."""
         check_environment()
         from kohort.spark_connector._consumers import make_consumer
         from kohort.spark_connector._options import SourceOptions
@@ -76,15 +76,15 @@ class KohortDataSource(DataSource):
 
 
 def check_environment() -> None:
-    """ImportError unless pyspark is new enough and pyarrow is there."""
+    """Raise ImportError unless pyspark is new enough and pyarrow is installed."""
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < MIN_PYSPARK:
         raise ImportError(
-            f"the Spark connector needs pyspark 4.2 or newer, and this is {pyspark.__version__}: "
-            "older ones cannot bound a micro-batch or tell when it is finished"
+            f"the Spark connector needs pyspark 4.2 or newer, and this is {pyspark.__version__}. "
+            "Older versions cannot limit a micro-batch or report its end"
         )
     try:
-        import pyarrow  # noqa: F401 - only whether it is there
+        import pyarrow  # noqa: F401 - checks that it is installed
     except ImportError as error:
         raise ImportError(
             "the Spark connector needs pyarrow on the driver and on every executor: "
@@ -96,6 +96,6 @@ def _refuse_to_write() -> NoReturn:
     from kohort.spark_connector._errors import ReadOnlyError
 
     raise ReadOnlyError(
-        'kohort reads and does not write: write with Spark\'s own .format("kafka"), or with a '
-        "producer in foreachPartition"
+        'kohort reads and does not write. Use Spark\'s own .format("kafka"), or a producer in '
+        "foreachPartition"
     )

@@ -1,8 +1,8 @@
-"""Stopping a query so that nothing is left uncommitted.
+"""Stop of a query between two micro-batches, with all offsets committed.
 
-Spark tells a source nothing of its end, and the process that the user's calls are in is not the
-one in which the source runs. What both know is the offsets of the query, so a request with these
-is laid into a directory that both find, and the source that knows the offsets answers it.
+Spark does not notify a source of the end of its query, and the source runs in another process than
+the user's calls. Both know the offsets of the query. stop() therefore writes a request file with
+these offsets to a folder that both can find. The source that knows the offsets acknowledges it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from kohort.spark_connector._offsets import StreamOffset
 logger = logging.getLogger("kohort.spark_connector")
 
 CHECK_S = 0.1
-"""An idle query asks for offsets every 10 ms; it looks for requests no more often than this."""
+"""Seconds between two looks for requests. Spark calls an idle source every 10 ms."""
 MAX_SIZE = 16 << 20
 OFFSETS_KEPT = 100
-"""Offsets of a query by which it knows that it is meant: it may be ahead of its progress."""
+"""Recent offsets by which a query recognizes a request. It may be ahead of its progress."""
 STALE_S = 86_400.0
-"""What is so old in the directory was left behind by processes that were killed."""
+"""Age of files that killed processes left."""
 
 
 class StreamingQuery(Protocol):
-    """What is needed of Spark's StreamingQuery, of which there is more than one kind."""
+    """Part of Spark's StreamingQuery that is used here. Spark has more than one class of it."""
 
     @property
     def isActive(self) -> bool: ...
@@ -49,18 +49,19 @@ class StreamingQuery(Protocol):
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     """Stop a streaming query between two micro-batches, with all that it has read committed.
 
-    Waits until the running micro-batch is finished and its offsets are committed, but not longer
-    than ``timeout_s``; then the query is stopped in any case. True: nothing is left uncommitted.
-    With a trigger interval the moment comes when the next trigger is due, so the time has to be
-    longer than that. Call it on the machine of the driver, as its user.
+    Wait until the running micro-batch is finished and its offsets are committed, for at most
+    ``timeout_s``. Then stop the query in any case. Return True if nothing is left uncommitted.
 
-    False for a query that had ended before: what its end was like is not known here any more (a
-    run of ``trigger(availableNow=True)`` that came to its end has committed all).
+    With a trigger interval the request takes effect at the next trigger, so ``timeout_s`` has to be
+    longer than the interval. Call the function on the machine of the driver, as its user.
+
+    Return False for a query that had ended before, because the state at its end is unknown. A run
+    of ``trigger(availableNow=True)`` that finished has committed everything.
     """
     if not query.isActive:
         logger.warning(
-            "the query had ended by itself: all of it is committed after trigger(availableNow=True)"
-            ", else its last micro-batch may be uncommitted"
+            "the query had already ended. After trigger(availableNow=True) all offsets are "
+            "committed. After another trigger those of the last micro-batch may be uncommitted"
         )
         query.stop()
         return False
@@ -68,11 +69,11 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     try:
         rested = _wait_for_commit(query, time.monotonic() + timeout_s)
     except OSError as error:
-        logger.warning("the query could not be asked to come to rest: %s", str(error))
+        logger.warning("the query did not get the request to stop: %s", str(error))
     finally:
         query.stop()
     if not rested:
-        logger.warning("the query was stopped, and its last micro-batch may be uncommitted")
+        logger.warning("the query was stopped, but its last micro-batch may be uncommitted")
     return rested
 
 
@@ -85,7 +86,7 @@ def _wait_for_commit(query: StreamingQuery, deadline: float) -> bool:
 
 
 def _offsets_of(progress: Any) -> Iterable[str]:
-    """Where the sources of this kind are that the progress is of."""
+    """Yield the end offsets of the sources of this connector."""
     for source in as_dict(progress).get("sources", ()):
         offset = as_dict(source.get("endOffset"))
         try:
@@ -96,7 +97,7 @@ def _offsets_of(progress: Any) -> Iterable[str]:
 
 
 def _request_stop(wanted: list[str], active: Callable[[], bool], deadline: float) -> bool:
-    """Lay a request down and wait for the answer of each source. OSError."""
+    """Write a request and wait until each source acknowledges it. Raise OSError."""
     folder = directory()
     folder.mkdir(mode=0o700, exist_ok=True)
     _check_owner(folder)
@@ -116,13 +117,14 @@ def _request_stop(wanted: list[str], active: Callable[[], bool], deadline: float
                 return False
             time.sleep(CHECK_S / 4)
     finally:
-        # The request first: who answers it too late sees that, and takes the answer back.
+        # Remove the request first. A source that acknowledges too late then sees that the request
+        # is gone and removes its acknowledgement.
         for left in (request, *folder.glob(f"{name}.*")):
             left.unlink(missing_ok=True)
 
 
 def directory() -> Path:
-    """Where requests are laid: one's own folder, that no other user can write to."""
+    """Return the folder for requests. It belongs to the user, and no other user can write to it."""
     return Path(tempfile.gettempdir()) / f"kohort-spark-{_user()}"
 
 
@@ -131,19 +133,19 @@ def _user() -> int:
 
 
 def _check_owner(folder: Path) -> None:
-    """PermissionError where others may have written, or may remove what is written. OSError."""
+    """Raise PermissionError if other users can write to the folder. Raise OSError."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(f"{folder} is no directory: remove it")
+        raise NotADirectoryError(f"{folder} is not a directory. Remove it")
     if hasattr(os, "getuid") and (found.st_uid != _user() or found.st_mode & 0o022):
         raise PermissionError(
-            f"{folder} has to belong to the user {_user()}, and nobody else may write to it: "
-            "remove it"
+            f"{folder} has to belong to user {_user()}, and no other user may write to it. "
+            "Remove it"
         )
 
 
 def _clear(folder: Path) -> None:
-    """Remove what processes left there that were killed."""
+    """Remove files that killed processes left in the folder."""
     for entry in os.scandir(folder):
         if entry.name.endswith((".stop", ".new", ".done")):
             with suppress(FileNotFoundError):
@@ -152,7 +154,7 @@ def _clear(folder: Path) -> None:
 
 
 class StopRequests:
-    """The side of the source, which has to be asked with each offset that Spark brings."""
+    """Requests as the source sees them. It needs each offset that Spark passes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -164,7 +166,7 @@ class StopRequests:
         self._name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
     def applies_to(self, start: dict[str, Any]) -> bool:
-        """Whether this query is to come to rest."""
+        """True if a request asks the query with this offset to stop."""
         if start != self._last:
             self._last = start
             self._seen.append(_offset_text(start))
@@ -175,15 +177,15 @@ class StopRequests:
         return bool(self._requests)
 
     def acknowledge(self) -> None:
-        """There is no micro-batch, and all is committed."""
+        """Acknowledge the requests: no micro-batch is running and all offsets are committed."""
         for request in set(self._requests) - self._acknowledged:
             done = request.with_suffix(f".{self._name}.done")
             try:
                 done.touch()
-                if not request.exists():  # taken back meanwhile, with the answers to it
+                if not request.exists():  # stop() has ended in the meantime
                     done.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("the request to stop could not be answered: %s", str(error))
+                logger.warning("the request to stop could not be acknowledged: %s", str(error))
         self._acknowledged = set(self._requests)
 
     def _is_addressed_here(self, path: Path) -> bool:
@@ -192,7 +194,7 @@ class StopRequests:
                 request = json.loads(file.read(MAX_SIZE))
             return request["until"] > time.time() and self._has_seen(request["offsets"])
         except (OSError, ValueError, KeyError, TypeError):
-            return False  # taken back, or nothing of ours
+            return False  # removed, or another program's file
 
     def _has_seen(self, offsets: list[str]) -> bool:
         return any(each in self._seen for each in offsets)
@@ -208,7 +210,10 @@ def _requests() -> list[Path]:
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Of Spark's progress whatever it comes as: an object, JSON, or a dict; else empty."""
+    """Return Spark's progress as a dict.
+
+    It may be an object, JSON or a dict. Anything else gives an empty dict.
+    """
     value = getattr(value, "json", value)
     if isinstance(value, str):
         try:

@@ -1,4 +1,4 @@
-"""``spark.readStream``: micro-batches whose offsets say all that a replay needs."""
+"""Reader for ``spark.readStream``. The offsets of a micro-batch are enough to replay it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark makes one to run the query with, and others only to pickle them for the executors."""
+    """Stream reader. Spark runs the query with one and pickles others for the executors."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
         self._stop_requests: StopRequests | None = None
-        self._driver: StreamDriver | GroupDriver | None = None  # made when it is needed
+        self._driver: StreamDriver | GroupDriver | None = None  # created on first use
         self._has_planned = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ensure_driver(self) -> StreamDriver | GroupDriver:
         if self._driver is None:
             if self._options.is_member:
-                # Only here, as it is slow to import, and so is what of kohort is for groups.
+                # Imported here, because it and kohort's group modules are slow to import.
                 from kohort.spark_connector._group_driver import GroupDriver
 
                 self._driver = GroupDriver(self._options)
@@ -55,13 +55,13 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
-        # Spark asks several times and does not keep the answer, so it has to be a constant.
+        # Spark calls this several times and does not keep the result, so it has to be constant.
         return StreamOffset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
         if most is not None:
-            return ReadMaxRows(most)  # there is no limit that is both; the driver knows the other
+            return ReadMaxRows(most)  # Spark has no limit for both: the driver applies the minimum
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -77,7 +77,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at, driver = StreamOffset.from_json(start), self._ensure_driver()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         found = driver.next_offset(at, most, ignore_minimum=isinstance(limit, ReadAllAvailable))
-        # Spark takes any other text for new data.
+        # Spark compares texts: a different text is new data.
         return start if found is at else found.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -85,7 +85,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         offset = StreamOffset.from_json(end)
-        # The first of a run that this reader has not planned is a batch that is read again.
+        # The first batch of a run is a replay unless this reader has planned it.
         ranges = offset.ranges() if self._has_planned else replayed_ranges(offset, self._options)
         return input_partitions(ranges, self._options)
 
@@ -93,7 +93,7 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self._schema, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: latestOffset() has committed it, one batch earlier."""
+        """Do nothing, because latestOffset() commits one batch later."""
 
     def stop(self) -> None:
         if self._driver is not None:

@@ -1,6 +1,6 @@
-"""The driver's side of a stream that is in no group: what the next micro-batch is.
+"""Planning of micro-batches for a stream without a group, on the driver.
 
-All of it runs in the one thread in which Spark calls the reader.
+All methods run in the thread in which Spark calls the reader.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kohort.spark_connector._session import SparkFolders
 logger = logging.getLogger("kohort.spark_connector")
 
 ENDS_REFRESH_S = 0.1
-"""An idle query asks for the next batch every 10 ms; the brokers are asked no more often."""
+"""Seconds between two lookups of ends. Spark calls an idle source every 10 ms."""
 LOOK_UP_MS = 5_000
-"""Partitions without a leader would be waited for as long as ``default.api.timeout.ms``."""
+"""Time limit of a lookup. Without it a missing leader delays ``default.api.timeout.ms``."""
 
 
 class StreamDriver:
-    """Plans micro-batches of all partitions; lives as long as the query runs."""
+    """Planner of micro-batches from all partitions. It lives as long as the query runs."""
 
     def __init__(
         self,
@@ -53,27 +53,27 @@ class StreamDriver:
         self._target: dict[TopicPartition, int] | None = None
         self._has_planned = False
         self._query_id = new_query_id()
-        self._starts: dict[TopicPartition, int] = {}  # of partitions that no batch has held yet
+        self._starts: dict[TopicPartition, int] = {}  # of partitions in no batch yet
 
     def prepare_available_now(self) -> None:
-        """Let the stream end where the partitions end now."""
+        """Set the current ends of the partitions as the end of the stream."""
         self._refresh(force=True)
         self._target = dict(self._ends)
 
     def next_offset(
         self, start: StreamOffset, max_rows: int | None, *, ignore_minimum: bool = False
     ) -> StreamOffset:
-        """The batch after ``start``, or ``start`` itself when there is nothing new.
+        """Return the batch after ``start``, or ``start`` itself if there are no new records.
 
-        ``ignore_minimum``: however little there is.
+        ``ignore_minimum`` plans a batch of any size.
         """
         self._session.check()
         asked_at = self._clock()
         self._refresh()
         found = self._plan(start, max_rows, ignore_minimum)
         if found is start and self._target is None and self._refreshed_at < asked_at:
-            # What was written before the call is part of the answer: processAllAvailable() waits
-            # for a query that says there is nothing new.
+            # The result includes records written before the call, because processAllAvailable()
+            # waits until the query reports no new records.
             self._sleep(max(0.0, self._ends_due - asked_at))
             self._refresh()
             found = self._plan(start, max_rows, ignore_minimum)
@@ -84,7 +84,7 @@ class StreamDriver:
     ) -> StreamOffset:
         first = not self._has_planned and start.is_first
         if first and not self._options.fail_on_data_loss:
-            self._planner.partitions(must_exist=True)  # a name that was mistyped
+            self._planner.partitions(must_exist=True)  # fail for a mistyped name
         self._has_planned = True
         positions, void = self._positions(start, first)
         ends = {tp: self._end(tp, at) for tp, at in positions.items()}
@@ -101,29 +101,29 @@ class StreamDriver:
         return StreamOffset(positions | kept, ends | kept, ids, start.query or self._query_id)
 
     def commit_up_to(self, start: StreamOffset) -> bool:
-        """Whether all up to ``start`` is committed: there is nothing to commit."""
+        """Return True, because a stream without a group has nothing to commit."""
         return True
 
     def latest_offsets(self) -> dict[TopicPartition, int]:
-        """The ends of the partitions, as last seen."""
+        """Return the ends of the partitions, as last looked up."""
         return dict(self._ends)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the consumer."""
         self._consumer.close()
 
-    # -- where partitions start and end -------------------------------------------------------
+    # -- starts and ends of partitions --------------------------------------------------------
 
     def _positions(
         self, start: StreamOffset, first: bool
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Where partitions are read from, and those of which a loss has them start again."""
+        """Return the next offsets to read, and the partitions that restart because of a loss."""
         new = self._partitions - start.end.keys() - self._starts.keys()
         if new and not (first or self._target is None):
-            # What came up after the target was set is no part of this run.
+            # Partitions created after the target was set are not part of this run.
             new &= self._target.keys()
         if new:
-            # What comes later is read from its beginning, wherever the stream started.
+            # Partitions created later are read from their beginning, wherever the stream started.
             self._starts |= self._planner.starts(new) if first else self._earliest(new)
         positions = {tp: start.end.get(tp, self._starts.get(tp)) for tp in self._partitions}
         found = {tp: at for tp, at in positions.items() if at is not None}
@@ -133,7 +133,7 @@ class StreamDriver:
     def _earliest(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
         try:
             return self._planner.earliest(partitions, LOOK_UP_MS)
-        except OffsetsTimeoutError as error:  # the others are for the next time
+        except OffsetsTimeoutError as error:  # the next call looks the others up
             self._note_timeout(error)
             return offsets_found(error)
 
@@ -144,14 +144,14 @@ class StreamDriver:
         return max(end, position)
 
     def _refresh(self, force: bool = False) -> None:
-        """Look at the cluster again if it is time to; an outage leaves what is known."""
+        """Refresh partitions, ends and ids when they are due. An outage keeps the known ones."""
         now = self._clock()
         if self._target is not None or (now < self._ends_due and not force):
             return
         try:
             partitions_due = force or now >= self._partitions_due
             if partitions_due:
-                # Without that option a query goes on when a topic was deleted since its last run.
+                # With failOnDataLoss=false a query continues after the deletion of a topic.
                 must_exist = not self._has_planned and self._options.fail_on_data_loss
                 self._partitions = self._planner.partitions(must_exist=must_exist)
                 self._partitions_due = now + PARTITIONS_REFRESH_S
@@ -160,7 +160,7 @@ class StreamDriver:
             else:
                 ends = self._ends | self._lookup.look_up(self._partitions)
             if partitions_due or ends != self._ends:
-                # Asked for behind the ends: as long as the ids are the same, the ends are theirs.
+                # Look the ids up after the ends. If they are unchanged, the ends belong to them.
                 self._ids = self._planner.ids(self._partitions)
             self._ends = ends
             self._refreshed_at = now
@@ -172,4 +172,4 @@ class StreamDriver:
 
     def _note_timeout(self, error: KafkaError) -> None:
         logger.warning("%s", str(error))
-        self._partitions_due = self._clock()  # has a topic been deleted?
+        self._partitions_due = self._clock()  # a topic may be deleted

@@ -1,4 +1,4 @@
-"""Tables of Spark SQL, whose options reach no source."""
+"""Checks for tables of Spark SQL, whose options do not reach the source."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PROPERTIES = frozenset(
         "serialization.format",
     }
 )
-"""Properties that Spark and its catalogs give every table, in lower case."""
+"""Properties that Spark and its catalogs set on every table, in lower case."""
 COPY_PREFIX = "option."
-"""Prefix of the second copy that Spark makes of each option of a table."""
+"""Prefix of the second copy of each option of a table, which Spark adds."""
 
 _INSTEAD = (
     "use CREATE TEMPORARY VIEW name USING kohort OPTIONS (...), or name the columns of the table, "
@@ -30,19 +30,18 @@ _INSTEAD = (
 
 
 def check_not_table(names: Iterable[str]) -> None:
-    """UnsupportedOptionError if names of options, in lower case, are those of a table."""
+    """Raise UnsupportedOptionError if the names in lower case are those of a table's options."""
     if any(name in PROPERTIES or name.startswith(COPY_PREFIX) for name in names):
         raise UnsupportedOptionError(
-            "CREATE TABLE ... USING kohort OPTIONS (...) makes a table that cannot be read: Spark "
-            f"keeps no options of a table of a Python source. Instead {_INSTEAD}"
+            "a table created by CREATE TABLE ... USING kohort OPTIONS (...) cannot be read. "
+            f"Spark keeps no options of a table of a Python source. Instead {_INSTEAD}"
         )
 
 
 def check_any(options: Mapping[str, str]) -> None:
-    """InvalidOptionError if there are no options at all, as when a table is read."""
+    """Raise InvalidOptionError if there are no options, as for the read of a table."""
     if not options:
         raise InvalidOptionError(
-            "no options are given, and kafka.bootstrap.servers and one of subscribe, "
-            "subscribePattern and assign are required. Spark keeps no options of a table: if this "
-            f"is one, {_INSTEAD}"
+            "options kafka.bootstrap.servers and one of subscribe, subscribePattern and assign are "
+            f"required. Spark keeps no options of a table. For a table, {_INSTEAD}"
         )
