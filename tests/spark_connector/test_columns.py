@@ -174,12 +174,12 @@ def test_a_timestamp_beyond_sparks_range_is_an_error_that_says_where() -> None:
     ("schema", "said"),
     [
         (StructType([]), "at least one column"),
-        (StructType([StructField("body", BinaryType())]), "no column 'body'"),
-        (columns("offset", offset=IntegerType()), "'offset' is bigint, not int"),
-        (columns("value", value=LongType()), "'value' is binary or string, not bigint"),
-        (columns("headers", headers=BinaryType()), "'headers' is array<struct<"),
+        (StructType([StructField("body", BinaryType())]), "column 'body' does not exist"),
+        (columns("offset", offset=IntegerType()), "'offset' has to be bigint, not int"),
+        (columns("value", value=LongType()), "'value' has to be binary or string, not bigint"),
+        (columns("headers", headers=BinaryType()), "'headers' has to be array<struct<"),
         (StructType([StructField("key", BinaryType()), StructField("KEY", BinaryType())]), "twice"),
-        (StructType([StructField("value", BinaryType(), nullable=False)]), "may be null"),
+        (StructType([StructField("value", BinaryType(), nullable=False)]), "has to be nullable"),
     ],
 )
 def test_any_other_schema_is_refused(schema: StructType, said: str) -> None:

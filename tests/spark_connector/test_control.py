@@ -132,7 +132,7 @@ class Seen:
 def test_of_a_query_that_has_ended_nothing_is_known(caplog: pytest.LogCaptureFixture) -> None:
     query = Seen(active=False)
     assert not stop(query)
-    assert "the query had ended by itself" in caplog.text
+    assert "the query had already ended" in caplog.text
 
 
 def test_an_idle_query_with_the_same_offsets_does_not_answer_for_another(
@@ -201,7 +201,7 @@ def test_where_no_request_can_be_laid_the_query_is_stopped_all_the_same(
     query = Seen()
     assert not stop(query, timeout_s=30)
     assert query.stopped == 1
-    assert "could not be asked to come to rest" in caplog.text
+    assert "the query did not get the request to stop" in caplog.text
     assert "may be uncommitted" in caplog.text
 
 

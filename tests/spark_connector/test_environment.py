@@ -130,5 +130,5 @@ def test_what_the_consumer_cannot_do_is_said_by_load(name: str, value: str, said
 def test_writing_is_refused_with_a_hint() -> None:
     made = source(GIVEN)
     for use in (made.writer, made.streamWriter):
-        with pytest.raises(ReadOnlyError, match=r'kohort reads and does not write: .*"kafka"'):
+        with pytest.raises(ReadOnlyError, match=r'kohort reads and does not write\. .*"kafka"'):
             use(schema(COLUMNS), False)

@@ -178,7 +178,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sigterm_keeps_its_action_when_no_thread_starts(caplog: pytest.LogCaptureFixture) -> None:
     undo = leave_on_sigterm(GroupLeaver())
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert "SIGTERM will end the query before it leaves its group" in caplog.text
+    assert "SIGTERM, which will end the query before it leaves its group" in caplog.text
     undo()
 
 

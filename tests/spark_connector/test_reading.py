@@ -179,7 +179,9 @@ def test_an_open_transaction_is_waited_for(cluster: Cluster, fails: bool) -> Non
 def test_what_is_waited_for_too_long_is_an_error(cluster: Cluster) -> None:
     producer, _ = open_transaction(cluster, 5)
     given = options(cluster, **COMMITTED, **{"kafkaConsumer.pollTimeoutMs": 300})
-    with pytest.raises(KafkaTimeoutError, match=r"nothing came of orders-0 \[0, 5\) for 300 ms"):
+    with pytest.raises(
+        KafkaTimeoutError, match=r"no records of orders-0 \[0, 5\) arrived for 300 ms"
+    ):
         list(read(given, ("orders", 0, 0, 5)))
     producer.abort_transaction(DEADLINE)
 
