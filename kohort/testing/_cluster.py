@@ -99,9 +99,9 @@ class Cluster(ClusterHandle):
         self._config.validate()
         self._core: ClusterCore | None = None
         self._thread: LoopThread | None = None
-        self._change = threading.Condition()
+        self._condition = threading.Condition()
         self._changes = 0
-        self._watchers = 0
+        self._waiters = 0
 
     # Start and stop
 
@@ -178,13 +178,13 @@ class Cluster(ClusterHandle):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise timed_out(predicate, timeout)
-            with self._change:
-                self._watchers += 1
+            with self._condition:
+                self._waiters += 1
                 try:
                     if self._changes == seen:
-                        self._change.wait(min(left, _POLL_INTERVAL))
+                        self._condition.wait(min(left, _POLL_INTERVAL))
                 finally:
-                    self._watchers -= 1
+                    self._waiters -= 1
 
     async def wait_until_async(self, predicate: Callable[[], T], timeout: float = 10.0) -> T:
         """Wait like :meth:`wait_until`, without blocking the event loop."""
@@ -198,6 +198,6 @@ class Cluster(ClusterHandle):
     def _changed(self) -> None:
         """Count a change and wake up the waiting threads. The cluster's thread calls it often."""
         self._changes += 1
-        if self._watchers:
-            with self._change:
-                self._change.notify_all()
+        if self._waiters:
+            with self._condition:
+                self._condition.notify_all()

@@ -217,10 +217,10 @@ class ClusterCore:
             after = eligible.index(partition.leader) + 1 if partition.leader in eligible else 0
             node_id = eligible[after % len(eligible)] if eligible else -1
         if node_id not in live:
-            place = f"{partition.topic.name}-{partition.index}"
+            partition_name = f"{partition.topic.name}-{partition.index}"
             raise IllegalStateError(
-                f"broker {node_id} cannot lead {place}: of its replicas {partition.replicas} "
-                f"{live} run"
+                f"broker {node_id} cannot lead {partition_name}: it is not a live replica. "
+                f"Choose one of {live}"
             )
         self.controller.set_leader(partition, node_id)
         self.changed()
@@ -229,9 +229,9 @@ class ClusterCore:
     def start_lag(self, partition: Partition, node_id: int, *, in_sync: bool) -> Callable[[], None]:
         """Let a follower fall behind, and return the function that lets it catch up."""
         if node_id not in partition.replicas or node_id == partition.leader:
-            place = f"{partition.topic.name}-{partition.index}"
+            partition_name = f"{partition.topic.name}-{partition.index}"
             raise IllegalStateError(
-                f"broker {node_id} does not follow {place}: it has the replicas "
+                f"broker {node_id} does not follow {partition_name}: its replicas are "
                 f"{partition.replicas} and broker {partition.leader} leads"
             )
         have = partition.replica(node_id)

@@ -16,7 +16,7 @@ FailureBuilder = Callable[[Context, Any, ErrorCode], Response]
 def check_failable(key: int) -> None:
     """Raise InvalidOptionError for an API whose response has no known place for an error."""
     api = APIS[key]
-    if api.request not in _BY_PART and not _has_error_code(api.response):
+    if api.request not in _BUILDERS and not _has_error_code(api.response):
         raise InvalidOptionError(
             f"fail() does not support {api.name}: its response has no error code. Use on()"
         )
@@ -24,9 +24,9 @@ def check_failable(key: int) -> None:
 
 def error_response(ctx: Context, request: Request[Any], error: ErrorCode) -> Response:
     """Return the response with this error for all parts of a request, which is not executed."""
-    by_part = _BY_PART.get(type(request))
-    if by_part is not None:
-        return by_part(ctx, request, error)
+    builder = _BUILDERS.get(type(request))
+    if builder is not None:
+        return builder(ctx, request, error)
     response: Any = type(request).response()
     response.error_code = error
     return _as_response(response)
@@ -66,7 +66,7 @@ def _produce(_: Context, request: m.ProduceRequest, error: ErrorCode) -> Respons
     )
 
 
-_OF_SESSIONS = (
+_SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
@@ -80,7 +80,7 @@ def _fetch(ctx: Context, request: m.FetchRequest, error: ErrorCode) -> Response:
     the session is one of the whole response.
     """
     cls = m.FetchResponse
-    if error in _OF_SESSIONS and ctx.version >= 7:
+    if error in _SESSION_ERRORS and ctx.version >= 7:
         return cls(error_code=error)
     sessions = ctx.broker.fetch_sessions
     plan = sessions.plan(request, ctx.version)
@@ -403,7 +403,7 @@ def _acls(response: Any, results: str, result: Any, requested: str) -> FailureBu
     return fail
 
 
-_BY_PART: dict[type[Any], FailureBuilder] = {
+_BUILDERS: dict[type[Any], FailureBuilder] = {
     m.ProduceRequest: _produce,
     m.FetchRequest: _fetch,
     m.ListOffsetsRequest: _partitions(

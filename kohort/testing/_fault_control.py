@@ -268,7 +268,10 @@ class FaultControl(ABC):
     ) -> Fault:
         """Send responses slowly, in pieces of 1 to ``piece`` bytes, by the seed."""
         if piece < 1 or bytes_per_second < 0:
-            raise InvalidOptionError(f"piece={piece}, bytes_per_second={bytes_per_second}")
+            raise InvalidOptionError(
+                f"piece={piece}, bytes_per_second={bytes_per_second}: piece must be at least 1, "
+                "and bytes_per_second 0 or more"
+            )
         pace = SendRate(piece, bytes_per_second)
 
         async def slow_down(call: Call) -> Outcome:

@@ -103,9 +103,13 @@ class ClusterHandle(SecurityControl, AclControl):
     ) -> None:
         """Create a topic. ``configs`` has Kafka's names, such as ``message.timestamp.type``."""
         if not is_legal_name(name):
-            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
+            raise broker_error(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name"
+            )
         if partitions < 1:
-            raise broker_error(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
+            raise broker_error(
+                ErrorCode.INVALID_PARTITIONS, f"partitions={partitions}: must be at least 1"
+            )
         for key, value in (configs or {}).items():
             if (problem := config_error(key, value)) is not None:
                 raise broker_error(ErrorCode.INVALID_CONFIG, problem)
@@ -230,10 +234,10 @@ class ClusterHandle(SecurityControl, AclControl):
         def look(core: ClusterCore) -> dict[TopicPartition, OffsetAndMetadata]:
             group = core.group(group_id)
             return {
-                TopicPartition(*place): OffsetAndMetadata(
+                TopicPartition(*topic_partition): OffsetAndMetadata(
                     committed.offset, committed.metadata, committed.leader_epoch
                 )
-                for place, committed in (group.offsets.items() if group else ())
+                for topic_partition, committed in (group.offsets.items() if group else ())
             }
 
         return self._call(look)
@@ -262,7 +266,9 @@ def _partition(core: ClusterCore, topic: str, index: int) -> Partition:
 def _partitions(core: ClusterCore, name: str) -> int:
     if core.topics.get(name) is None and core.config.auto_create_topics:
         if not is_legal_name(name):
-            raise broker_error(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
+            raise broker_error(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name"
+            )
         core.create_topic(name)
     return len(_topic(core, name).partitions)
 

@@ -81,7 +81,7 @@ def make_batches(
 
     ``round_robin`` returns numbers for records without key and partition.
     """
-    waiting: dict[int, tuple[list[NewRecord], list[int], int]] = {}
+    open_batches: dict[int, tuple[list[NewRecord], list[int], int]] = {}
     for index, record in enumerate(records):
         key, value = _bytes(record.key), _bytes(record.value)
         partition = record.partition
@@ -91,16 +91,16 @@ def make_batches(
             )
         timestamp = now_ms if record.timestamp is None else record.timestamp
         entry = NewRecord(timestamp, key, value, record.headers)
-        entries, indexes, size = waiting.get(partition, ([], [], 0))
+        entries, indexes, size = open_batches.get(partition, ([], [], 0))
         entries.append(entry)
         indexes.append(index)
         size += len(key or b"") + len(value or b"") + 16
         if size < _BATCH_BYTES:
-            waiting[partition] = entries, indexes, size
+            open_batches[partition] = entries, indexes, size
             continue
-        waiting.pop(partition, None)
+        open_batches.pop(partition, None)
         yield Batch(partition, encode_batch(entries, compression=compression), indexes)
-    for partition, (entries, indexes, _) in waiting.items():
+    for partition, (entries, indexes, _) in open_batches.items():
         yield Batch(partition, encode_batch(entries, compression=compression), indexes)
 
 

@@ -76,11 +76,11 @@ class SecurityControl(FaultControl):
     # Users
 
     def set_password(self, user: str, password: str) -> None:
-        """Add a user of PLAIN and SCRAM, or change the password. Sessions go on."""
+        """Add a user of PLAIN and SCRAM, or change the password. Existing sessions continue."""
         self._call(lambda core: core.security.credentials.set_password(user, password))
 
     def remove_user(self, user: str) -> None:
-        """Remove a user of PLAIN and SCRAM. Sessions go on."""
+        """Remove a user of PLAIN and SCRAM. Existing sessions continue."""
         self._call(lambda core: core.security.credentials.remove(user))
 
     # Faults
@@ -129,13 +129,15 @@ class SecurityControl(FaultControl):
             raise InvalidOptionError(f"how={how!r}: choose one of {', '.join(_FORGERIES)}")
         forge = _FORGERIES[how]
 
-        async def spoil(call: Call) -> Outcome:
+        async def forge_response(call: Call) -> Outcome:
             response = await call.proceed()
             assert isinstance(response, SaslAuthenticateResponse)
             response.auth_bytes = forge(bytes(response.auth_bytes))
             return response
 
-        return self._add_rule(spoil, api_keys("SaslAuthenticate"), node=node, remaining=times)
+        return self._add_rule(
+            forge_response, api_keys("SaslAuthenticate"), node=node, remaining=times
+        )
 
     def serve_certificate(self, kind: str, *, node: int | None = None) -> Fault:
         """Show another certificate on new TLS connections.

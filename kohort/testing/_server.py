@@ -62,16 +62,16 @@ async def serve_connection(
 async def _serve_request(
     broker: Broker, connection: ServerConnection, channel: Channel, frame: bytearray
 ) -> None:
-    reply = await handle_frame(broker, channel, frame)
-    if reply is None:
+    response = await handle_frame(broker, channel, frame)
+    if response is None:
         return
-    if reply.closes_connection:
+    if response.closes_connection:
         await _delay_failure(broker)
-    if reply.pace is not None:
-        await send_paced(connection, reply.frame, reply.pace, broker.cluster.faults.rng)
+    if response.pace is not None:
+        await send_paced(connection, response.frame, response.pace, broker.cluster.faults.rng)
     else:
-        await connection.send(reply.frame)
-    if reply.closes_connection:
+        await connection.send(response.frame)
+    if response.closes_connection:
         raise CloseConnection("the login failed")
 
 

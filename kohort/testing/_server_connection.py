@@ -45,20 +45,20 @@ class SocketConnection:
                 await anyio.wait_readable(self._sock)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
-        while waiting:
+        unsent = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while unsent:
             try:
-                sent = self._sock.sendmsg(waiting[:_BUFFERS_AT_ONCE])
+                sent = self._sock.sendmsg(unsent[:_BUFFERS_AT_ONCE])
             except BlockingIOError:
                 await anyio.wait_writable(self._sock)
                 continue
             done = 0
-            while done < len(waiting) and sent >= len(waiting[done]):
-                sent -= len(waiting[done])
+            while done < len(unsent) and sent >= len(unsent[done]):
+                sent -= len(unsent[done])
                 done += 1
-            del waiting[:done]
+            del unsent[:done]
             if sent:
-                waiting[0] = waiting[0][sent:]
+                unsent[0] = unsent[0][sent:]
 
     async def aclose(self) -> None:
         self._sock.close()

@@ -24,7 +24,7 @@ _HANDSHAKE_RECORD = b"\x16"
 _INTERNAL_ERROR = bytes.fromhex("15030300020250")
 """The alert that Apache Kafka sends to a client that does not speak TLS."""
 _NOT_TLS = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-_JOINED = 1 << 14
+_JOIN_LIMIT = 1 << 14
 
 
 class TlsServerConnection:
@@ -55,7 +55,7 @@ class TlsServerConnection:
         """Send all buffers. Small ones are joined, because TLS makes a record of each."""
         joined = bytearray()
         for buffer in buffers:
-            if len(buffer) < _JOINED:
+            if len(buffer) < _JOIN_LIMIT:
                 joined += buffer
                 continue
             await self._send_all(joined)

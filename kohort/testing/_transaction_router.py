@@ -95,7 +95,7 @@ class TransactionRouter:
         self,
         transactional_id: str,
         producer: ProducerEpoch,
-        place: TransactionPartition,
+        topic_partition: TransactionPartition,
         *,
         adds: bool,
     ) -> ErrorCode:
@@ -107,9 +107,9 @@ class TransactionRouter:
         if coordinator is None:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if adds:
-            error = coordinator.add_partitions(transactional_id, producer, [place], 2)
+            error = coordinator.add_partitions(transactional_id, producer, [topic_partition], 2)
         else:
-            error = coordinator.verify_partition(transactional_id, producer, place)
+            error = coordinator.verify_partition(transactional_id, producer, topic_partition)
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return error
@@ -143,8 +143,8 @@ class TransactionRouter:
         partition.log.append_coordinated(RecordBatch.of(data), partition.leader_epoch)
         self._cluster.changed()
 
-    def _mark(self, place: TransactionPartition, marker: Marker) -> None:
-        partition = self._cluster.topics.partition(*place)
+    def _mark(self, topic_partition: TransactionPartition, marker: Marker) -> None:
+        partition = self._cluster.topics.partition(*topic_partition)
         if partition is not None:  # else it was deleted meanwhile
             self.write_marker(partition, marker)
 
@@ -163,22 +163,22 @@ def stored_records(log: PartitionLog) -> tuple[_Stable, _Open]:
     are omitted. An open record is outdated if a committed record with its key was written later.
     """
     stable: list[_Positioned] = []
-    waiting: dict[int, list[_Positioned]] = {}
+    open_records: dict[int, list[_Positioned]] = {}
     for batch in log.batches():
         header, records = batch.header, batch.records()
         producer_id = header.producer_id
         if header.is_control:
-            written = waiting.pop(producer_id, [])
+            written = open_records.pop(producer_id, [])
             if records and control_type(records[0].key) == ControlType.COMMIT:
                 stable += written
             continue
-        target = waiting.setdefault(producer_id, []) if header.is_transactional else stable
+        target = open_records.setdefault(producer_id, []) if header.is_transactional else stable
         target += [(record.offset, record.key, record.value) for record in records]
     stable.sort(key=itemgetter(0))
     last = {None if key is None else bytes(key): position for position, key, _ in stable}
     still_open = [
         (producer_id, key, value, last.get(None if key is None else bytes(key), -1) > position)
-        for producer_id, records in waiting.items()
+        for producer_id, records in open_records.items()
         for position, key, value in records
     ]
     return [(key, value) for _, key, value in stable], still_open

@@ -32,8 +32,8 @@ async def add_partitions_to_txn(
         )
     producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     topics = request.v3_and_below_topics
-    places = _places(topics)
-    errors = _add(ctx, request.v3_and_below_transactional_id, producer, places, version=0)
+    topic_partitions = _topic_partitions(topics)
+    errors = _add(ctx, request.v3_and_below_transactional_id, producer, topic_partitions, version=0)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(topics, errors))
 
 
@@ -41,22 +41,24 @@ def _of_broker(
     ctx: Context, requested: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResponse.AddPartitionsToTxnResult:
     producer = ProducerEpoch(requested.producer_id, requested.producer_epoch)
-    places = _places(requested.topics)
+    topic_partitions = _topic_partitions(requested.topics)
     transactions = ctx.broker.transactions
     if requested.verify_only:
-        errors: Mapping[TransactionPartition, ErrorCode] = _unknown(ctx, places) or {
-            place: transactions.verify_partition(requested.transactional_id, producer, place)
-            for place in places
+        errors: Mapping[TransactionPartition, ErrorCode] = _unknown(ctx, topic_partitions) or {
+            topic_partition: transactions.verify_partition(
+                requested.transactional_id, producer, topic_partition
+            )
+            for topic_partition in topic_partitions
         }
     else:
-        errors = _add(ctx, requested.transactional_id, producer, places, version=2)
+        errors = _add(ctx, requested.transactional_id, producer, topic_partitions, version=2)
     return AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
         transactional_id=requested.transactional_id,
         topic_results=_topic_results(requested.topics, errors),
     )
 
 
-def _places(topics: Sequence[_Requested]) -> list[TransactionPartition]:
+def _topic_partitions(topics: Sequence[_Requested]) -> list[TransactionPartition]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
@@ -64,36 +66,41 @@ def _add(
     ctx: Context,
     transactional_id: str,
     producer: ProducerEpoch,
-    places: Sequence[TransactionPartition],
+    topic_partitions: Sequence[TransactionPartition],
     version: int,
 ) -> Mapping[TransactionPartition, ErrorCode]:
     """Add all partitions, or none if one of them does not exist."""
-    if unknown := _unknown(ctx, places):
+    if unknown := _unknown(ctx, topic_partitions):
         return unknown
-    error = ctx.broker.transactions.add_partitions(transactional_id, producer, places, version)
+    error = ctx.broker.transactions.add_partitions(
+        transactional_id, producer, topic_partitions, version
+    )
     if error is ErrorCode.PRODUCER_FENCED and ctx.version < 2:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
-    return dict.fromkeys(places, error)
+    return dict.fromkeys(topic_partitions, error)
 
 
 def _unknown(
-    ctx: Context, places: Sequence[TransactionPartition]
+    ctx: Context, topic_partitions: Sequence[TransactionPartition]
 ) -> Mapping[TransactionPartition, ErrorCode]:
     """Return errors of all partitions if one is unknown or refused, else nothing."""
     topics = ctx.broker.cluster.topics
     errors: dict[TransactionPartition, ErrorCode] = {}
-    for place in places:
+    for topic_partition in topic_partitions:
         # Brokers have been authorized for the whole request.
         refused = ctx.version < 4 and not ctx.allows(
-            AclOperation.WRITE, ResourceType.TOPIC, place[0]
+            AclOperation.WRITE, ResourceType.TOPIC, topic_partition[0]
         )
         if refused:
-            errors[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topics.partition(*place) is None:
-            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[topic_partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topics.partition(*topic_partition) is None:
+            errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not errors:
         return {}
-    return {place: errors.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+    return {
+        topic_partition: errors.get(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        for topic_partition in topic_partitions
+    }
 
 
 def _topic_results(

@@ -42,7 +42,7 @@ def _alter(ctx: Context, requested: _Requested, validate_only: bool) -> _Result:
             if entry.value is None:
                 raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} cannot be null.")
             if entry.name in configs:
-                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is there twice.")
+                raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, f"{entry.name} is given twice.")
             configs[entry.name] = entry.value
         if requested.resource_type == BROKER:
             node_id = changeable_broker(ctx, requested.resource_name)
@@ -67,13 +67,13 @@ def changeable_topic(ctx: Context, kind: int, name: str) -> Topic:
     """Return the topic to change; ChangeRefusedError if it cannot be changed."""
     if kind != TOPIC:
         raise ChangeRefusedError(
-            ErrorCode.INVALID_REQUEST, f"Nothing of type {kind} has settings here."
+            ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings."
         )
     if not name:
-        raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "A topic has a name.")
+        raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "The topic name is empty.")
     if not is_legal_name(name):
         raise ChangeRefusedError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name."
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name."
         )
     topic = ctx.broker.cluster.topics.get(name)
     if topic is None:

@@ -60,11 +60,11 @@ def _reassign(ctx: Context, topic: str, requested: _Requested, *, may_resize: bo
 
 
 def _problem(ctx: Context, replicas: list[int]) -> str | None:
-    """Return what is wrong with a list of replicas."""
+    """Return the problem of a list of replicas, None for a valid list."""
     if not replicas:
         return "The list of replicas is empty."
     if len(set(replicas)) < len(replicas):
-        return f"A broker is there twice: {replicas}."
+        return f"A broker is listed twice: {replicas}."
     unknown = [replica for replica in replicas if replica not in ctx.broker.cluster.registry]
     return f"Brokers {unknown} are not registered." if unknown else None
 

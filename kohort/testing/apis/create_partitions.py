@@ -24,7 +24,9 @@ async def create_partitions(
             _grow(ctx, requested, request.validate_only)
             if times[name] == 1
             else _Result(
-                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Asked for twice."
+                name=name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="The topic is named twice.",
             )
             for name, requested in {
                 requested.name: requested for requested in request.topics

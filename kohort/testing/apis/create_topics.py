@@ -115,7 +115,7 @@ def _sizes(
         if partitions != -1 or factor != -1:
             raise _RefusedTopic(
                 ErrorCode.INVALID_REQUEST,
-                "Partitions and replication factor must be -1 beside a manual assignment.",
+                "Partitions and replication factor must be -1 with a manual assignment.",
             )
         return len(assignments), len(assignments[0])
     if partitions == -1:
@@ -124,7 +124,7 @@ def _sizes(
         factor = cluster.config.default_replication_factor
     if partitions > MAX_PARTITIONS:
         raise _RefusedTopic(
-            ErrorCode.POLICY_VIOLATION, f"{MAX_PARTITIONS} partitions can be made at a time."
+            ErrorCode.POLICY_VIOLATION, f"At most {MAX_PARTITIONS} partitions can be created."
         )
     if partitions < 1:
         raise _RefusedTopic(ErrorCode.INVALID_PARTITIONS, "A topic has at least one partition.")

@@ -26,7 +26,9 @@ async def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> DeleteTop
             _delete(ctx, name, topic_id)
             if times == 1
             else _Result(
-                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Named twice."
+                name=name,
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message="The topic is named twice.",
             )
             for (name, topic_id), times in requested.items()
         ]

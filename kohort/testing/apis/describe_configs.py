@@ -78,7 +78,7 @@ def _configs(ctx: Context, requested: _Requested) -> list[_Config]:
     if requested.resource_type != BROKER:
         raise _RefusedResource(
             ErrorCode.INVALID_REQUEST,
-            f"Nothing of type {requested.resource_type} has settings here.",
+            f"Resources of type {requested.resource_type} have no settings.",
         )
     if not requested.resource_name:
         return _default_configs(ctx)
@@ -107,7 +107,7 @@ def refused_config(ctx: Context, operation: AclOperation, requested: Resource) -
 def _topic_configs(ctx: Context, name: str) -> list[_Config]:
     if not is_legal_name(name):
         raise _RefusedResource(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic's name."
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name."
         )
     cluster, node = ctx.broker.cluster, ctx.broker.node
     topic = cluster.topics.get(name)

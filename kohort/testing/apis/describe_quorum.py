@@ -52,7 +52,7 @@ def _unknown(index: int) -> _Partition:
     return _Partition(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message="This is no partition of the metadata.",
+        error_message="The partition is not of the metadata log.",
     )
 
 

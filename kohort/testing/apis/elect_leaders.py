@@ -67,13 +67,13 @@ def _elect_any(ctx: Context, partition: Partition) -> _Result:
     live = [replica for replica in partition.replicas if cluster.is_live(replica)]
     if not live:
         code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        return _refused(partition.index, code, "None of the replicas is there.")
+        return _refused(partition.index, code, "None of the replicas is live.")
     cluster.move_leader(partition, live[0])
     return _Result(partition_id=partition.index, error_message=None)
 
 
 def _not_needed(partition: Partition) -> _Result:
-    message = "The partition has that leader."
+    message = "The partition has this leader already."
     return _refused(partition.index, ErrorCode.ELECTION_NOT_NEEDED, message)
 
 

@@ -194,10 +194,10 @@ def _preferred(
     local_replicas = [
         node.id for node in cluster.nodes if node.rack == rack and node.id in partition.isr
     ]
-    has_it = partition.log.start_offset <= cached.offset <= replica.end_offset
+    has_offset = partition.log.start_offset <= cached.offset <= replica.end_offset
     return (
         max(local_replicas)
-        if local_replicas and has_it and partition.leader not in local_replicas
+        if local_replicas and has_offset and partition.leader not in local_replicas
         else -1
     )
 

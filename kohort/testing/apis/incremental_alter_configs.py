@@ -61,7 +61,7 @@ def _alter(ctx: Context, requested: _Requested, validate_only: bool, *, once: bo
     )
     try:
         if not once:
-            raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "It is named twice.")
+            raise ChangeRefusedError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
         _check(requested)
         check_rights(ctx, requested)
         if requested.resource_type == BROKER:

@@ -15,15 +15,15 @@ from kohort.testing.transactions import ProducerEpoch
 
 @serves(InitProducerIdRequest, (0, 5))
 async def init_producer_id(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    brought = ProducerEpoch(request.producer_id, request.producer_epoch)
-    if request.transactional_id == "" or (brought.producer_id == -1) != (brought.epoch == -1):
+    present = ProducerEpoch(request.producer_id, request.producer_epoch)
+    if request.transactional_id == "" or (present.producer_id == -1) != (present.epoch == -1):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=ctx.broker.cluster.new_producer_id())
     error, given = ctx.broker.transactions.init_producer(
         request.transactional_id,
         request.transaction_timeout_ms,
-        None if brought.producer_id == -1 else brought,
+        None if present.producer_id == -1 else present,
     )
     if error is ErrorCode.PRODUCER_FENCED and ctx.version < 4:
         error = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -33,8 +33,8 @@ async def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> OffsetDel
             else:
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 missing.setdefault(requested.name, []).append(result)
-    places = [(name, result.partition_index) for name in named for result in named[name]]
-    error, consumed = ctx.broker.coordinator.delete_offsets(request.group_id, places)
+    topic_partitions = [(name, result.partition_index) for name in named for result in named[name]]
+    error, consumed = ctx.broker.coordinator.delete_offsets(request.group_id, topic_partitions)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error)
     for name, results in named.items():

@@ -21,15 +21,15 @@ from kohort.testing.apis.metadata import is_visible
 from kohort.testing.groups import CommittedOffset
 from kohort.testing.security import AclOperation, ResourceType
 
-_NOTHING = CommittedOffset(
+_NO_OFFSET = CommittedOffset(
     offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1, topic_id=b""
 )
 
 # Offsets of a topic that the principal may not describe.
-_REFUSED = replace(_NOTHING)
+_REFUSED = replace(_NO_OFFSET)
 
 # Offsets that an open transaction may change, with and without an earlier commit.
-_UNSTABLE, _PENDING = replace(_NOTHING), replace(_NOTHING)
+_UNSTABLE, _PENDING = replace(_NO_OFFSET), replace(_NO_OFFSET)
 
 _Offsets = Mapping[tuple[str, int], CommittedOffset]
 _Topics = list[tuple[str, list[int]]]
@@ -109,8 +109,8 @@ def _offsets(ctx: Context, group_id: str, stable: bool) -> tuple[ErrorCode, _Off
     if not stable:
         return error, committed
     pending = {
-        place: _UNSTABLE if place in committed else _PENDING
-        for place in coordinator.pending.pending_partitions(group_id)
+        topic_partition: _UNSTABLE if topic_partition in committed else _PENDING
+        for topic_partition in coordinator.pending.pending_partitions(group_id)
     }
     return error, {**committed, **pending}
 
@@ -138,7 +138,7 @@ def _each(
 ) -> list[tuple[int, CommittedOffset]]:
     if not is_visible(ctx, name):
         return [(index, _REFUSED) for index in indexes]
-    return [(index, offsets.get((name, index), _NOTHING)) for index in indexes]
+    return [(index, offsets.get((name, index), _NO_OFFSET)) for index in indexes]
 
 
 def _topic(

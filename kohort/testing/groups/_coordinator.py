@@ -272,12 +272,12 @@ class GroupCoordinator:
         def belongs(group_id: str) -> bool:
             return self._partition(group_id) == partition
 
-        for place, pending in self.pending.pop_offsets(producer_id, belongs):
-            group_id, topic, index = place
+        for group_partition, pending in self.pending.pop_offsets(producer_id, belongs):
+            group_id, topic, index = group_partition
             group = self.groups.get(group_id)
             if committed and group is not None:
                 group.offsets[topic, index] = pending.offset
-                self.pending.mark_outdated(place, pending.order)
+                self.pending.mark_outdated(group_partition, pending.order)
         self._schedule_expiration(anyio.current_time())
         self._process()
         self._changed()
@@ -299,7 +299,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def delete_offsets(
-        self, group_id: str, places: Sequence[tuple[str, int]]
+        self, group_id: str, topic_partitions: Sequence[tuple[str, int]]
     ) -> tuple[ErrorCode, set[tuple[str, int]]]:
         """Return an error for the whole request, and the partitions that members still consume."""
         error = self._check_member_request(group_id)
@@ -310,17 +310,35 @@ class GroupCoordinator:
             return error, set()
         if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP, set()
-        consumed = {place for place in places if is_subscribed(group, place[0])}
-        delete_offsets(group, [place for place in places if place not in consumed])
-        for place in set(places) - consumed:
-            self.pending.remove((group_id, *place))
+        consumed = {
+            topic_partition
+            for topic_partition in topic_partitions
+            if is_subscribed(group, topic_partition[0])
+        }
+        delete_offsets(
+            group,
+            [
+                topic_partition
+                for topic_partition in topic_partitions
+                if topic_partition not in consumed
+            ],
+        )
+        for topic_partition in set(topic_partitions) - consumed:
+            self.pending.remove((group_id, *topic_partition))
         self._process()
         return ErrorCode.NONE, consumed
 
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete all offsets of a deleted topic."""
         for group in list(self.groups.values()):
-            delete_offsets(group, [place for place in group.offsets if place[0] == topic])
+            delete_offsets(
+                group,
+                [
+                    topic_partition
+                    for topic_partition in group.offsets
+                    if topic_partition[0] == topic
+                ],
+            )
         self.pending.remove_topic(topic)
         self._process()
 

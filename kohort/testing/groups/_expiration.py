@@ -24,12 +24,13 @@ def expire(group: ClassicGroup, pending: PendingOffsets, now: float) -> bool:
     """Write tombstones for expired offsets; return True if the group itself has expired."""
     kept = pending.pending_partitions(group.group_id)
     now_ms = group.env.wall_ms(now)
-    over = [
-        place
-        for place, committed in group.offsets.items()
-        if place not in kept and _expires_ms(group, place[0], committed) <= now_ms
+    expired = [
+        topic_partition
+        for topic_partition, committed in group.offsets.items()
+        if topic_partition not in kept
+        and _expires_ms(group, topic_partition[0], committed) <= now_ms
     ]
-    delete_offsets(group, over)
+    delete_offsets(group, expired)
     if group.offsets or kept or group.state is not GroupState.EMPTY:
         return False
     group.env.append(group.group_id, group_metadata_key(group.group_id), None)

@@ -61,13 +61,13 @@ def _replay(
     groups: dict[str, ClassicGroup], env: GroupEnvironment, key: Message, value: Message | None
 ) -> None:
     if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
-        place = key.topic, key.partition
+        topic_partition = key.topic, key.partition
         if isinstance(value, OffsetCommitValue):
             if key.group not in groups:
                 groups[key.group] = ClassicGroup(key.group, env)
-            groups[key.group].offsets[place] = stored_offset(value)
+            groups[key.group].offsets[topic_partition] = stored_offset(value)
         elif key.group in groups:
-            groups[key.group].offsets.pop(place, None)
+            groups[key.group].offsets.pop(topic_partition, None)
     elif isinstance(key, GroupMetadataKey):
         before = groups.pop(key.group, None)
         if isinstance(value, GroupMetadataValue):

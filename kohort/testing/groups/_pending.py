@@ -40,30 +40,32 @@ class PendingOffsets:
     def add(
         self,
         producer_id: int,
-        place: GroupPartition,
+        group_partition: GroupPartition,
         offset: CommittedOffset,
         *,
         outdated: bool = False,
     ) -> None:
         pending = _PendingOffset(offset, next(self._orders), outdated)
-        self._offsets.setdefault(producer_id, {})[place] = pending
+        self._offsets.setdefault(producer_id, {})[group_partition] = pending
 
-    def mark_outdated(self, place: GroupPartition, before: int | None = None) -> None:
+    def mark_outdated(self, group_partition: GroupPartition, before: int | None = None) -> None:
         """Mark earlier pending offsets as outdated, all or those ``before`` an order."""
         for offsets in self._offsets.values():
-            pending = offsets.get(place)
+            pending = offsets.get(group_partition)
             if pending is not None and (before is None or pending.order < before):
                 pending.outdated = True
 
-    def remove(self, place: GroupPartition) -> None:
+    def remove(self, group_partition: GroupPartition) -> None:
         """Remove the pending offsets of a partition whose committed offset was deleted."""
         for offsets in self._offsets.values():
-            offsets.pop(place, None)
+            offsets.pop(group_partition, None)
 
     def remove_topic(self, topic: str) -> None:
         for offsets in self._offsets.values():
-            for place in [place for place in offsets if place[1] == topic]:
-                del offsets[place]
+            for group_partition in [
+                group_partition for group_partition in offsets if group_partition[1] == topic
+            ]:
+                del offsets[group_partition]
 
     def pending_partitions(self, group_id: str) -> set[tuple[str, int]]:
         """Return the (topic, partition) pairs whose offset an open transaction may change."""
@@ -79,10 +81,12 @@ class PendingOffsets:
     ) -> Iterator[tuple[GroupPartition, _PendingOffset]]:
         """Remove the producer's offsets of the groups that belong, and yield those not outdated."""
         offsets = self._offsets.get(producer_id, {})
-        for place in [place for place in offsets if belongs(place[0])]:
-            pending = offsets.pop(place)
+        for group_partition in [
+            group_partition for group_partition in offsets if belongs(group_partition[0])
+        ]:
+            pending = offsets.pop(group_partition)
             if not pending.outdated:
-                yield place, pending
+                yield group_partition, pending
         if not offsets:
             self._offsets.pop(producer_id, None)
 

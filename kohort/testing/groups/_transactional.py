@@ -80,5 +80,5 @@ def load_pending(
         if isinstance(value, OffsetCommitValue):
             if key.group not in groups:
                 groups[key.group] = ClassicGroup(key.group, env)
-            place = key.group, key.topic, key.partition
-            pending.add(producer_id, place, stored_offset(value), outdated=outdated)
+            group_partition = key.group, key.topic, key.partition
+            pending.add(producer_id, group_partition, stored_offset(value), outdated=outdated)

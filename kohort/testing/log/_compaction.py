@@ -83,12 +83,12 @@ class Compaction:
     ) -> bytes | None:
         header = batch.header
         horizon = header.base_timestamp if header.has_delete_horizon else None
-        over = horizon is not None and horizon <= self.now_ms
+        expired = horizon is not None and horizon <= self.now_ms
         emptied = discarded and header.is_control
-        if discarded and (over or not header.is_control):
+        if discarded and (expired or not header.is_control):
             kept: list[Record] = []
         else:
-            kept = list(self._kept(batch, latest, over))
+            kept = list(self._kept(batch, latest, expired))
         if not kept:
             return _emptied(header) if self._is_needed(header, end) else None
         expires = emptied or any(record.value is None for record in kept)
@@ -99,12 +99,12 @@ class Compaction:
         return _rewritten(header, kept, horizon)
 
     @staticmethod
-    def _kept(batch: RecordBatch, latest: Mapping[bytes, int], over: bool) -> Iterator[Record]:
+    def _kept(batch: RecordBatch, latest: Mapping[bytes, int], expired: bool) -> Iterator[Record]:
         for record in batch.records():
             if batch.header.is_control:
                 yield record
             elif record.key is not None and record.offset >= latest.get(record.key, -1):
-                if record.value is not None or not over:
+                if record.value is not None or not expired:
                     yield record
 
     def _is_needed(self, header: BatchHeader, end: int) -> bool:

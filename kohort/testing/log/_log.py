@@ -292,10 +292,10 @@ class PartitionLog:
         the result is then empty. As in Kafka a read ends with its segment, once segments are large,
         because the bytes of one segment need no copy.
         """
-        place = self._locate(offset)
-        if place is None:
+        location = self._locate(offset)
+        if location is None:
             return EMPTY
-        number, index = place
+        number, index = location
         first = self._segments[number].size_of(index)
         if first > max_bytes:
             return self._segments[number].read(index, first) if at_least_one else EMPTY
@@ -312,10 +312,10 @@ class PartitionLog:
         """Return the bytes from the batch of the offset to the end of the log, at most
         ``limit``.
         """
-        place = self._locate(offset)
-        if place is None:
+        location = self._locate(offset)
+        if location is None:
             return 0
-        number, index = place
+        number, index = location
         segments = self._segments
         total = segments[number].size - segments[number].start_of(index)
         while total < limit and (number := number + 1) < len(segments):
@@ -324,15 +324,15 @@ class PartitionLog:
 
     def raw_batch(self, offset: int) -> memoryview | None:
         """Return the stored bytes of the batch with the offset, for reading or damaging them."""
-        place = self._locate(offset) if self.start_offset <= offset < self.end_offset else None
-        return None if place is None else self._segments[place[0]].batch(place[1])
+        location = self._locate(offset) if self.start_offset <= offset < self.end_offset else None
+        return None if location is None else self._segments[location[0]].batch(location[1])
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Yield the batches from that of the offset on."""
-        place = self._locate(max(offset, self.start_offset))
-        if place is None:
+        location = self._locate(max(offset, self.start_offset))
+        if location is None:
             return
-        number, index = place
+        number, index = location
         for segment in self._segments[number:]:
             for position in range(index, len(segment.ends)):
                 yield RecordBatch.of(segment.batch(position))

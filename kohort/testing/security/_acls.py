@@ -13,7 +13,7 @@ from kohort.errors import InvalidOptionError
 
 ANY_NAME = "*"
 """The name of a literal ACL for all resources of a type; also the host that matches all hosts."""
-ANYBODY = "User:*"
+ANY_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The only name of a resource of type CLUSTER."""
 
@@ -144,7 +144,7 @@ class Acl:
 
     def is_for(self, principal: str, host: str) -> bool:
         """True if the ACL is for this principal on this host."""
-        return self.principal in (principal, ANYBODY) and self.host in (host, ANY_NAME)
+        return self.principal in (principal, ANY_PRINCIPAL) and self.host in (host, ANY_NAME)
 
 
 @dataclass(frozen=True, slots=True)

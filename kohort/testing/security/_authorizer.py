@@ -31,7 +31,7 @@ _IMPLYING: Mapping[AclOperation, frozenset[AclOperation]] = MappingProxyType(
         ),
     }
 )
-"""Operations of which each allows the key; denials imply nothing."""
+"""Operation -> operations whose permission implies it. Denials imply nothing."""
 
 _OPERATIONS: Mapping[ResourceType, tuple[AclOperation, ...]] = MappingProxyType(
     {

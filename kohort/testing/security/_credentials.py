@@ -17,7 +17,7 @@ _SALT_BYTES = 20
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """Data that a broker stores of a password for one SCRAM mechanism (RFC 5802)."""
+    """Stored data of a password for one SCRAM mechanism (RFC 5802)."""
 
     hash_name: str
     iterations: int

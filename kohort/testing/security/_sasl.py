@@ -23,7 +23,7 @@ from kohort.testing.security._state import SecurityState
 ANONYMOUS = "User:ANONYMOUS"
 """Principal of clients that do not log in."""
 MAX_LOGIN_FRAME = 524_288
-"""Kafka's ``sasl.server.max.receive.size``: bytes of a frame during a login."""
+"""Kafka's ``sasl.server.max.receive.size``, the largest frame in bytes during a login."""
 MIN_RELOGIN_S = 1.0
 """Seconds between the beginnings of two re-logins of a connection."""
 
@@ -130,7 +130,7 @@ class ClientLogin:
 
     @property
     def is_relogin(self) -> bool:
-        """True while a client that is logged in logs in again."""
+        """True while a logged-in client logs in again."""
         return self._logged_in and self.phase is not Phase.OPEN
 
     def step(self, key: int) -> Step:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 _SKEW_S = 30.0
-"""Seconds that clocks may differ: Kafka's ``sasl.oauthbearer.clock.skew.seconds``."""
+"""Largest difference of clocks in seconds, Kafka's ``sasl.oauthbearer.clock.skew.seconds``."""
 
 
 def unsecured_token(

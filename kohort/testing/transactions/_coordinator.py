@@ -132,20 +132,20 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         producer: ProducerEpoch,
-        places: Sequence[TransactionPartition],
+        topic_partitions: Sequence[TransactionPartition],
         version: int = 0,
     ) -> ErrorCode:
         """Add partitions to the producer's transaction; ``version`` is its transaction version."""
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
             return found
-        if found.add_partitions(places, self.env.now_ms(), version):
+        if found.add_partitions(topic_partitions, self.env.now_ms(), version):
             self._store(found)
             self._start_timer(found)
         return ErrorCode.NONE
 
     def verify_partition(
-        self, transactional_id: str, producer: ProducerEpoch, place: TransactionPartition
+        self, transactional_id: str, producer: ProducerEpoch, topic_partition: TransactionPartition
     ) -> ErrorCode:
         """Return NONE if the producer's transaction has the partition, else
         TRANSACTION_ABORTABLE.
@@ -153,7 +153,7 @@ class TransactionCoordinator:
         found = self._find(transactional_id, producer)
         if isinstance(found, ErrorCode):
             return found
-        added = found.state is TransactionState.ONGOING and place in found.partitions
+        added = found.state is TransactionState.ONGOING and topic_partition in found.partitions
         return ErrorCode.NONE if added else ErrorCode.TRANSACTION_ABORTABLE
 
     def end_transaction(
@@ -168,13 +168,13 @@ class TransactionCoordinator:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction is None or error is not ErrorCode.NONE:
             return error, ProducerEpoch()
-        verdict = transaction.check_end(producer, committed, version)
-        if verdict is not None and verdict is not ErrorCode.NONE:
-            return verdict, ProducerEpoch()
-        if verdict is ErrorCode.NONE:
+        outcome = transaction.check_end(producer, committed, version)
+        if outcome is not None and outcome is not ErrorCode.NONE:
+            return outcome, ProducerEpoch()
+        if outcome is ErrorCode.NONE:
             transaction.client_version = max(transaction.client_version, version)
-            marking = transaction.producer.next if version >= 2 else transaction.producer
-            self._write_end(transaction, marking, committed)
+            marker_producer = transaction.producer.next if version >= 2 else transaction.producer
+            self._write_end(transaction, marker_producer, committed)
         return ErrorCode.NONE, transaction.producer
 
     # Ends
@@ -183,16 +183,18 @@ class TransactionCoordinator:
         """Abort the open transaction with an epoch that its producer does not have."""
         self._write_end(transaction, transaction.producer.next, committed=False)
 
-    def _write_end(self, transaction: Transaction, marking: ProducerEpoch, committed: bool) -> None:
+    def _write_end(
+        self, transaction: Transaction, marker_producer: ProducerEpoch, committed: bool
+    ) -> None:
         self._timers.cancel(transaction.transactional_id)
-        transaction.prepare(marking, committed, self.env.now_ms())
+        transaction.prepare(marker_producer, committed, self.env.now_ms())
         self._store(transaction)
         epoch = self.env.epoch_of(_partition(transaction.transactional_id))
-        marker = Marker(*marking, committed=committed, coordinator_epoch=epoch)
-        for place in transaction.partitions:
-            self.env.write_marker(place, marker)
-        exhausted = transaction.client_version >= 2 and marking.epoch > LAST_EPOCH
-        after = ProducerEpoch(self.env.new_producer_id(), 0) if exhausted else marking
+        marker = Marker(*marker_producer, committed=committed, coordinator_epoch=epoch)
+        for topic_partition in transaction.partitions:
+            self.env.write_marker(topic_partition, marker)
+        exhausted = transaction.client_version >= 2 and marker_producer.epoch > LAST_EPOCH
+        after = ProducerEpoch(self.env.new_producer_id(), 0) if exhausted else marker_producer
         transaction.complete(after, self.env.now_ms())
         self._store(transaction)
 

@@ -89,11 +89,15 @@ class Transaction:
         return ErrorCode.NONE
 
     def add_partitions(
-        self, places: Iterable[TransactionPartition], now_ms: int, version: int
+        self, topic_partitions: Iterable[TransactionPartition], now_ms: int, version: int
     ) -> bool:
         """Open the transaction if necessary and add partitions; False if none is new."""
         ongoing = self.state is TransactionState.ONGOING
-        new = [place for place in places if not ongoing or place not in self.partitions]
+        new = [
+            topic_partition
+            for topic_partition in topic_partitions
+            if not ongoing or topic_partition not in self.partitions
+        ]
         if not new:
             return False
         if not ongoing:
