@@ -168,7 +168,9 @@ def test_a_cooperative_assignor_that_moves_a_partition_at_once_is_an_error(
         two.poll(timeout_ms=20)
         return False
 
-    with pytest.raises(AssignorError, match=r"moved .* at once; a cooperative one leaves it out"):
+    with pytest.raises(
+        AssignorError, match=r"moved .* in one rebalance. A cooperative assignor must leave it out"
+    ):
         poll_until(one, join_and_look)
 
 

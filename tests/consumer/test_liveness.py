@@ -122,7 +122,7 @@ def test_a_coordinator_that_falls_silent_is_given_up_after_the_session_and_found
                 await anyio.sleep(10)
                 assert cluster.group("g").is_stable
                 assert listener.names == ["assigned"], "nothing was lost by it"
-            assert any("is given up" in r.getMessage() for r in caplog.records)
+            assert any("is unavailable" in r.getMessage() for r in caplog.records)
 
     run_virtual(main)
 

@@ -53,7 +53,7 @@ def test_pairs_are_as_good_as_topic_partitions() -> None:
 
 
 def test_a_partition_may_not_go_from_owner_to_owner_at_once() -> None:
-    with pytest.raises(AssignorError, match="from a to b at once"):
+    with pytest.raises(AssignorError, match="from a to b in one rebalance"):
         check_assignments(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)
     check_assignments(Named(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=False)
     check_assignments(Sticky(), CLUSTER, _owners(), {"a": [T0], "b": [T1]}, cooperative=True)

@@ -121,7 +121,10 @@ def test_assignors_are_named_in_many_ways(strategy: Any, names: list[str]) -> No
     ("strategy", "words"),
     [
         ("rang", "did you mean 'range'"),
-        ("no such thing", "there are 'range', 'cooperative-sticky', 'sticky', 'roundrobin'"),
+        (
+            "no such thing",
+            "The built-in assignors are 'range', 'cooperative-sticky', 'sticky', 'roundrobin'",
+        ),
         ([], "is empty"),
         (["range", RangeAssignor], "twice"),
         ([Mine, RangeAssignor], "no rebalance protocol"),
