@@ -1,4 +1,4 @@
-"""Who gets which partition: Kafka's assignors, and the base class for one's own.
+"""Kafka's assignors and the base class for your own assignor.
 
 Pass names, classes or instances in ``partition_assignment_strategy``.
 """

@@ -1,6 +1,7 @@
-"""The client side of a consumer group: find the coordinator, be a member, keep offsets.
+"""The client side of a consumer group: the coordinator's address, the membership, the offsets.
 
-The membership is a machine without I/O (:mod:`._membership`); :class:`CoordinatorClient` drives it.
+The membership is a state machine without I/O in :mod:`._membership`. :class:`CoordinatorClient`
+runs its commands.
 """
 
 from __future__ import annotations

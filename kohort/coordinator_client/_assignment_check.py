@@ -1,4 +1,4 @@
-"""The leader's duty: have the assignor deal, and take nothing but a proper deal from it."""
+"""The leader's check of the assignment that an assignor returned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from kohort.transport import escaped
 from kohort.types import TopicPartition
 
 SELF_CHECKING = frozenset({"cooperative-sticky"})
-"""Assignors that withhold what has to be given up first, knowing more than a check could."""
+"""Assignors that leave out partitions which their owners must revoke first.
+
+They use more of the members' metadata than the check does, so the check skips them.
+"""
 
 _NO_PARTITIONS = Assignment(())
 
@@ -32,7 +35,7 @@ def check_assignments(
     *,
     cooperative: bool,
 ) -> dict[str, Assignment]:
-    """Check an assignment at once; see :func:`check_in_steps`."""
+    """Check an assignment without a pause; see :func:`check_in_steps`."""
     return finish(check_in_steps(assignor, cluster, members, assignments, cooperative=cooperative))
 
 
@@ -44,10 +47,10 @@ def check_in_steps(
     *,
     cooperative: bool,
 ) -> Steps[dict[str, Assignment]]:
-    """What the assignor dealt, with every member in it. AssignorError for what cannot be.
+    """Return the assignment with an entry for every member. Raise AssignorError if it is invalid.
 
-    Cooperative: a partition may not go straight from one owner to another, as the first gives it
-    up only after this rebalance (KIP-429).
+    In a cooperative group a partition may not move directly from one owner to another. Its owner
+    revokes it only after this rebalance (KIP-429).
     """
     name = assignor.name
     try:
@@ -57,13 +60,15 @@ def check_in_steps(
             yield
     except (AttributeError, TypeError, ValueError) as error:
         raise AssignorError(
-            f"assignor {name!r} returned {type(assignments).__name__}, and not a mapping from "
-            f"member ids to lists of TopicPartition, or to Assignment: {error}"
+            f"assignor {name!r} returned an invalid {type(assignments).__name__}: {error}. Return "
+            "a mapping from member id to a list of TopicPartition or to an Assignment"
         ) from error
     unknown_members = given.keys() - members.keys()
     if unknown_members:
         raise AssignorError(
-            f"assignor {name!r} dealt to nobody: {sorted(map(repr, unknown_members))}"
+            f"assignor {name!r} assigned partitions to unknown members: "
+            f"{', '.join(sorted(map(repr, unknown_members)))}. Assign partitions only to member "
+            "ids of the subscriptions"
         )
     new_owners: dict[TopicPartition, str] = {}
     for member, assignment in given.items():
@@ -72,14 +77,16 @@ def check_in_steps(
         for tp in assignment.partitions:
             if tp.topic not in topics:
                 raise AssignorError(
-                    f"assignor {name!r} gave {describe([tp])} to {escaped(member)}, which does not "
-                    "subscribe to the topic"
+                    f"assignor {name!r} assigned {describe([tp])} to {escaped(member)}, which does "
+                    "not subscribe to the topic"
                 )
             if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
-                raise AssignorError(f"assignor {name!r} dealt {describe([tp])}, which is not there")
+                raise AssignorError(
+                    f"assignor {name!r} assigned {describe([tp])}, which does not exist"
+                )
             if tp in new_owners:
                 raise AssignorError(
-                    f"assignor {name!r} gave {describe([tp])} to two: "
+                    f"assignor {name!r} assigned {describe([tp])} to two members: "
                     f"{escaped(new_owners[tp])} and {escaped(member)}"
                 )
             new_owners[tp] = member
@@ -107,6 +114,6 @@ def _check_transfers(
             if new_owner != owner and tp not in members[new_owner].owned:
                 raise AssignorError(
                     f"assignor {name!r} moved {describe([tp])} from {escaped(owner)} to "
-                    f"{escaped(new_owner)} at once; a cooperative one leaves it out until its "
-                    "owner has given it up"
+                    f"{escaped(new_owner)} in one rebalance. A cooperative assignor must leave it "
+                    "out until its owner has revoked it"
                 )

@@ -1,4 +1,4 @@
-"""The driver: runs the commands of a membership machine and feeds the answers back."""
+"""The driver of the membership: it runs the commands and handles the results as events."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorClient:
-    """A consumer's part in one group: membership and offsets.
+    """The membership and the offsets of one consumer in one group.
 
-    Everything is called from the event loop that :meth:`run` runs in. ``config.group_id`` must be
-    set. ``rack`` is told to the leader's assignor (KIP-881). ``require_stable``: wait with
-    committed offsets until open transactions on them are decided. ``on_group_topics`` is called
-    when :attr:`group_topics` changes.
+    Call everything from the event loop that runs :meth:`run`. ``config.group_id`` must be set.
+    ``rack`` is sent to the leader's assignor (KIP-881). With ``require_stable``, reads of committed
+    offsets wait until open transactions on them are decided. ``on_group_topics`` is called when
+    :attr:`group_topics` changes.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CoordinatorClient:
         history: TopicIdHistory | None = None,
     ) -> None:
         if config.group_id is None:
-            raise ValueError("a CoordinatorClient needs a group_id")
+            raise ValueError("CoordinatorClient requires config.group_id")
         rng = rng or random.Random()
         cooperative = common_protocol(assignors) is RebalanceProtocol.COOPERATIVE
         backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -146,10 +146,10 @@ class CoordinatorClient:
         self._changed = anyio.Event()
         self._has_failed = False
         self.confirmed_until: float = math.inf
-        """Until when the partitions cannot be another member's already; readable from any thread.
+        """The time until which no other member can own the partitions; readable from any thread.
 
-        After that the session may have ended at the coordinator: nothing of them should be handed
-        out before a heartbeat was answered. ``callbacks.membership_confirmed()`` tells of that.
+        After that the session may have expired at the coordinator. The consumer must not deliver
+        records until a heartbeat succeeds, which calls ``callbacks.membership_confirmed()``.
         """
         self._watched_topics: frozenset[str] = frozenset()
         self._last_topics = ClusterTopics({})
@@ -157,7 +157,7 @@ class CoordinatorClient:
     # --- for the engine -------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until cancelled. Never raises: what cannot be mended goes to host.group_failed()."""
+        """Run until cancelled. Report errors through ``callbacks.group_failed()``, never raise."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -170,28 +170,28 @@ class CoordinatorClient:
                     with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
                         await changed.wait()
                     self._handle(Tick(self._callbacks.last_poll()))
-        except Exception as error:  # a defect of kohort's or of the host's
+        except Exception as error:  # a bug in kohort
             self._fail(error)
         finally:
             self._tasks = None
             self._changed.set()
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Be a member of the group for these topics, in place of any others; none is allowed."""
+        """Replace the subscribed topics and join the group. An empty set is allowed."""
         self._handle(Subscribed(frozenset(topics)))
 
     async def unsubscribe(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Give up all partitions and leave; as :meth:`leave`."""
+        """Leave the group as :meth:`leave` does, with a fixed reason."""
         await self.leave("the consumer unsubscribed", timeout)
 
     async def leave(
         self, reason: str, timeout: float = CLOSE_TIMEOUT, *, leave_group: bool | None = None
     ) -> None:
-        """Call the listener for what is owned, then leave the group within ``timeout`` seconds.
+        """Call the listener for the owned partitions, then leave within ``timeout`` seconds.
 
-        ``leave_group`` False: do not tell the coordinator, so that a restart finds its partitions;
-        the default for a static member, and no other. Raises KafkaTimeoutError if a callback is
-        still running then; the leaving goes on.
+        ``leave_group=False`` sends no LeaveGroup, so that a restarted member gets its partitions
+        back. It is the default for static members only. Raise KafkaTimeoutError if a callback still
+        runs after the timeout. The member then leaves when the callback ends.
         """
         if leave_group is None:
             leave_group = self._config.group_instance_id is None
@@ -200,16 +200,19 @@ class CoordinatorClient:
             while self._membership.leave is not None and self._tasks is not None:
                 await self._changed.wait()
             return
-        raise KafkaTimeoutError(f"leaving the group took longer than {in_seconds(timeout)}")
+        raise KafkaTimeoutError(
+            f"leaving group {self._config.group_id!r} did not complete within "
+            f"{in_seconds(timeout)}: a rebalance callback is still running"
+        )
 
     def request_rejoin(self, reason: str) -> None:
-        """Have a rebalance (KIP-568), unless one is under way already."""
+        """Start a rebalance (KIP-568) unless one is in progress."""
         self._handle(RejoinRequested(reason))
 
     def apply_metadata(self, metadata: MetadataView | None = None) -> None:
-        """The cluster's metadata changed: the leader looks whether its assignment still fits.
+        """Check on the leader whether the assignment still fits the cluster's metadata.
 
-        A topic that the metadata says nothing about counts as unchanged.
+        A topic that the metadata does not contain counts as unchanged.
         """
         if not self._watched_topics:
             return
@@ -231,7 +234,7 @@ class CoordinatorClient:
         *,
         ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit offsets; see :meth:`OffsetManager.commit` for the errors."""
+        """Commit offsets; :meth:`OffsetManager.commit` lists the errors."""
         await self._offsets.commit(offsets, timeout, ids=ids)
 
     async def committed(
@@ -241,11 +244,11 @@ class CoordinatorClient:
         *,
         denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed; see :meth:`OffsetManager.committed`."""
+        """Return the committed offsets; see :meth:`OffsetManager.committed`."""
         return await self._offsets.committed(partitions, timeout, denied=denied)
 
     def snapshot(self) -> MembershipSnapshot:
-        """The membership as it is now; no I/O."""
+        """Return the current membership without I/O."""
         machine = self._membership
         return MembershipSnapshot(
             generation_id=machine.generation,
@@ -258,7 +261,7 @@ class CoordinatorClient:
         )
 
     def statistics(self) -> GroupStatistics:
-        """What the membership did so far; no I/O."""
+        """Return counts and times of the membership without I/O."""
         machine = self._membership
         return GroupStatistics(
             reason=machine.join_reason,
@@ -276,17 +279,17 @@ class CoordinatorClient:
 
     @property
     def needs_poll(self) -> bool:
-        """The membership waits for the caller to be inside poll()."""
+        """True if the membership waits for the caller to be inside poll()."""
         return self._membership.needs_poll
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """As the leader: the topics of all members, which the metadata should cover."""
+        """The topics of all members, which the leader's metadata must cover; else empty."""
         return self._watched_topics
 
     @property
     def rebalances(self) -> tuple[RebalanceRecord, ...]:
-        """The last rebalances, the latest at the end."""
+        """The latest rebalances, oldest first."""
         return tuple(self._membership.history)
 
     # --- events in, commands out ----------------------------------------------------------------
@@ -302,11 +305,11 @@ class CoordinatorClient:
                 for command in self._membership.handle(self._events.popleft(), now):
                     self._execute(command)
                 self._notify_if_confirmed()
-        except Exception as error:  # a defect: the membership cannot be trusted any more
+        except Exception as error:  # a bug: the membership's state may be inconsistent
             self._fail(error)
         finally:
             self._is_handling = False
-            # A new event each time: leave() may look again before run() does.
+            # Each change needs a new event, because leave() may wait again before run() does.
             changed, self._changed = self._changed, anyio.Event()
             changed.set()
 
@@ -316,11 +319,16 @@ class CoordinatorClient:
             self._callbacks.membership_confirmed()
 
     def _fail(self, error: Exception) -> None:
-        logger.error("the group's state machine broke", exc_info=error)
+        logger.error(
+            "[%s] internal error in the group membership", self._config.group_id, exc_info=error
+        )
         self._has_failed = True
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
-        failure = GroupError(f"the membership broke down, close this consumer: {error!r}")
+        failure = GroupError(
+            f"internal error in kohort's membership of group {self._config.group_id!r}: {error!r}. "
+            "Close this consumer and create a new one"
+        )
         failure.__cause__ = error
         self._callbacks.group_failed(failure)
 
@@ -352,7 +360,7 @@ class CoordinatorClient:
             except KafkaError as error:
                 event = CommandFailed(token, error)
             except Exception as error:
-                logger.exception("a step of the membership failed: %s", type(command).__name__)
+                logger.exception("[%s] %s failed", self._config.group_id, type(command).__name__)
                 event = CommandFailed(token, error)
         self._scopes.pop(token, None)
         if event is None or scope.cancel_called:
@@ -360,7 +368,7 @@ class CoordinatorClient:
         self._handle(event)
         if isinstance(event, AssignmentMade):
             self._last_topics = event.topics
-            self.apply_metadata()  # it may have changed while the assignor ran
+            self.apply_metadata()  # the metadata may have changed while the assignor ran
 
     def _watch(self, topics: frozenset[str]) -> None:
         self._watched_topics = topics

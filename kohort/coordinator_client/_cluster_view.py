@@ -1,4 +1,4 @@
-"""What the group needs of the cluster: a part of ClusterClient, so that tests can stand in."""
+"""The part of ClusterClient that the group uses, as protocols that tests can implement."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ R = TypeVar("R", bound=Response)
 
 
 class PartitionView(Protocol):
-    """A partition of the metadata."""
+    """A partition in the metadata."""
 
     @property
     def replicas(self) -> Collection[int]: ...
 
 
 class TopicView(Protocol):
-    """A topic of the metadata."""
+    """A topic in the metadata."""
 
     @property
     def topic_id(self) -> bytes: ...
@@ -29,14 +29,14 @@ class TopicView(Protocol):
 
 
 class BrokerView(Protocol):
-    """A broker of the metadata."""
+    """A broker in the metadata."""
 
     @property
     def rack(self) -> str | None: ...
 
 
 class MetadataView(Protocol):
-    """A snapshot of the cluster."""
+    """A snapshot of the cluster's metadata."""
 
     @property
     def brokers(self) -> Mapping[int, BrokerView]: ...
@@ -45,7 +45,7 @@ class MetadataView(Protocol):
 
 
 class GroupCluster(Protocol):
-    """The connections and the metadata."""
+    """The connections to the brokers and the metadata."""
 
     @property
     def metadata(self) -> MetadataView: ...
@@ -70,20 +70,20 @@ class GroupCluster(Protocol):
 
 
 class TopicIdHistory(Protocol):
-    """The ids of topics, and the offsets that belong to topics that were deleted."""
+    """The topic ids, and the offsets that belong to deleted topics."""
 
     def current_id(self, topic: str, /) -> bytes:
-        """The id that the topic has now; zeros if it has none, or it is not known."""
+        """Return the topic's current id; zeros if it has none or it is unknown."""
 
     def is_deleted_offset(self, tp: TopicPartition, offset: int, /) -> bool:
-        """True if the offset is known to belong to a topic that was deleted."""
+        """True if the offset is known to belong to a deleted topic."""
 
     def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
-        """The coordinator does not know this id: the topic may have another one by now."""
+        """Note that the coordinator does not know this id, so the topic may have a new one."""
 
 
 class LatestIds:
-    """The ids as the metadata has them, with no memory of others."""
+    """The topic ids of the current metadata, without earlier ids."""
 
     def __init__(self, cluster: GroupCluster) -> None:
         self._cluster = cluster
@@ -100,9 +100,9 @@ class LatestIds:
 
 
 def known_topics(metadata: MetadataView, names: Iterable[str], *, racks: bool) -> ClusterTopics:
-    """What the metadata knows of these topics; those without partitions are left out.
+    """Return the partitions of these topics that the metadata contains.
 
-    ``racks``: with the racks of the replicas, as far as they are known.
+    Topics without partitions are left out. ``racks`` adds the known racks of the replicas.
     """
     found = {name: metadata.topics[name].partitions for name in names if name in metadata.topics}
     counts = {name: len(partitions) for name, partitions in found.items() if partitions}
@@ -127,6 +127,6 @@ def known_topics(metadata: MetadataView, names: Iterable[str], *, racks: bool) -
 
 
 def topic_ids(history: TopicIdHistory, names: Iterable[str]) -> dict[str, bytes] | None:
-    """The ids of all of these topics; None if one is not known (KIP-516)."""
+    """Return the ids of these topics, or None if one of them is unknown (KIP-516)."""
     ids = {name: history.current_id(name) for name in names}
     return None if ZERO_UUID in ids.values() else ids

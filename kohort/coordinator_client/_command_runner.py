@@ -1,4 +1,4 @@
-"""Each command of the machine that takes its time, from its start to the event that ends it."""
+"""The commands of the membership that wait for a response or a callback."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 JOIN_EXTRA_SECONDS = 5.0
-"""Seconds beyond the rebalance timeout that the coordinator gets to answer JoinGroup."""
+"""Seconds added to the rebalance timeout for the coordinator's response to JoinGroup."""
 
 
 class CommandRunner:
-    """Requests to the coordinator, calls to the host, and the assignors."""
+    """The runner of requests to the coordinator, of callbacks and of assignors."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class CommandRunner:
         self._rack = rack or None
 
     async def run(self, command: Command) -> Event:
-        """Run a command to its end. Raises what stands in its way."""
+        """Run a command and return the event that completes it. Raise the error that stops it."""
         config, callbacks = self._config, self._callbacks
         join_timeout = config.rebalance_timeout_ms / 1000 + JOIN_EXTRA_SECONDS
         match command:
@@ -114,7 +114,7 @@ class CommandRunner:
                 await self._call_assigned(command)
                 return CallbackDone(token)
             case _:
-                raise TypeError(f"not a command that takes its time: {command!r}")
+                raise TypeError(f"internal error in kohort: cannot run command {command!r}")
 
     async def _join(self, command: JoinGroup, join_timeout: float) -> JoinGroupResponse:
         subscriptions = {}
@@ -128,7 +128,7 @@ class CommandRunner:
         return await self._coordinator.request(forms, timeout=join_timeout, waits_for_members=True)
 
     async def _assign(self, command: MakeAssignment) -> AssignmentMade:
-        """The leader's duty. Topics that are not known yet are asked for first."""
+        """Run the leader's assignor. Fetch the metadata of unknown topics first."""
         names = frozenset(
             topic for subscription in command.members.values() for topic in subscription.topics
         )
@@ -165,16 +165,20 @@ class CommandRunner:
             try:
                 await self._call(assignor, notify)
             except Exception:
-                logger.exception("on_assignment of assignor %r raised", assignor.name)
+                logger.exception(
+                    "[%s] on_assignment() of assignor %r raised an error",
+                    self._config.group_id,
+                    assignor.name,
+                )
         await self._callbacks.on_assigned(command.added, command.assignment)
 
     async def _call(self, assignor: PartitionAssignor, function: Callable[[], T]) -> T:
-        """Kohort's own assignors need nobody to be inside poll()."""
+        """Call a method of an assignor. Only a user's assignor waits for poll()."""
         if is_built_in(assignor):
             return function()
         return await self._callbacks.call_assignor(function)
 
 
 def _overrides(assignor: PartitionAssignor, method: str) -> bool:
-    """The assignor does something in a method that does nothing in the base class."""
+    """True if the assignor overrides a method that does nothing in the base class."""
     return getattr(type(assignor), method) is not getattr(PartitionAssignor, method)

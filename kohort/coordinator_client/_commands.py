@@ -1,7 +1,7 @@
-"""What a membership machine asks of its driver.
+"""The commands that the membership returns to its driver.
 
-A command with a token takes its time and is answered by one event with the same token; it goes on
-beside others until then. :class:`Cancel` takes it back: no event is wanted any more.
+A command with a token runs concurrently with others. The driver completes it with exactly one event
+that carries the same token. After :class:`Cancel` the driver sends no event for it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from kohort.types import TopicPartition
 
 
 class JoinGroup(NamedTuple):
-    """Join, or join again: Answered with a JoinGroupResponse, or Failed."""
+    """A JoinGroup request: ResponseReceived with a JoinGroupResponse, or CommandFailed."""
 
     token: int
     member_id: str
     generation: int
-    """The one that ``owned`` is from."""
+    """The generation of ``owned``."""
     topics: frozenset[str]
     owned: frozenset[TopicPartition]
     reason: str
 
 
 class SyncGroup(NamedTuple):
-    """Hand in the assignments (none from a follower) and get one's own: Answered or Failed."""
+    """A SyncGroup request: ResponseReceived or CommandFailed. A follower sends no assignments."""
 
     token: int
     member_id: str
@@ -36,17 +36,17 @@ class SyncGroup(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Answered or Failed."""
+    """A Heartbeat request: ResponseReceived or CommandFailed."""
 
     token: int
     member_id: str
     generation: int
     timeout: float
-    """Seconds. A heartbeat not answered by then costs the connection."""
+    """Seconds. A heartbeat without a response by then closes the connection."""
 
 
 class LeaveGroup(NamedTuple):
-    """Answered or Failed."""
+    """A LeaveGroup request: ResponseReceived or CommandFailed."""
 
     token: int
     member_id: str
@@ -54,33 +54,33 @@ class LeaveGroup(NamedTuple):
 
 
 class AwaitPoll(NamedTuple):
-    """Wait until the caller is inside poll(): PollEntered."""
+    """A wait until the caller is inside poll(): PollEntered."""
 
     token: int
 
 
 class CallRevoked(NamedTuple):
-    """Tell the host what the member is about to give up: CallbackDone."""
+    """A call of ``on_revoked`` for partitions that the member still owns: CallbackDone."""
 
     token: int
     partitions: frozenset[TopicPartition]
 
 
 class CallLost(NamedTuple):
-    """Tell the host what belongs to others already: CallbackDone."""
+    """A call of ``on_lost`` for partitions that others may own already: CallbackDone."""
 
     token: int
     partitions: frozenset[TopicPartition]
 
 
 class StopDelivery(NamedTuple):
-    """Others may own these from now on: deliver no more of them. CallLost follows."""
+    """A stop of the delivery of partitions that others may own now. CallLost follows."""
 
     partitions: frozenset[TopicPartition]
 
 
 class CallAssigned(NamedTuple):
-    """Tell the host what is new, and the whole of it: CallbackDone."""
+    """A call of ``on_assigned`` with the new partitions and the whole assignment: CallbackDone."""
 
     token: int
     added: frozenset[TopicPartition]
@@ -89,11 +89,11 @@ class CallAssigned(NamedTuple):
     generation: int
     member_id: str
     user_data: bytes | None
-    """What the leader's assignor tells this member's."""
+    """Data from the leader's assignor for this member's assignor."""
 
 
 class MakeAssignment(NamedTuple):
-    """Run the assignor over the members: AssignmentMade or Failed."""
+    """A run of the assignor for all members: AssignmentMade or CommandFailed."""
 
     token: int
     protocol: str
@@ -101,25 +101,25 @@ class MakeAssignment(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Take back a command."""
+    """The cancellation of a command."""
 
     token: int
 
 
 class DropCoordinator(NamedTuple):
-    """What is known of the coordinator is wrong: look it up anew before the next request."""
+    """A reset of the known coordinator, which is looked up again before the next request."""
 
     reason: str
 
 
 class WatchTopics(NamedTuple):
-    """As the leader, watch these topics for changes (TopicsChanged); none: stop watching."""
+    """The topics that the leader watches for changes (TopicsChanged). An empty set stops that."""
 
     topics: frozenset[str]
 
 
 class ReportFailure(NamedTuple):
-    """Hand an error to the caller's poll()."""
+    """An error for the caller's poll() to raise."""
 
     error: Exception
 

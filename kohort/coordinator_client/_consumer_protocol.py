@@ -1,4 +1,4 @@
-"""What members tell each other through the coordinator: the "consumer" protocol's two blobs."""
+"""The "consumer" protocol: the subscriptions and assignments that members exchange as bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kohort.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 Members = Mapping[str, Subscription]
-"""Member id -> its metadata."""
+"""Subscriptions by member id."""
 
 PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3
@@ -37,22 +37,24 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _version_of(data: Buffer) -> int:
-    """The version to read by: a newer one is read as the newest known, as Kafka lays down."""
+    """Return the version to decode with. Kafka's rule: decode a newer one as the newest known."""
     if len(data) < _VERSION.size:
-        raise MessageDecodeError(f"a blob of the consumer protocol has {len(data)} bytes only")
+        raise MessageDecodeError(
+            f"consumer protocol data is truncated: it has {len(data)} bytes, fewer than a version"
+        )
     version: int = _VERSION.unpack_from(data)[0]
     if version < 0:
-        raise MessageDecodeError(f"a blob of the consumer protocol has version {version}")
+        raise MessageDecodeError(f"consumer protocol data is invalid: its version is {version}")
     return min(version, HIGHEST_VERSION)
 
 
 def _user_data(data: Buffer | None) -> bytes | None:
-    """A copy: the blob is a slice of a frame that nobody should keep alive."""
+    """Copy the bytes, because a slice would keep the whole response in memory."""
     return None if data is None else bytes(data)
 
 
 def write_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """A member's metadata in JoinGroup. Older readers skip what they do not know."""
+    """Encode a member's metadata for JoinGroup. Older readers skip newer fields."""
     message = ConsumerProtocolSubscription(
         topics=list(subscription.topics),
         user_data=subscription.user_data,
@@ -67,7 +69,7 @@ def write_subscription(subscription: Subscription, version: int = HIGHEST_VERSIO
 
 
 def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Subscription:
-    """A member's metadata as the leader gets it. Raises MessageDecodeError."""
+    """Decode a member's metadata. Raise MessageDecodeError if it is invalid."""
     message, _ = decode_from(ConsumerProtocolSubscription, _version_of(data), data, _VERSION.size)
     return Subscription(
         topics=tuple(message.topics),
@@ -84,14 +86,14 @@ def read_subscription(data: Buffer, group_instance_id: str | None = None) -> Sub
 
 
 def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, Subscription]]:
-    """All members' metadata. A member whose metadata cannot be read gets no partitions."""
+    """Decode all members' metadata. A member with invalid metadata gets no partitions."""
     members: dict[str, Subscription] = {}
     for member in response.members:
         try:
             subscription = read_subscription(member.metadata, member.group_instance_id)
         except MessageDecodeError as error:
             logger.warning(
-                "[%s] member %s cannot be given partitions, its subscription is unreadable: %s",
+                "[%s] member %s gets no partitions, because its subscription cannot be decoded: %s",
                 group_id,
                 escaped(member.member_id),
                 str(error),
@@ -103,7 +105,7 @@ def read_members(response: JoinGroupResponse, group_id: str) -> Steps[dict[str, 
 
 
 def write_assignments(assignments: Mapping[str, Assignment]) -> Steps[dict[str, bytes]]:
-    """The blobs of all members' assignments."""
+    """Encode all members' assignments."""
     blobs: dict[str, bytes] = {}
     for member, assignment in assignments.items():
         blobs[member] = write_assignment(assignment)
@@ -112,7 +114,7 @@ def write_assignments(assignments: Mapping[str, Assignment]) -> Steps[dict[str, 
 
 
 def write_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """What the leader sends for one member in SyncGroup."""
+    """Encode one member's assignment for SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -124,7 +126,10 @@ def write_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> 
 
 
 def read_assignment(data: Buffer) -> Assignment:
-    """What this member gets; no bytes at all mean nothing. Raises MessageDecodeError."""
+    """Decode this member's assignment. Empty data means no partitions.
+
+    Raise MessageDecodeError if the data is invalid.
+    """
     if not len(data):
         return Assignment(())
     message, _ = decode_from(ConsumerProtocolAssignment, _version_of(data), data, _VERSION.size)

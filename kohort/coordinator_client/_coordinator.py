@@ -1,4 +1,4 @@
-"""The way to the group's coordinator: find it, ask it, and notice when it is another."""
+"""The connection to the group's coordinator, including its lookup and its changes."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ R = TypeVar("R", bound=Response)
 PURPOSE = "coordinator"
 """The connection for heartbeats, offsets and leaving."""
 JOIN_PURPOSE = "coordinator-join"
-"""The connection for JoinGroup and SyncGroup. The coordinator parks these until the other members
-are there, and whatever is behind them on their connection waits as long. So one that is given up
-unanswered leaves its connection behind, too: the next goes over another, with a number."""
+"""The connection for JoinGroup and SyncGroup.
+
+The coordinator delays these responses until the other members have joined. Later requests on the
+same connection wait for that. So after a cancelled JoinGroup or SyncGroup the next one uses a new
+connection, which has a number in its purpose.
+"""
 
 _GROUP = 0
 _NO_NODE = -1
 
 
 class RequestForm(NamedTuple, Generic[R]):
-    """A request as a range of versions has it."""
+    """A request in the form of a range of versions."""
 
     message: Request[R]
     min_version: int | None = None
@@ -48,7 +51,7 @@ class RequestForm(NamedTuple, Generic[R]):
 
 
 class CoordinatorConnection:
-    """Requests to the coordinator of one group. ``request_timeout`` (seconds) is for finding it."""
+    """The requests to one group's coordinator. ``request_timeout`` limits a lookup, in seconds."""
 
     def __init__(
         self,
@@ -68,27 +71,31 @@ class CoordinatorConnection:
         self._repeats = RepeatedLog(logger)
         self._abandoned_joins = 0
         self.on_found: Callable[[], None] = lambda: None
-        """Called whenever the coordinator was found, before the requests that waited for it."""
+        """A callback for each successful lookup, called before the waiting requests are sent."""
         self.lookup_failure: str | None = None
-        """What stood in the way of finding the coordinator, last; None when it was found."""
+        """The reason why the latest lookup failed; None if it succeeded."""
         self.node: int | None = None
-        """The coordinator, as far as is known."""
+        """Node id of the coordinator, or None if it is unknown."""
 
     def drop(self, reason: str, node: int | None = None) -> None:
-        """Look the coordinator up before the next request; ``node``: only if it is that one."""
+        """Forget the coordinator, so that the next request looks it up.
+
+        With ``node``, forget it only if it is that node.
+        """
         if self.node is None or node not in (None, self.node):
             return
-        text = f"[{self._group_id}] coordinator {self.node} is given up: {escaped(reason)}"
-        self._repeats.log("given up", logging.INFO, text)
+        text = f"[{self._group_id}] coordinator {self.node} is unavailable: {escaped(reason)}"
+        self._repeats.log("unavailable", logging.INFO, text)
         self.node = None
 
     async def request(
         self, forms: Sequence[RequestForm[R]], *, timeout: float, waits_for_members: bool = False
     ) -> R:
-        """Ask the coordinator, found first if need be, for an answer within ``timeout`` seconds.
+        """Send a request to the coordinator and return its response within ``timeout`` seconds.
 
-        ``waits_for_members``: the answer may wait for other members. Finding the coordinator may
-        take as long as it takes. A transport error or a timeout makes it unknown.
+        Look the coordinator up first if it is unknown; that has no time limit. A transport error or
+        a timeout makes it unknown again. With ``waits_for_members`` the response may wait for other
+        members, so the request uses the connection of ``JOIN_PURPOSE``.
         """
         node = await self.find()
         purpose = PURPOSE
@@ -107,12 +114,12 @@ class CoordinatorConnection:
         except (TransportError, KafkaTimeoutError) as error:
             self.drop(str(error), node)
             raise
-        for key in ("given up", "found"):
+        for key in ("unavailable", "found"):
             self._repeats.ended(key)
         return response
 
     async def find(self) -> int:
-        """The coordinator's node id. Retries what may pass; raises what will not."""
+        """Return the coordinator's node id. Retry temporary errors and raise the others."""
         async with self._find_lock:
             attempt = 0
             while self.node is None:
@@ -130,7 +137,7 @@ class CoordinatorConnection:
             return self.node
 
     async def _find_once(self) -> str:
-        """Ask once; returns what stands in the way, or "" when the node is known."""
+        """Look the coordinator up once. Return the reason of a failure, or "" on success."""
         forms = [
             RequestForm(FindCoordinatorRequest(coordinator_keys=[self._group_id]), min_version=4),
             RequestForm(FindCoordinatorRequest(key=self._group_id, key_type=_GROUP), max_version=3),
@@ -148,15 +155,15 @@ class CoordinatorConnection:
                 raise with_principal(
                     error_for(ApiKey.FIND_COORDINATOR, code, self._group_id),
                     self._cluster.principal,
-                )  # a local would hold its frame
+                )  # a local variable with the error would form a reference cycle with the frame
             case _:
                 return error_name(code)
 
     async def _send(
         self, forms: Sequence[RequestForm[R]], node: int | None, purpose: str, timeout: float
     ) -> R:
-        """Send the first form that the broker has a version for."""
-        refusal: KafkaError = UnsupportedVersionError("no form of the request to send")
+        """Send the first form with a version that the broker supports."""
+        unsupported: KafkaError = UnsupportedVersionError("the request has no supported form")
         for form in forms:
             try:
                 return await self._cluster.request(
@@ -168,12 +175,12 @@ class CoordinatorConnection:
                     max_version=form.max_version,
                 )
             except UnsupportedVersionError as error:
-                refusal = error
-        raise refusal
+                unsupported = error
+        raise unsupported
 
 
 def _read_coordinator(response: FindCoordinatorResponse, group_id: str) -> tuple[int, int]:
-    """(error code, node id) of the answer, in either form."""
+    """Return (error code, node id) from either form of the response."""
     for coordinator in response.coordinators:
         if coordinator.key == group_id:
             return coordinator.error_code, coordinator.node_id

@@ -1,4 +1,4 @@
-"""What to do about each error code that the coordinator may answer with."""
+"""The table of actions for the error codes of the coordinator."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from kohort.protocol import ApiKey
 
 
 class CoordinatorAction(Enum):
-    """What follows from an answer."""
+    """The action that follows from an error code."""
 
     PROCEED = "proceed"
-    """No error, or one that does not matter here."""
+    """Continue: there is no error, or it does not matter for this API."""
     RETRY = "retry"
-    """The same again after a pause."""
+    """Repeat the request after a pause."""
     REDISCOVER = "rediscover"
-    """The same again at the group's new coordinator."""
+    """Look the coordinator up and repeat the request there."""
     TAKE_MEMBER_ID = "take the member id"
-    """The same again with the member id of the answer (KIP-394)."""
+    """Repeat the request with the member id of the response (KIP-394)."""
     REJOIN = "rejoin"
-    """The group rebalances; the membership holds."""
+    """Join the rebalance. The membership is still valid."""
     LOSE_GENERATION = "lose the generation"
-    """The group went on without this member; it may come back under its member id."""
+    """Rejoin with the same member id. The group has a generation without this member."""
     LOSE_MEMBER = "lose the membership"
-    """The coordinator does not know this member any more."""
+    """Rejoin with a new member id. The coordinator has removed this member."""
     FENCED = "fenced"
-    """Another has taken this place for good: an error, and no way back without the caller."""
+    """Report an error and stay out: another consumer uses this group_instance_id.
+
+    Only a new subscription rejoins.
+    """
     FAIL = "fail"
-    """An error for the caller to see; the next poll() tries again."""
+    """Report an error to the caller. The next poll() retries."""
 
 
 _ALL_APIS: dict[int, CoordinatorAction] = {
@@ -47,7 +50,7 @@ _ALL_APIS: dict[int, CoordinatorAction] = {
     E.GROUP_AUTHORIZATION_FAILED: CoordinatorAction.FAIL,
     E.INVALID_GROUP_ID: CoordinatorAction.FAIL,
 }
-"""What every API of the coordinator may answer."""
+"""Error codes of every API of the coordinator."""
 
 _MEMBER_APIS: dict[int, CoordinatorAction] = {
     **_ALL_APIS,
@@ -56,7 +59,7 @@ _MEMBER_APIS: dict[int, CoordinatorAction] = {
     E.UNKNOWN_MEMBER_ID: CoordinatorAction.LOSE_MEMBER,
     E.FENCED_INSTANCE_ID: CoordinatorAction.FENCED,
 }
-"""What every API that names a member may answer."""
+"""Error codes of every API that names a member."""
 
 ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
     ApiKey.JOIN_GROUP: {
@@ -105,11 +108,11 @@ ACTIONS: dict[ApiKey, dict[int, CoordinatorAction]] = {
         E.INVALID_GROUP_ID: CoordinatorAction.FAIL,
     },
 }
-"""API -> error code -> action. For a code that is not listed, :func:`action_for` decides."""
+"""Actions by API and error code. :func:`action_for` decides for codes that are not listed."""
 
 
 def action_for(api: ApiKey, code: int) -> CoordinatorAction:
-    """The table's action; else RETRY where the error is retriable by nature, and FAIL."""
+    """Return the table's action. Without an entry, retry retriable errors and fail on others."""
     action = ACTIONS[api].get(code)
     if action is None:
         action = CoordinatorAction.RETRY if error_class(code).retriable else CoordinatorAction.FAIL
@@ -117,32 +120,34 @@ def action_for(api: ApiKey, code: int) -> CoordinatorAction:
 
 
 _HINTS: dict[int, str] = {
-    E.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no assignor; give all of them "
-    "one in common in partition_assignment_strategy",
-    E.INVALID_SESSION_TIMEOUT: "session_timeout_ms is outside what the broker allows "
-    "(group.min.session.timeout.ms to group.max.session.timeout.ms)",
-    E.GROUP_MAX_SIZE_REACHED: "the group is full (group.max.size of the broker)",
-    E.FENCED_INSTANCE_ID: "another consumer has joined the group with this group_instance_id and "
-    "taken this one's place; give each consumer its own, then subscribe again",
-    E.INVALID_GROUP_ID: "the broker does not accept the group_id",
+    E.INCONSISTENT_GROUP_PROTOCOL: "the members of the group have no assignor in common. Set one "
+    "common assignor for all members in partition_assignment_strategy",
+    E.INVALID_SESSION_TIMEOUT: "session_timeout_ms is outside the broker's limits. Set it between "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms",
+    E.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows. Start fewer "
+    "members, or raise group.max.size on the broker",
+    E.FENCED_INSTANCE_ID: "another consumer has joined the group with the same group_instance_id. "
+    "Set a different group_instance_id for each consumer, then subscribe again",
+    E.INVALID_GROUP_ID: "the broker does not accept the group_id. Set another group_id",
 }
 
 
 _DESCRIBE_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH)
-"""APIs that need DESCRIBE on the group; the others need READ."""
+"""APIs that require DESCRIBE on the group. The others require READ."""
 
 
 def error_for(api: ApiKey, code: int, group_id: str) -> BrokerResponseError:
-    """The error to report for a code, saying what was asked and what to do."""
+    """Return the error for a code. Its text names the API, the cause and what to do."""
     if code == E.GROUP_AUTHORIZATION_FAILED:
         operation = "DESCRIBE" if api in _DESCRIBE_APIS else "READ"
         return GroupAuthorizationFailedError(
-            f"{api.name}: {error_name(code)}: this client needs {operation} on group "
-            f"{group_id!r}. Grant READ, which implies DESCRIBE; a later poll() tries again",
+            f"{api.name} failed with {error_name(code)}: this client needs {operation} on group "
+            f"{group_id!r}. Grant READ, which implies DESCRIBE. A later poll() retries",
             group_id=group_id,
             operation=operation,
         )
     plain = broker_error(code)
     hint = _HINTS.get(code)
-    words = f"{error_name(code)}: {hint}" if hint else str(plain)
-    return broker_error(code, f"{api.name}: {words}")
+    if hint:
+        return broker_error(code, f"{api.name} failed with {error_name(code)}: {hint}")
+    return broker_error(code, f"{api.name} failed: {plain}")

@@ -1,4 +1,4 @@
-"""What happens to a membership machine. Times are seconds of the core's clock."""
+"""The events that the membership handles. Times are seconds of the event loop's clock."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from kohort.protocol import Response
 
 
 class Subscribed(NamedTuple):
-    """The caller wants these topics, in place of any others; none may exist or match yet."""
+    """A new subscription, which replaces the earlier one. No topic of it needs to exist yet."""
 
     topics: frozenset[str]
 
 
 class LeaveRequested(NamedTuple):
-    """The caller unsubscribes or closes."""
+    """A request of the caller to unsubscribe or to close."""
 
     reason: str
     deadline: float
-    """LeaveGroup is given up then."""
+    """The time after which LeaveGroup is not retried."""
     leave_group: bool
-    """False: go silently, and let the coordinator keep the place (a static member's restart)."""
+    """False to send no LeaveGroup, so that a static member can restart with its partitions."""
 
 
 class RejoinRequested(NamedTuple):
-    """The caller wants a rebalance (KIP-568)."""
+    """A request of the caller for a rebalance (KIP-568)."""
 
     reason: str
 
 
 class TopicsChanged(NamedTuple):
-    """The topics of the group as the cluster's metadata has them now.
+    """A change of the group's topics in the cluster's metadata.
 
-    ``covered``: the topics that the metadata says something about, None for all.
+    ``covered`` is the set of topics that the metadata contains, or None for all.
     """
 
     topics: ClusterTopics
@@ -42,11 +42,11 @@ class TopicsChanged(NamedTuple):
 
 
 class CoordinatorFound(NamedTuple):
-    """The coordinator was looked up, and requests that waited for that go out now."""
+    """A successful lookup of the coordinator. The requests that waited for it are sent now."""
 
 
 class CommitRefused(NamedTuple):
-    """The coordinator refused a commit of this generation and member id."""
+    """A commit with this generation and member id that the coordinator rejected."""
 
     code: int
     generation: int
@@ -54,50 +54,50 @@ class CommitRefused(NamedTuple):
 
 
 class PollEntered(NamedTuple):
-    """The caller is inside poll(), or holds nothing that a poll() returned."""
+    """A completed wait: the caller is inside poll(), or has no records of an earlier poll()."""
 
     token: int
     last_poll: float | None = None
-    """Time when the caller was last inside poll(); None: now."""
+    """Time when the caller was last inside poll(), or None for now."""
 
 
 class CallbackDone(NamedTuple):
-    """A callback of the listener has ended, whether it raised or not."""
+    """The end of a listener's callback, whether it raised or not."""
 
     token: int
 
 
 class ResponseReceived(NamedTuple):
-    """The coordinator answered."""
+    """A response of the coordinator."""
 
     token: int
     response: Response
     members: Mapping[str, Subscription] | None = None
-    """The subscriptions in the response to the leader's JoinGroup, if they have been read."""
+    """The decoded subscriptions from the leader's JoinGroup response, if it is one."""
 
 
 class CommandFailed(NamedTuple):
-    """A command did not come to an answer."""
+    """A command that ended with an error instead of a response."""
 
     token: int
     error: Exception
 
 
 class AssignmentMade(NamedTuple):
-    """The assignor has dealt."""
+    """The result of the assignor."""
 
     token: int
     assignments: Mapping[str, Assignment]
-    """One for every member of the generation."""
+    """The assignments by member id, with an entry for every member of the generation."""
     topics: ClusterTopics
-    """What was dealt."""
+    """The topics and partitions that the assignor assigned."""
 
 
 class Tick(NamedTuple):
-    """Time has passed: the deadline is reached, or the driver looks in."""
+    """A check of the deadlines, sent when one is reached and after each change."""
 
     last_poll: float
-    """When the caller was last seen inside poll()."""
+    """Time when the caller was last inside poll()."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""What the group asks of the consumer around it, and what it shows."""
+"""The callbacks from the group to its consumer, and the snapshots that the group returns."""
 
 from __future__ import annotations
 
@@ -18,25 +18,31 @@ T = TypeVar("T")
 
 
 class GroupCallbacks(Protocol):
-    """The consumer. The methods that can be awaited run in a task of their own each.
+    """The consumer as the group calls it. Each async method runs in a separate task.
 
-    At most one of the callbacks runs at a time. They end when the user's code has ended, whatever
-    it raised: an exception of a listener is the host's to keep and to raise from poll().
+    At most one callback runs at a time. A callback returns when the user's code has ended, even if
+    that raised. The consumer keeps a listener's exception and raises it from poll().
     """
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Commit if that is automatic, then call the listener. Owned until this returns."""
+        """Commit if auto-commit is enabled, then call the listener.
+
+        The member owns the partitions until this returns.
+        """
 
     def stop_delivery(self, partitions: frozenset[TopicPartition]) -> None:
-        """Deliver no more of these: they may be others' already. ``on_lost`` follows."""
+        """Stop the delivery of these partitions, because others may own them already.
+
+        A call of ``on_lost`` follows.
+        """
 
     async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Call the listener; a commit would fail."""
+        """Call the listener without a commit, because the coordinator would reject it."""
 
     async def on_assigned(
         self, added: frozenset[TopicPartition], assignment: frozenset[TopicPartition]
     ) -> None:
-        """Take the assignment and call the listener; once for each completed rebalance."""
+        """Set the assignment and call the listener, once for each completed rebalance."""
 
     async def assign(
         self,
@@ -44,60 +50,60 @@ class GroupCallbacks(Protocol):
         cluster: ClusterTopics,
         subscriptions: Mapping[str, Subscription],
     ) -> Assignments:
-        """Run the assignor, on the caller's thread if it is the user's code."""
+        """Run the assignor, on the caller's thread if it is not built in."""
 
     async def call_assignor(self, function: Callable[[], T]) -> T:
-        """Run another piece of the user's assignor on the caller's thread, inside poll()."""
+        """Run another method of the user's assignor on the caller's thread, inside poll()."""
 
     async def wait_for_poll(self) -> None:
-        """Return when the caller is inside poll(), or holds nothing that a poll() returned."""
+        """Return when the caller is inside poll(), or has no records of an earlier poll()."""
 
     def last_poll(self) -> float:
-        """When the caller was last inside poll(): now, if it is in there."""
+        """Return the time when the caller was last inside poll(), which may be now."""
 
     def membership_confirmed(self) -> None:
-        """Partitions whose session was in doubt are this member's: deliver of them again."""
+        """Resume the delivery: a heartbeat succeeded after the session might have expired."""
 
     def group_failed(self, error: Exception) -> None:
-        """Raise this from poll(). The group tries again when poll() is called after that."""
+        """Raise the error from poll(). The group rejoins at the next poll() after that."""
 
 
 class GroupStatistics(NamedTuple):
-    """What the membership did so far, and what it is about; times are the core's clock's."""
+    """The membership's counts and current reasons. Times are of the event loop's clock."""
 
     reason: str
-    """Of the rebalance under way, else of the latest one."""
+    """Reason of the rebalance in progress, else of the latest one."""
     join_obstruction: str | None
-    """What keeps the coordinator from being found, or JoinGroup from being answered, at last."""
+    """The latest reason why the coordinator was not found or JoinGroup did not succeed."""
     last_failure: str | None
-    """Why the membership failed; None again after the next rebalance."""
+    """The error that stopped the membership; None again after the next rebalance."""
     denied_operation: str | None
-    """Operation on the group that the failure says is not allowed."""
+    """Operation on the group that the latest error reports as denied."""
     is_fenced: bool
-    """Another has this one's ``group_instance_id``: only a new subscription brings it back."""
+    """True if another consumer uses this ``group_instance_id``. Only a new subscription rejoins."""
     is_leader: bool
     rebalances: int
     rebalance_seconds: float
-    """Of all of them together."""
+    """Total duration of all rebalances."""
     rebalance_longest: float
     heartbeats: int
     last_heartbeat: float | None
-    """When the latest one that was answered had been sent."""
+    """Time when the latest heartbeat with a response was sent."""
 
 
 class MembershipSnapshot(NamedTuple):
-    """The membership at one moment."""
+    """A snapshot of the membership."""
 
     generation_id: int
-    """-1: not a member."""
+    """The generation, or -1 without a membership."""
     member_id: str
     group_instance_id: str | None
     protocol: str | None
-    """Name of the assignor that the group uses."""
+    """Name of the group's assignor."""
     state: str
-    """A :class:`MemberState` in lower-case words, such as ``"stable"``."""
+    """The :class:`MemberState` in lower-case words, such as ``"stable"``."""
     coordinator: int | None
-    """Node id of the coordinator, if it is known."""
+    """Node id of the coordinator, or None if it is unknown."""
     owned: frozenset[TopicPartition]
 
     @property

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: requests in all their forms, and what the answers say."""
+"""The requests and responses of OffsetCommit and OffsetFetch in all their versions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kohort.protocol.messages import (
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 _NAMES_ONLY = 9
-"""The last version that names topics; later ones carry topic ids instead (KIP-516)."""
+"""The last version with topic names. Later versions have topic ids instead (KIP-516)."""
 _OLD_FETCH = 7
 """The last version of OffsetFetch for one group."""
 _FIRST_STABLE = 7
 """The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 FetchedOffset = OffsetAndMetadata | int | None
-"""What is committed, an error code, or nothing."""
+"""A committed offset, an error code, or None for no committed offset."""
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -41,7 +41,7 @@ def commit_forms(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, bytes] | None,
 ) -> Sequence[RequestForm[OffsetCommitResponse]]:
-    """``ids``: the topic ids; None keeps to versions that name topics."""
+    """Return the OffsetCommit request. Without ``ids`` it uses versions with topic names."""
     topics = []
     for topic, numbers in _by_topic(offsets).items():
         partitions = []
@@ -75,7 +75,7 @@ def commit_codes(
     requested: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
 ) -> dict[TopicPartition, int]:
-    """Partition -> error code; one that the answer leaves out has an unknown error."""
+    """Return the error codes by partition. One that is missing counts as an unknown error."""
     names = _names_by_id(ids)
     found = {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index): (
@@ -93,7 +93,10 @@ def fetch_forms(
     ids: Mapping[str, bytes] | None,
     require_stable: bool,
 ) -> Sequence[RequestForm[OffsetFetchResponse]]:
-    """One group's offsets; brokers that cannot wait for open transactions are not asked to."""
+    """Return the OffsetFetch request of one group.
+
+    The last form is for brokers that cannot wait for open transactions, so it does not ask for it.
+    """
     topics = _by_topic(partitions)
     group = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id=group_id,
@@ -132,7 +135,7 @@ def fetched_offsets(
     requested: Iterable[TopicPartition],
     ids: Mapping[str, bytes] | None,
 ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
-    """(error code of the whole, partition -> what was found)."""
+    """Return the error code of the whole response and the results by partition."""
     code, found = response.error_code, dict(_fetched_single(response))
     for group in response.groups:
         if group.group_id == group_id:
@@ -141,7 +144,7 @@ def fetched_offsets(
 
 
 def has_topic_ids(response: OffsetFetchResponse) -> bool:
-    """True if the answer names topics by their ids, so that it is of these and no others."""
+    """True if the response names topics by id, so that it cannot be of a deleted topic."""
     return any(any(topic.topic_id) for group in response.groups for topic in group.topics)
 
 

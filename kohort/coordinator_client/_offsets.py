@@ -1,4 +1,4 @@
-"""Committed offsets: write and read them, with the rules for each error code."""
+"""The commits and reads of offsets, with the rules for each error code."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class OffsetManager:
-    """Commits and fetches the offsets of one group.
+    """The committed offsets of one group.
 
-    One commit is on its way at a time, so that one that has to be repeated cannot overtake a later
-    one and set the offset back.
+    One commit is in flight at a time. Otherwise a retried commit could overtake a later one and set
+    the offset back.
     """
 
     def __init__(
@@ -84,24 +84,25 @@ class OffsetManager:
         *,
         ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit within ``timeout`` seconds (None: no limit), in the generation of this moment.
+        """Commit in the current generation within ``timeout`` seconds, or without a limit.
 
-        ``ids`` are those of the topics that the offsets belong to, where they are known. Offsets of
-        a topic that was recreated since are left out; when the others are committed, that is a
+        ``ids`` has the known ids of the topics that the offsets belong to. Offsets of a topic that
+        was recreated since are not committed. After the other offsets are committed, that raises
         CommitFailedError.
 
-        Without a subscription it is a commit from outside the group, which the coordinator takes
-        as long as the group has no members. Raises
+        Without a subscription the commit has no generation. The coordinator accepts it while the
+        group has no members. Raise
 
-        - CommitFailedError: this is not (any more) the member that owns these partitions. Nothing
-          is sent if that is known beforehand. Poll on: the consumer rejoins by itself.
-        - RebalanceInProgressError: the partitions are still owned, but the group is between
-          JoinGroup and SyncGroup, when it takes no commits. Poll, then commit again.
-        - KafkaTimeoutError: not done in time; ``__cause__`` is the last error, if there was one.
-        - TopicAuthorizationFailedError: READ is missing on some topics. The other offsets are
-          committed; ``committed`` of the error has them.
+        - CommitFailedError if this member does not own the partitions, or owns them no longer. If
+          that is known before, nothing is sent. Keep polling: the consumer rejoins.
+        - RebalanceInProgressError if the member still owns the partitions, but the group is between
+          JoinGroup and SyncGroup and accepts no commits. Poll, then commit again.
+        - KafkaTimeoutError if the commit is not complete in time. ``__cause__`` is the latest
+          error, if there was one.
+        - TopicAuthorizationFailedError if READ is missing on some topics. The error's ``committed``
+          has the other offsets, which are committed.
         - GroupAuthorizationFailedError, OffsetMetadataTooLargeError and other errors of a broker
-          that a repetition does not fix.
+          that a retry does not fix.
         """
         if not offsets:
             return
@@ -116,13 +117,13 @@ class OffsetManager:
             return await self._commit_once(remaining, denied, losses) if remaining else ""
 
         await self._retry(
-            attempt_once, timeout, f"the commit of {describe(offsets)}", lock=self._committing
+            attempt_once, timeout, f"commit of {describe(offsets)}", lock=self._committing
         )
         if outdated:
             raise CommitFailedError(
                 f"commit failed for {describe(outdated)}: the topic was deleted and created again, "
-                "and these offsets belong to the old one. Go on polling; the next commit is that "
-                "of the new topic",
+                "and these offsets belong to the deleted topic. Keep polling; the next commit uses "
+                "offsets of the new topic",
                 offsets=outdated,
             )
 
@@ -135,7 +136,7 @@ class OffsetManager:
         remaining: dict[TopicPartition, OffsetAndMetadata],
         ids: Mapping[TopicPartition, bytes],
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Take out the offsets of topics that have another id than they belong to."""
+        """Remove and return the offsets whose topic has a new id."""
         known = {tp: topic_id for tp, topic_id in ids.items() if any(topic_id)}
         gone = [
             tp
@@ -150,9 +151,10 @@ class OffsetManager:
         denied: dict[TopicPartition, OffsetAndMetadata],
         losses: int,
     ) -> str:
-        """Commit what is left, take out what is done; returns why the rest has to be repeated.
+        """Commit ``remaining`` once and remove the offsets that are done.
 
-        ``denied`` takes the offsets of topics on which a right is missing.
+        Return the reason to retry the others, or "". Add the offsets of topics on which READ is
+        missing to ``denied``.
         """
         if (
             self._membership.is_finishing_rebalance
@@ -161,11 +163,11 @@ class OffsetManager:
             return "the group rebalances"
         generation, member_id = self._commit_identity(remaining)
         if generation != NO_GENERATION and losses != self._membership.losses:
-            # Owned again, it may be, but others may have read and committed on in between.
+            # Another member may have owned the partitions meanwhile and committed later offsets.
             raise CommitFailedError(
-                f"not committed: this consumer has lost its membership of {self._group_id!r} "
-                f"since, and {describe(remaining)} may have been another's meanwhile. Go on "
-                "polling: the next commit is that of the positions of now",
+                f"commit failed for {describe(remaining)}: the consumer lost its membership of "
+                f"group {self._group_id!r}, and another member may have owned the partitions "
+                "since. Keep polling; the next commit uses the current positions",
                 offsets=remaining,
             )
         ids = topic_ids(self._history, {tp.topic for tp in remaining})
@@ -186,7 +188,7 @@ class OffsetManager:
             affected = {tp: remaining[tp] for tp in remaining if codes[tp] == code}
             match action_for(ApiKey.OFFSET_COMMIT, code):
                 case CoordinatorAction.REDISCOVER:
-                    self._coordinator.drop(f"OffsetCommit was answered {retry_reason}")
+                    self._coordinator.drop(f"OffsetCommit returned {retry_reason}")
                 case CoordinatorAction.RETRY:
                     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                         self._cluster.request_refresh()
@@ -200,23 +202,24 @@ class OffsetManager:
         return retry_reason
 
     def _commit_identity(self, offsets: Offsets) -> tuple[int, str]:
-        """(generation, member id) to commit with; raises if there is no point in sending."""
+        """Return (generation, member id) for a commit. Raise if it would certainly fail."""
         member = self._membership
         if member.state is MemberState.UNSUBSCRIBED:
             return NO_GENERATION, ""
         if member.generation == NO_GENERATION:
-            then = "Subscribe again" if member.is_fenced else "Go on polling, it rejoins by itself"
+            then = "Subscribe again" if member.is_fenced else "Keep polling; the consumer rejoins"
             raise CommitFailedError(
-                f"not committed: this consumer is not a member of group {self._group_id!r} at the "
-                f"moment ({member.state.value}), and {describe(offsets)} may belong to another. "
-                f"{then}",
+                f"commit failed for {describe(offsets)}: the consumer is not a member of group "
+                f"{self._group_id!r} in state {member.state.value!r}, and another member may own "
+                f"the partitions. {then}",
                 offsets=offsets,
             )
         gone = {tp: at for tp, at in offsets.items() if tp not in member.owned}
         if gone:
             raise CommitFailedError(
-                f"not committed: {describe(gone)} is not assigned to this consumer (any more) in "
-                f"generation {member.generation}",
+                f"commit failed: {describe(gone)} is not assigned to this consumer in generation "
+                f"{member.generation} of group {self._group_id!r}. Commit only offsets of "
+                "assigned partitions",
                 offsets=gone,
             )
         if member.state in (MemberState.ASSIGNING, MemberState.SYNCING):
@@ -225,39 +228,42 @@ class OffsetManager:
 
     def _rebalance_error(self) -> RebalanceInProgressError:
         return RebalanceInProgressError(
-            f"not committed: group {self._group_id!r} is rebalancing and takes no commits right "
-            "now; poll() to complete the rebalance, then commit again"
+            f"commit failed: group {self._group_id!r} is rebalancing and accepts no commits. Call "
+            "poll() to complete the rebalance, then commit again"
         )
 
     def _check_commit_refusal(
         self, code: int, generation: int, member_id: str, denied: Offsets
     ) -> None:
-        """The coordinator does not take a commit of this generation; returns if another may do."""
+        """Raise the error for a commit that the coordinator rejected; return to retry it.
+
+        A retry makes sense when the member has a new generation, or gets one soon.
+        """
         member = self._membership
         if generation == NO_GENERATION:
             raise CommitFailedError(
-                f"not committed, the coordinator answered {error_name(code)}: group "
-                f"{self._group_id!r} has members, and only they may commit. subscribe(), or use "
-                "another group_id",
+                f"commit failed for {describe(denied)} with {error_name(code)}: group "
+                f"{self._group_id!r} has members, and only they may commit. Call subscribe() or "
+                "use another group_id",
                 offsets=denied,
             ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
         if (generation, member_id) != (member.generation, member.member_id):
-            return  # a rebalance was faster; the next attempt sees what is left of the ownership
+            return  # a rebalance completed meanwhile; the next attempt checks the ownership
         action = action_for(ApiKey.OFFSET_COMMIT, code)
         if member.is_finishing_rebalance and action in (
             CoordinatorAction.REJOIN,
             CoordinatorAction.LOSE_GENERATION,
         ):
-            return  # the join round has ended; the response to JoinGroup tells the generation
+            return  # the join round has ended; the response to JoinGroup has the new generation
         self._send_event(CommitRefused(code, generation, member_id))
         still_owned = all(tp in member.owned for tp in denied)
         rejoining = member.state is MemberState.JOINING and action is not CoordinatorAction.FENCED
         if still_owned and (action is CoordinatorAction.REJOIN or rejoining):
             raise self._rebalance_error()
         raise CommitFailedError(
-            f"not committed, the coordinator answered {error_name(code)}: the group went on "
-            f"without this consumer, and {describe(denied)} may belong to another. Poll more "
-            "often (max_poll_interval_ms), or process less per poll (max_poll_records)",
+            f"commit failed for {describe(denied)} with {error_name(code)}: the group continued "
+            "without this consumer, and another member may own the partitions. Poll within "
+            "max_poll_interval_ms, or set a lower max_poll_records",
             offsets=denied,
         ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
 
@@ -270,14 +276,15 @@ class OffsetManager:
         *,
         denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition; None where nothing is.
+        """Return the group's committed offset for each partition, or None without one.
 
-        ``denied`` takes the partitions of topics on which a right is missing; they are left out
-        of the result. Without it TopicAuthorizationFailedError is raised for them.
+        One request covers all partitions. Partitions of topics on which DESCRIBE is missing are
+        added to ``denied`` and left out of the result. Without ``denied`` they raise
+        TopicAuthorizationFailedError.
 
-        An offset that goes by the topic's name counts as nothing if it is known to belong to a
-        topic that was deleted. One request for all of them. Raises KafkaTimeoutError after
-        ``timeout`` seconds, and the errors of a broker that another try would not change.
+        The result is None for an offset that was committed by topic name and is known to belong to
+        a deleted topic. Raise KafkaTimeoutError after ``timeout`` seconds, and a broker's error if
+        a retry would not fix it.
         """
         remaining = set(partitions)
         result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(remaining)
@@ -313,7 +320,7 @@ class OffsetManager:
             return retry_reason if remaining else ""
 
         if remaining:
-            what = f"the committed offsets of {describe(remaining)}"
+            what = f"read of committed offsets of {describe(remaining)}"
             await self._retry(attempt_once, timeout, what, lock=nullcontext())
         return result
 
@@ -322,12 +329,12 @@ class OffsetManager:
         return with_principal(error_for(api, code, self._group_id), self._cluster.principal)
 
     def _check_fetched(self, code: int, affected: Iterable[TopicPartition]) -> str:
-        """Returns why to repeat, "" if there is no need; raises what no repetition mends."""
+        """Return the reason to retry, or "". Raise an error that a retry does not fix."""
         match action_for(ApiKey.OFFSET_FETCH, code):
             case CoordinatorAction.PROCEED:
                 return ""
             case CoordinatorAction.REDISCOVER:
-                self._coordinator.drop(f"OffsetFetch was answered {error_name(code)}")
+                self._coordinator.drop(f"OffsetFetch returned {error_name(code)}")
             case CoordinatorAction.FAIL:
                 if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                     raise self._group_denied_error(ApiKey.OFFSET_FETCH, code)
@@ -336,8 +343,9 @@ class OffsetManager:
                     topics = {tp.topic for tp in affected}
                     raise with_principal(
                         TopicAuthorizationFailedError(
-                            f"no committed offsets for {describe(affected)}: this client needs "
-                            f"DESCRIBE on topic {names_of(topics)}",
+                            f"read of committed offsets failed for {describe(affected)}: this "
+                            f"client needs DESCRIBE on topic {names_of(topics)}. Grant DESCRIBE or "
+                            "READ",
                             topics=topics,
                             operation="DESCRIBE",
                         ),
@@ -359,11 +367,11 @@ class OffsetManager:
         *,
         lock: AbstractAsyncContextManager[object],
     ) -> None:
-        """Until ``attempt_once`` has nothing to complain of. Transport errors are repeated, too.
+        """Call ``attempt_once`` until it returns no reason to retry, also after transport errors.
 
-        ``lock`` is held over all the attempts; waiting for it counts into the timeout.
+        Hold ``lock`` over all attempts. The wait for it is part of the timeout.
         """
-        retry_reason = "the coordinator was not found or did not answer"
+        retry_reason = "the coordinator was not found or did not respond"
         cause: KafkaError | None = None
         attempt = 0
         with anyio.move_on_after(timeout):
@@ -381,12 +389,12 @@ class OffsetManager:
                     attempt += 1
                     await anyio.sleep(self._backoff.delay(attempt, self._rng))
         raise KafkaTimeoutError(
-            f"{what} was not done within {in_seconds(timeout)}: {retry_reason}"
+            f"{what} did not complete within {in_seconds(timeout)}: {retry_reason}"
         ) from cause
 
 
 def names_of(topics: Iterable[str]) -> str:
-    """Return topics as a list for a message."""
+    """Return the topics as text for an error message."""
     return ", ".join(repr(topic) for topic in sorted(topics))
 
 

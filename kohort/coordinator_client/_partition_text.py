@@ -1,4 +1,4 @@
-"""Partitions in words, safe to log."""
+"""Partitions as text that is safe to log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_TOPICS = 20
 
 
 def describe(partitions: Iterable[TopicPartition]) -> str:
-    """Such as ``"orders 0-3, 5; flights 1"``; ``"none"`` when there are none."""
+    """Return text such as ``"orders 0-3, 5; flights 1"``, or ``"none"``."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)

@@ -1,4 +1,4 @@
-"""From the machine's commands to requests."""
+"""The requests of the membership's commands."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kohort.protocol.messages import (
 )
 
 REASON_LENGTH = 255
-"""Characters of a reason that the coordinator takes (KIP-800)."""
+"""Characters of a reason that the coordinator accepts (KIP-800)."""
 
 
 def member_subscription(
     command: JoinGroup, user_data: bytes | None, rack: str | None
 ) -> Subscription:
-    """What the member says of itself: in order, so that saying the same again is the same bytes."""
+    """Return the member's metadata, sorted so that the same metadata has the same bytes."""
     return Subscription(
         topics=tuple(sorted(command.topics)),
         user_data=user_data,
@@ -40,7 +40,7 @@ def member_subscription(
 def join_forms(
     config: GroupConfig, command: JoinGroup, subscriptions: Mapping[str, Subscription]
 ) -> Sequence[RequestForm[JoinGroupResponse]]:
-    """``subscriptions``: name of an assignor -> what to tell it, in order of preference."""
+    """Return the JoinGroup request. ``subscriptions`` has the metadata by assignor, best first."""
     message = JoinGroupRequest(
         group_id=config.group_id or "",
         session_timeout_ms=config.session_timeout_ms,
@@ -62,7 +62,7 @@ def join_forms(
 def sync_forms(
     config: GroupConfig, command: SyncGroup, blobs: Mapping[str, bytes]
 ) -> Sequence[RequestForm[SyncGroupResponse]]:
-    """``blobs``: member id -> its assignment, as it goes over the wire."""
+    """Return the SyncGroup request. ``blobs`` maps member ids to encoded assignments."""
     message = SyncGroupRequest(
         group_id=config.group_id or "",
         generation_id=command.generation,
@@ -93,7 +93,7 @@ def heartbeat_forms(
 def leave_forms(
     config: GroupConfig, command: LeaveGroup
 ) -> Sequence[RequestForm[LeaveGroupResponse]]:
-    """Version 3 made one member a list of members."""
+    """Return the LeaveGroup request. It names one member before version 3, then a list."""
     group_id = config.group_id or ""
     member = LeaveGroupRequest.MemberIdentity(
         member_id=command.member_id,

@@ -1,4 +1,4 @@
-"""Who gets which partition: the assignors, and the base class for one's own."""
+"""The built-in assignors and the base class for a user's assignor."""
 
 from __future__ import annotations
 

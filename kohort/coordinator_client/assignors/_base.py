@@ -1,4 +1,4 @@
-"""What an assignor is, and what it is given."""
+"""The base classes of assignors and their arguments."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from kohort.types import ConsumerGroupMetadata, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member gets."""
+    """The assignment of one member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
-    """What the leader's assignor tells the member's."""
+    """Data from the leader's assignor for the member's assignor."""
 
 
 PartitionsByMember = Mapping[str, Sequence[TopicPartition]]
-"""Member id -> its partitions."""
+"""Partitions by member id."""
 
 Assignments = Mapping[str, Sequence[TopicPartition] | Assignment]
-"""Member id -> its partitions, with user data or without."""
+"""Partitions by member id, with or without user data."""
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions when a rebalance begins; the higher is preferred."""
+    """The rule for a member's partitions when a rebalance begins. A higher value is preferred."""
 
     EAGER = 0
-    """Everything is given up before JoinGroup."""
+    """The member revokes all partitions before JoinGroup."""
     COOPERATIVE = 1
-    """Everything is kept; what has to move is given up after SyncGroup (KIP-429)."""
+    """The member keeps all partitions and revokes those that move after SyncGroup (KIP-429)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member of the group says of itself when it joins."""
+    """The metadata that one member sends when it joins the group."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    """What the member's own assignor put there."""
+    """Data from the member's assignor."""
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions it still holds; empty for an eager member (KIP-429)."""
+    """Partitions that the member still owns. An eager member has none (KIP-429)."""
     generation: int = -1
-    """The generation ``owned`` is from; -1 if the member is too old to say (KIP-792)."""
+    """The generation of ``owned``, or -1 if the member's version does not send it (KIP-792)."""
     rack: str | None = None
     group_instance_id: str | None = None
-    """Set for a static member (KIP-345)."""
+    """The ``group_instance_id`` of a static member (KIP-345), else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +59,64 @@ class ClusterTopics:
     """The partitions of the topics that members of the group subscribe to."""
 
     partitions: Mapping[str, int]
-    """Topic -> number of partitions. A topic that does not exist is not in it."""
+    """Number of partitions by topic. Topics that do not exist are left out."""
     racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
-    """Partition -> racks of its replicas, as far as they are known."""
+    """Known racks of the replicas by partition."""
 
     def topics(self) -> set[str]:
-        """The topics that exist."""
+        """Return the existing topics."""
         return set(self.partitions)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partition numbers; None if there is no such topic."""
+        """Return the topic's partition numbers, or None if it does not exist."""
         count = self.partitions.get(topic)
         return None if count is None else set(range(count))
 
     def replica_racks(self, partition: TopicPartition) -> frozenset[str]:
-        """The racks of the partition's replicas; empty if they are not known."""
+        """Return the known racks of the partition's replicas."""
         return self.racks.get(partition, frozenset())
 
 
 class PartitionAssignor(ABC):
-    """Deals the partitions of all subscribed topics to the members of a group.
+    """A strategy that assigns the partitions of all subscribed topics to a group's members.
 
-    Subclass it for a strategy of your own, give it a ``name`` that all members of the group know
-    it by, and pass the class or an instance in ``partition_assignment_strategy``. The group uses
-    a strategy that every member offers; of several, the one that most members list first. A
-    strategy of your own runs on the thread or task that calls ``poll()``.
+    Subclass it for your own strategy and set a ``name`` that all members of the group use. Then
+    pass the class or an instance in ``partition_assignment_strategy``. The group uses a strategy
+    that every member offers. If there are several, it uses the one that most members list first.
+    Your strategy runs on the thread or task that calls ``poll()``.
     """
 
     name: ClassVar[str]
-    """What the members of a group call it on the wire, such as ``"range"``."""
+    """The name that members send in JoinGroup, such as ``"range"``."""
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
-    """A member rebalances by the highest that all of its assignors support."""
+    """The supported protocols. A member uses the highest one that all its assignors support."""
     version: ClassVar[int] = 0
-    """The version of what it puts into ``user_data``."""
+    """The version of the assignor's ``user_data``."""
 
     @abstractmethod
     def assign(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Assignments:
-        """Deal every partition to one member that subscribes to its topic.
+        """Assign every partition to one member that subscribes to its topic.
 
-        Called on the group's leader. Members may be left out of the result; a partition given
-        twice, or given to a member that does not want it, is an AssignorError. So is, in a
-        cooperative group, a partition given to one member while another one owns it: leave it out,
-        and deal it in the rebalance that follows when its owner has given it up.
+        This runs on the group's leader. The result may leave out members. A partition that is
+        assigned twice, or to a member without a subscription to its topic, raises AssignorError.
+
+        In a cooperative group that also holds for a partition that another member owns. Leave it
+        out. Its owner revokes it, and you assign it in the rebalance that follows.
         """
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
-        """What to tell the leader's assignor about this member; asked at each join."""
+        """Return data about this member for the leader's assignor. Called before each JoinGroup."""
         return None
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
-        """Told what this member was given, before the rebalance listener is."""
+        """Handle this member's new assignment. Called before the rebalance listener."""
         return
 
 
 class BuiltInAssignor(PartitionAssignor):
-    """An assignor that comes with kohort: it runs in steps, in the event loop of the consumer."""
+    """An assignor of kohort. It runs in steps in the consumer's event loop."""
 
     @abstractmethod
     def steps(
@@ -130,10 +131,10 @@ class BuiltInAssignor(PartitionAssignor):
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """The member ids as every Kafka client orders them.
+    """Return the member ids in the order that every Kafka client uses.
 
-    Static members come first, by their instance id, so that a restart changes nothing; then the
-    others by member id.
+    Static members come first, by instance id, so that a restart does not change the order. The
+    others follow by member id.
     """
 
     def key(member_id: str) -> tuple[bool, bytes]:
@@ -144,7 +145,10 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
 
 
 def subscribers(subscriptions: Mapping[str, Subscription]) -> Steps[dict[str, list[str]]]:
-    """Topic -> its members, in the order of :func:`members_in_order`. Topics may share a list."""
+    """Return the subscribed members by topic, in the order of :func:`members_in_order`.
+
+    Topics may share a list.
+    """
     in_order = members_in_order(subscriptions)
     if len(frozenset(subscription.topics for subscription in subscriptions.values())) == 1:
         return dict.fromkeys(subscriptions[in_order[0]].topics, in_order)
@@ -157,6 +161,6 @@ def subscribers(subscriptions: Mapping[str, Subscription]) -> Steps[dict[str, li
 
 
 def common_protocol(assignors: Iterable[PartitionAssignor]) -> RebalanceProtocol | None:
-    """The highest rebalance protocol that all of them support; None if there is none."""
+    """Return the highest rebalance protocol that all assignors support, or None."""
     common = frozenset.intersection(*(assignor.protocols for assignor in assignors))
     return max(common, default=None)

@@ -1,7 +1,8 @@
-"""The sticky deal where members subscribe to different topics: as balanced as that allows.
+"""The sticky assignment of a group whose members subscribe to different topics.
 
-What is owned stays; what is free goes to the least loaded of those who want it; then partitions
-move, one by one, from members to others who want them and have at least two fewer.
+1. Members keep the partitions that they own.
+2. Each free partition goes to the least loaded subscriber of its topic.
+3. Single partitions move to subscribers that have at least two partitions fewer.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from kohort.coordinator_client.assignors._slices import Steps, in_steps
 from kohort.types import TopicPartition
 
 _MOVES_PER_PARTITION = 20
-"""Moving ends by itself, but nothing proves it."""
+"""Limit of moves for each partition. The moves end without it, but there is no proof of that."""
 
 _Assignment = dict[str, dict[TopicPartition, None]]
 
 
 class _Loads:
-    """The members, by the number of their partitions and then by Java's order."""
+    """The members, sorted by their number of partitions and then by Java's order."""
 
     def __init__(self, assignment: _Assignment) -> None:
         self._names = sorted(assignment, key=java_order)
@@ -44,7 +45,7 @@ class _Loads:
         insort(self._sorted, key)
 
     def least_loaded(self, among: frozenset[str]) -> str:
-        """The first of these, which must be some."""
+        """Return the least loaded member of a set that is not empty."""
         if 4 * len(among) >= len(self._names):
             for key in self._sorted:
                 name = self._names[key % len(self._names)]
@@ -54,7 +55,10 @@ class _Loads:
 
 
 class HeterogeneousAssignment:
-    """One such assignment. ``partitions``: all of them, by topic in Java's order and number."""
+    """The builder of one assignment.
+
+    ``partitions`` has all partitions, sorted by topic in Java's order and by number.
+    """
 
     def __init__(
         self,
@@ -69,10 +73,13 @@ class HeterogeneousAssignment:
         self._racks = racks
         self._partitions = partitions
         self._subscribers: dict[str, frozenset[str]] = {}
-        """Topic -> the members that want it, at least one."""
+        """Subscribed members by topic, at least one each."""
         self._owners: dict[TopicPartition, str] = {}
         self._revoking = False
-        """Somebody loses partitions in any case, so there is no sense in sparing the others."""
+        """True if a member must revoke partitions in any case.
+
+        Then balancing with the free partitions alone cannot avoid a revocation.
+        """
         self._moves_left = _MOVES_PER_PARTITION * len(partitions)
         self._movements = Movements()
         self._assignment: _Assignment = {}
@@ -127,7 +134,8 @@ class HeterogeneousAssignment:
         for member, partitions in self._assignment.items():
             before[member] = dict(partitions)
             yield
-        if not self._revoking:  # what moves anyway can balance it, perhaps
+        if not self._revoking:
+            # Moving only free partitions may balance the group without a revocation.
             yield from self._balance(free)
         moved = yield from self._balance(self._partitions)
         if not is_first and moved:
@@ -145,7 +153,7 @@ class HeterogeneousAssignment:
         if self._racks.have_effect:
             remote = []
             in_rack: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
-            """Topic and racks of replicas -> those of its members that are not far."""
+            """Subscribers that are not in a remote rack, by topic and racks of the replicas."""
             for tp in free:
                 kind = tp.topic, self._racks.of_replicas(tp)
                 if kind not in in_rack:
@@ -170,7 +178,7 @@ class HeterogeneousAssignment:
     # --- moving ---------------------------------------------------------------------------------
 
     def _balance(self, partitions: Sequence[TopicPartition]) -> Steps[bool]:
-        """Move until no move helps; True if there was any."""
+        """Move partitions until no move helps. Return True if one was moved."""
         movable: list[TopicPartition] = []
         for some in in_steps(partitions):
             movable += [tp for tp in some if len(self._subscribers[tp.topic]) > 1]
@@ -196,7 +204,7 @@ class HeterogeneousAssignment:
         return least if load > self._loads.load_of(least) + 1 else None
 
     def _move(self, tp: TopicPartition, target: str) -> None:
-        """Move the partition, or another of its topic that had better be moved."""
+        """Move the partition, or another one of its topic that moved in the other direction."""
         self._moves_left -= 1
         tp = self._movements.swap_candidate(tp, self._owners[tp], target)
         source = self._owners[tp]
@@ -207,6 +215,6 @@ class HeterogeneousAssignment:
 
 
 def _imbalance(loads: Iterable[int]) -> int:
-    """The sum of the differences between all pairs of them."""
+    """Return the sum of the differences between all pairs of loads."""
     found = sorted(loads)
     return sum(load * (2 * index - len(found) + 1) for index, load in enumerate(found))

@@ -1,7 +1,7 @@
-"""The sticky deal where all members subscribe to the same topics: everybody gets the same number.
+"""The sticky assignment of a group whose members all subscribe to the same topics.
 
-Some members get one more than the others if the partitions do not come out even. A member keeps
-what it owned up to its share.
+Every member gets the same number of partitions, its quota. If a remainder is left, some members get
+one more. A member keeps its owned partitions up to its quota.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from kohort.types import TopicPartition
 
 
 class HomogeneousAssignment:
-    """One such deal. ``partitions``: all of them, by topic in Java's order and number."""
+    """The builder of one assignment.
+
+    ``partitions`` has all partitions, sorted by topic in Java's order and by number.
+    """
 
     def __init__(
         self, ownership: Ownership, partitions: Sequence[TopicPartition], racks: Racks
@@ -27,16 +30,16 @@ class HomogeneousAssignment:
         self._partitions = partitions
         self._racks = racks
         self._quota, self._extras_left = divmod(len(partitions), members)
-        """What everybody gets, and how many members may get one more: a number that goes down."""
+        """The quota of every member, and the number of members that may still get one more."""
         self._max_quota = self._quota + (self._extras_left > 0)
         self._below_quota = _MemberQueue(racks)
-        """Members below their share."""
+        """Members below the quota."""
         self._at_quota = _MemberQueue(racks)
-        """Members with just their share, who may get one of the extras."""
+        """Members at the quota that may get one more."""
         self._former_owners: dict[TopicPartition, str] = {}
         self.result: dict[str, list[TopicPartition]] = {member: [] for member in ownership.owned}
         self.moving: dict[TopicPartition, str] = {}
-        """What goes to another member than the one that may still hold it."""
+        """Partitions that move to a new member while another one may still own them."""
 
     def run(self) -> Steps[None]:
         order = {tp.topic: None for tp in self._partitions}
@@ -86,7 +89,7 @@ class HomogeneousAssignment:
             self._at_quota.clear()
 
     def _assign_by_rack(self, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
-        """Deal within racks, as far as the shares allow; returns what is left."""
+        """Assign within racks up to the quotas. Return the remaining partitions."""
         left = []
         start = 0
         for tp in partitions:
@@ -102,7 +105,7 @@ class HomogeneousAssignment:
         return left
 
     def _assign_below_quota(self, index: int, tp: TopicPartition) -> int:
-        """Returns the index of the member whose turn is next."""
+        """Assign to a member below the quota. Return the index of the next member."""
         queue = self._below_quota
         if self._add(queue.members[index], tp) >= self._quota:
             member = queue.pop(index)
@@ -113,7 +116,7 @@ class HomogeneousAssignment:
         return index % len(queue.members) if queue.members else 0
 
     def _assign_free(self, partitions: Sequence[TopicPartition]) -> Steps[None]:
-        """In turn: up to the share first, then the extras."""
+        """Assign to the members in turn, up to the quota first and then one more each."""
         below, at = deque(self._below_quota.members), deque(self._at_quota.members)
         for some in in_steps(partitions):
             for tp in some:
@@ -128,7 +131,7 @@ class HomogeneousAssignment:
             yield
 
     def _add(self, member: str, tp: TopicPartition) -> int:
-        """Returns how many the member has now."""
+        """Add a partition to a member. Return its new number of partitions."""
         given = self.result[member]
         given.append(tp)
         if self._former_owners.get(tp, member) != member or tp in self._ownership.contested:
@@ -137,7 +140,7 @@ class HomogeneousAssignment:
 
 
 class _MemberQueue:
-    """Members that may get more, in order, with a count of them in each rack."""
+    """An ordered queue of members with their number in each rack."""
 
     def __init__(self, racks: Racks) -> None:
         self.members: list[str] = []
@@ -161,7 +164,10 @@ class _MemberQueue:
         self.members.sort(key=java_order)
 
     def next_in_rack(self, tp: TopicPartition, start: int) -> int | None:
-        """Index of the first member from ``start`` on, around the end, with a rack of ``tp``'s."""
+        """Return the index of the next member in a rack of ``tp``, or None.
+
+        The search begins at ``start`` and wraps around.
+        """
         racks = self._racks.of_replicas(tp)
         if not any(self._in_rack[rack] for rack in racks):
             return None

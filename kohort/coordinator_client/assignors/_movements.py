@@ -1,4 +1,4 @@
-"""Which partitions a deal has moved, so that it does not swap two of a topic back and forth."""
+"""The moves of one assignment, which prevent that two partitions of a topic swap repeatedly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ class _Move(NamedTuple):
 
 
 class _MovedPartitions:
-    """Partitions that took the same way; :meth:`first` is what a Java HashSet would iterate to."""
+    """The partitions that moved between the same two members.
+
+    :meth:`first` is the first one in the iteration order of a Java HashSet.
+    """
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, None] = {}
@@ -25,7 +28,8 @@ class _MovedPartitions:
 
     def add(self, tp: TopicPartition) -> None:
         self._partitions[tp] = None
-        self._table = max(self._table, table_for(len(self._partitions)))  # it never shrinks
+        # A Java HashSet never shrinks its table.
+        self._table = max(self._table, table_for(len(self._partitions)))
 
     def remove(self, tp: TopicPartition) -> None:
         del self._partitions[tp]
@@ -35,14 +39,14 @@ class _MovedPartitions:
 
 
 class Movements:
-    """The moves of one deal, each partition's as one from its first to its present member."""
+    """The moves of one assignment, one for each partition from its first member to its last."""
 
     def __init__(self) -> None:
         self._move_of: dict[TopicPartition, _Move] = {}
         self._by_topic: dict[str, dict[_Move, _MovedPartitions]] = {}
 
     def record(self, tp: TopicPartition, source: str, target: str) -> None:
-        """The partition goes from ``source`` to ``target``."""
+        """Record that the partition moves from ``source`` to ``target``."""
         before = self._move_of.pop(tp, None)
         if before is not None:
             ways = self._by_topic[tp.topic]
@@ -50,13 +54,16 @@ class Movements:
             if not ways[before]:
                 del ways[before]
             if before.source == target:
-                return  # it is back
+                return  # it is with its first member again
             source = before.source
         move = self._move_of[tp] = _Move(source, target)
         self._by_topic.setdefault(tp.topic, {}).setdefault(move, _MovedPartitions()).add(tp)
 
     def swap_candidate(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """The partition to move in place of ``tp``: one of its topic that went the other way."""
+        """Return the partition to move instead of ``tp``.
+
+        It is a partition of the same topic that moved in the other direction, else ``tp``.
+        """
         before = self._move_of.get(tp)
         if before is not None:
             source = before.source

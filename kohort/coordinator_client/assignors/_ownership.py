@@ -1,4 +1,7 @@
-"""Who owned what: the members' claims, with the contradictions among them resolved."""
+"""The owners of the partitions before an assignment, from the members' claims.
+
+Claims of members can contradict one another. :func:`resolve_ownership` decides between them.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,20 @@ from kohort.types import TopicPartition
 
 
 class Ownership:
-    """What the members owned before this deal, as far as it is still there."""
+    """The existing partitions that the members owned before this assignment."""
 
     __slots__ = ("contested", "former_owners", "owned")
 
     def __init__(self) -> None:
         self.owned: dict[str, dict[TopicPartition, None]] = {}
-        """Member -> its partitions, in the order in which it named them."""
+        """Partitions by member, in the order of its claim."""
         self.contested: set[TopicPartition] = set()
-        """Partitions that two members claim for one generation: not safe to assign at once."""
+        """Partitions that two members claim for one generation.
+
+        Both may still read them, so a cooperative assignment must not move them in one rebalance.
+        """
         self.former_owners: dict[TopicPartition, str] = {}
-        """Partition -> the last owner that missed the newest generation."""
+        """The latest owner by partition, among the members without the newest generation."""
 
 
 def resolve_ownership(
@@ -29,9 +35,9 @@ def resolve_ownership(
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, Claim],
 ) -> Steps[Ownership]:
-    """Give each partition to the claim of the newest generation.
+    """Choose for each partition the claim with the newest generation.
 
-    ``counts``: the partitions of the topics to deal; a claim of any other is left out.
+    ``counts`` has the numbers of partitions by topic. Claims of other partitions are ignored.
     """
     result = Ownership()
     owners: dict[TopicPartition, str] = {}
@@ -46,7 +52,7 @@ def resolve_ownership(
                 mine[tp] = None
                 owners[tp] = member
                 continue
-            # as Java: the other's generation is what its subscription says, not its user data
+            # Java takes the other generation from the subscription, not from its user data.
             theirs = subscriptions[other].generation
             if generation < theirs:
                 continue

@@ -11,7 +11,7 @@ from kohort.types import TopicPartition
 
 
 class Racks:
-    """Which members are near which partitions. Without an effect where that makes no difference."""
+    """The racks of members and partitions, unless they make no difference in this group."""
 
     def __init__(self) -> None:
         self.have_effect = False
@@ -26,7 +26,7 @@ class Racks:
         subscriptions: Mapping[str, Subscription],
         partitions: Sequence[TopicPartition],
     ) -> Steps[Racks]:
-        """The racks of a group."""
+        """Collect the racks of a group."""
         racks = cls()
         members = {
             member: subscription.rack
@@ -52,20 +52,20 @@ class Racks:
         return racks
 
     def of_member(self, member: str) -> str | None:
-        """The member's rack, if it matters."""
+        """Return the member's rack, if racks have an effect."""
         return self._members.get(member)
 
     def of_replicas(self, tp: TopicPartition) -> frozenset[str]:
-        """The racks of the partition's replicas, if they matter."""
+        """Return the racks of the partition's replicas, if racks have an effect."""
         return self._replicas.get(tp, frozenset())
 
     def is_remote(self, member: str, tp: TopicPartition) -> bool:
-        """The member has a rack, and no replica is in it."""
+        """True if the member has a rack that has no replica of the partition."""
         rack = self._members.get(member)
         return rack is not None and rack not in self._replicas[tp]
 
     def rarest_first(self, partitions: Sequence[TopicPartition]) -> Steps[Sequence[TopicPartition]]:
-        """Those with the fewest members in their racks first."""
+        """Sort the partitions by the number of members in their racks, fewest first."""
         if not self.have_effect:
             return partitions
         by_count: dict[int, list[TopicPartition]] = {}

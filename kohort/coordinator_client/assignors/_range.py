@@ -22,11 +22,13 @@ _Result = dict[str, list[TopicPartition]]
 
 
 class RangeAssignor(BuiltInAssignor):
-    """Each topic's partitions in consecutive runs, one run a member, the first runs the longer.
+    """An assignor that gives each member one consecutive range of each topic's partitions.
 
-    Partitions of the same number go to the same member where topics have the same number of
-    partitions and the same subscribers. Where members tell their racks, a member gets partitions
-    with a replica in its rack as far as the runs' lengths allow; what is left is dealt in runs.
+    The first members get the longer ranges. A member gets the same partition numbers of all topics
+    that have the same subscribers and the same number of partitions.
+
+    If members have racks, each first gets partitions with a replica in its rack, up to the length
+    of its range. The remaining partitions are assigned in ranges.
     """
 
     name: ClassVar[str] = "range"
@@ -61,20 +63,20 @@ class RangeAssignor(BuiltInAssignor):
 
 
 def _assign_ranges(topic: str, members: Sequence[str], count: int, result: _Result) -> None:
-    """Assign a topic without regard to racks."""
+    """Assign a topic without racks."""
     quota, extras = divmod(count, len(members))
     start = 0
     for member in members:
         end = start + quota + (extras > 0)
         extras -= 1
         if start == end:
-            break  # more members than partitions
+            break  # there are more members than partitions
         result[member].extend(map(TopicPartition, repeat(topic), range(start, end)))
         start = end
 
 
 class _TopicState:
-    """The state of the assignment of one topic where racks matter."""
+    """The assignment of one topic while racks have an effect."""
 
     def __init__(
         self, name: str, members: Sequence[str], cluster: ClusterTopics, racks: Mapping[str, str]
@@ -95,11 +97,11 @@ class _TopicState:
         )
 
     def capacity(self, member: str) -> int:
-        """Number of partitions that the member may still get. It never grows."""
+        """Return the number of partitions that the member may still get. It never grows."""
         return max(0, self._quota + (self._extras > 0) - self._assigned_counts[member])
 
     def rack_filter(self, member: str) -> Callable[[int], bool]:
-        """True for partitions with a replica in the member's rack, or if it did not name one."""
+        """Return a predicate for partitions in the member's rack. Without a rack it is True."""
         rack = self.member_racks.get(member)
         return lambda number: rack is None or rack in self.replica_racks[number]
 
@@ -112,7 +114,7 @@ class _TopicState:
             del self._unassigned[number]
 
     def assign_ranges(self, result: _Result, *, within_racks: bool = False) -> Steps[None]:
-        """Assign the remaining partitions in runs; ``within_racks``: those in the member's rack."""
+        """Assign the remaining partitions in ranges, ``within_racks`` only those in a member's."""
         for member in self.members:
             capacity = self.capacity(member)
             if capacity:
@@ -127,7 +129,7 @@ class _TopicState:
 
 
 def _assign_by_rack(topics: Sequence[_TopicState], result: _Result) -> Steps[None]:
-    """Deal what can be dealt within racks; topics that look alike are dealt in step."""
+    """Assign partitions to members in their racks. Co-partitioned topics are assigned together."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicState]] = {}
     for topic in topics:
         alike.setdefault((tuple(topic.members), topic.count), []).append(topic)
@@ -140,10 +142,10 @@ def _assign_by_rack(topics: Sequence[_TopicState], result: _Result) -> Steps[Non
 
 
 def _assign_copartitioned(topics: Sequence[_TopicState], result: _Result) -> Steps[None]:
-    """Give partition n of all the topics to the first member that is near every one of them."""
+    """Assign partition n of all topics to the first member with a replica of each in its rack."""
     first = topics[0]
     queues: dict[str | None, deque[tuple[int, str]]] = {}
-    """Rack -> the members in it that have room, with their places in the order of members."""
+    """Members with capacity by rack, each with its position in the order of members."""
     no_members: deque[tuple[int, str]] = deque()
     for place, member in enumerate(first.members):
         queues.setdefault(first.member_racks.get(member), deque()).append((place, member))

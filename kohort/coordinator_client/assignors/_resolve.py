@@ -1,4 +1,4 @@
-"""From the option ``partition_assignment_strategy`` to assignors."""
+"""The assignors of the option ``partition_assignment_strategy``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUILT_IN: tuple[type[BuiltInAssignor], ...] = (
     StickyAssignor,
     RoundRobinAssignor,
 )
-"""The strategies that come with kohort; they run in the core, others on the caller's thread."""
+"""The assignors of kohort. They run in the event loop, others on the caller's thread."""
 
 _BY_NAME: dict[str, type[PartitionAssignor]] = {
     "range": RangeAssignor,
@@ -42,7 +42,7 @@ _BY_NAME: dict[str, type[PartitionAssignor]] = {
 
 
 def is_built_in(assignor: PartitionAssignor) -> TypeGuard[BuiltInAssignor]:
-    """True if the assignor is kohort's own, and not a subclass of it either."""
+    """True if the assignor is one of kohort's classes and not of a subclass."""
     return type(assignor) in BUILT_IN
 
 
@@ -56,12 +56,14 @@ def _resolve_one(entry: object) -> PartitionAssignor:
         found = _BY_NAME.get(short.lower())
         if found is not None:
             return found()
-        from difflib import get_close_matches  # for this error alone
+        from difflib import get_close_matches  # imported here, because only this error needs it
 
         near = get_close_matches(short.lower(), _BY_NAME, n=1)
-        hint = f"; did you mean {_BY_NAME[near[0]].name!r}?" if near else ""
+        hint = f", did you mean {_BY_NAME[near[0]].name!r}?" if near else "."
         known = ", ".join(repr(assignor.name) for assignor in BUILT_IN)
-        raise InvalidOptionError(f"{_OPTION}: no assignor {entry!r}{hint} (there are {known})")
+        raise InvalidOptionError(
+            f"{_OPTION}: unknown assignor {entry!r}{hint} The built-in assignors are {known}"
+        )
     raise InvalidOptionError(
         f"{_OPTION}: {entry!r} is neither a name nor a subclass or instance of "
         "kohort's PartitionAssignor"
@@ -69,22 +71,22 @@ def _resolve_one(entry: object) -> PartitionAssignor:
 
 
 def resolve_assignors(strategy: object) -> tuple[PartitionAssignor, ...]:
-    """One name, class or instance, or several in order of preference.
+    """Return the assignors of one name, class or instance, or of several in order of preference.
 
-    Raises InvalidOptionError for what is no assignor, for none at all, for two of one name, and
-    for a mixture that has no rebalance protocol in common.
+    Raise InvalidOptionError if an entry is not an assignor, or if there are none. Also raise it if
+    two have the same name, or if they have no rebalance protocol in common.
     """
     single = isinstance(strategy, str | type | PartitionAssignor)
     entries = [strategy] if single or not isinstance(strategy, Iterable) else list(strategy)
     assignors = tuple(_resolve_one(entry) for entry in entries)
     if not assignors:
-        raise InvalidOptionError(f"{_OPTION} is empty: name at least one assignor, such as 'range'")
+        raise InvalidOptionError(f"{_OPTION} is empty. Name at least one assignor, such as 'range'")
     names = [assignor.name for assignor in assignors]
     if len(set(names)) < len(names):
         raise InvalidOptionError(f"{_OPTION} names an assignor twice: {', '.join(names)}")
     if common_protocol(assignors) is None:
         raise InvalidOptionError(
-            f"{_OPTION}: {', '.join(names)} share no rebalance protocol; all have to support "
-            "EAGER, or all COOPERATIVE"
+            f"{_OPTION}: {', '.join(names)} share no rebalance protocol. All must support EAGER, "
+            "or all must support COOPERATIVE"
         )
     return assignors

@@ -19,9 +19,9 @@ from kohort.types import TopicPartition
 
 
 class RoundRobinAssignor(BuiltInAssignor):
-    """All partitions of all topics in one row, dealt to the members in turn.
+    """An assignor that assigns all partitions of all topics to the members in turn.
 
-    A member that does not subscribe to a topic is passed over for it.
+    It skips a member for topics that the member does not subscribe to.
     """
 
     name: ClassVar[str] = "roundrobin"
@@ -31,22 +31,22 @@ class RoundRobinAssignor(BuiltInAssignor):
     ) -> Steps[PartitionsByMember]:
         members = members_in_order(subscriptions)
         result: dict[str, list[TopicPartition]] = {member: [] for member in members}
-        turns: dict[str, list[int]] = {}
-        """Topic -> the turns of its subscribers, in one round of all members."""
-        for turn, member in enumerate(members):
+        indexes_of: dict[str, list[int]] = {}
+        """Indexes of a topic's subscribers in the order of members, by topic."""
+        for index, member in enumerate(members):
             for topic in dict.fromkeys(subscriptions[member].topics):
-                turns.setdefault(topic, []).append(turn)
+                indexes_of.setdefault(topic, []).append(index)
             yield
-        turn = 0
-        for topic in sorted(turns, key=java_order):
-            wanted_at = turns[topic]
-            at = bisect_left(wanted_at, turn)
+        index = 0
+        for topic in sorted(indexes_of, key=java_order):
+            indexes = indexes_of[topic]
+            at = bisect_left(indexes, index)
             for number in range(cluster.partitions.get(topic, 0)):
-                if at == len(wanted_at):
+                if at == len(indexes):
                     at = 0
-                turn = wanted_at[at]
-                result[members[turn]].append(TopicPartition(topic, number))
-                turn, at = turn + 1, at + 1
+                index = indexes[at]
+                result[members[index]].append(TopicPartition(topic, number))
+                index, at = index + 1, at + 1
                 if number % STEP == 0:
                     yield
         return result

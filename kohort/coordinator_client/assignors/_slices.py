@@ -1,7 +1,7 @@
 """Computations in steps, so that the event loop sends heartbeats while a large group is assigned.
 
-A computation is a generator that yields after each step, at most about a millisecond of work, and
-returns its result.
+A computation is a generator. It yields after each step of about a millisecond at most, and returns
+its result.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Steps = Generator[None, None, T]
 STEP = 1000
 """Partitions that a computation looks at in one step."""
 SLICE_SECONDS = 0.005
-"""Seconds between two turns of the event loop. A request takes several turns to go out."""
+"""Seconds of work between two iterations of the event loop. Sending a request takes several."""
 
 
 def in_steps(items: Collection[V]) -> Iterator[list[V]]:
-    """The items in lists of at most :data:`STEP`; yield after each of them."""
+    """Yield the items in lists of at most :data:`STEP`. The caller yields after each list."""
     found = iter(items)
     while step := list(islice(found, STEP)):
         yield step
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run a computation to its end at once."""
+    """Run a computation without a pause and return its result."""
     while True:
         try:
             next(steps)
@@ -42,10 +42,10 @@ def finish(steps: Steps[T]) -> T:
 
 
 async def finish_in_slices(steps: Steps[T]) -> T:
-    """Run a computation, giving the event loop a turn every :data:`SLICE_SECONDS`.
+    """Run a computation and let the event loop run every :data:`SLICE_SECONDS`.
 
-    The time is the event loop's. On a virtual clock no time passes while a computation runs, so
-    there are no turns, and a simulation stays the same on every machine.
+    The clock is the event loop's. On a virtual clock no time passes during a computation, so there
+    is no pause, and a simulation is the same on every machine.
     """
     until = anyio.current_time() + SLICE_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""The sticky assignors: balanced first, then with as few partitions moved as possible (KIP-54)."""
+"""The sticky assignors, which balance first and then move few partitions (KIP-54)."""
 
 from __future__ import annotations
 
@@ -35,22 +35,25 @@ _Result = dict[str, list[TopicPartition]]
 
 
 class _Sticky(BuiltInAssignor):
-    """What the two have in common; they differ in where a member's claim stands."""
+    """The common base of the sticky assignors, which differ in the encoding of a member's claim."""
 
     @abstractmethod
     def _claim(self, subscription: Subscription) -> Claim:
-        """What the member owned."""
+        """Return the partitions that the member owned."""
 
     def _assign(
         self, cluster: ClusterTopics, subscriptions: Mapping[str, Subscription]
     ) -> Steps[tuple[_Result, dict[TopicPartition, str] | None]]:
-        """The deal, and what in it goes from one owner to another; None: to be found out."""
+        """Return the assignment and the partitions that move from one owner to another.
+
+        The moves are None if the assignment does not compute them.
+        """
         members = {member: subscriptions[member] for member in hash_order(subscriptions)}
-        wanted: set[frozenset[str]] = set()
+        topic_sets: set[frozenset[str]] = set()
         for subscription in members.values():
-            wanted.add(frozenset(subscription.topics))
+            topic_sets.add(frozenset(subscription.topics))
             yield
-        topics = sorted(frozenset().union(*wanted), key=java_order)
+        topics = sorted(frozenset().union(*topic_sets), key=java_order)
         counts = {topic: cluster.partitions.get(topic, 0) for topic in topics}
         partitions: list[TopicPartition] = []
         for topic in topics:
@@ -64,19 +67,19 @@ class _Sticky(BuiltInAssignor):
             yield
         ownership = yield from resolve_ownership(counts, members, claims)
         racks = yield from Racks.of(cluster, members, partitions)
-        if len(wanted) > 1:
+        if len(topic_sets) > 1:
             result = yield from HeterogeneousAssignment(members, ownership, partitions, racks).run()
             return result, None
-        even = HomogeneousAssignment(ownership, partitions, racks)
-        yield from even.run()
-        return even.result, even.moving
+        builder = HomogeneousAssignment(ownership, partitions, racks)
+        yield from builder.run()
+        return builder.result, builder.moving
 
 
 class StickyAssignor(_Sticky):
-    """As even as round-robin, and members keep what they had; for eager groups.
+    """An assignor for eager groups that balances like round-robin and keeps earlier partitions.
 
-    A member gives everything up before it joins, so what it had travels in its user data.
-    :class:`CooperativeStickyAssignor` is what a new group should use.
+    A member revokes all partitions before it joins, so it sends its earlier partitions as user
+    data. Use :class:`CooperativeStickyAssignor` for a new group.
     """
 
     name: ClassVar[str] = "sticky"
@@ -106,11 +109,11 @@ class StickyAssignor(_Sticky):
 
 
 class CooperativeStickyAssignor(_Sticky):
-    """As :class:`StickyAssignor`, and only the partitions that move stop being read (KIP-429).
+    """A sticky assignor with which members keep reading the partitions that do not move (KIP-429).
 
-    What moves is dealt in two rebalances: in the first its owner gives it up, in the second the
-    new one gets it. In a group that is eager still, because a member also offers an eager
-    assignor, it deals like sticky with nothing owned.
+    A move takes two rebalances. In the first the owner revokes the partition, in the second the new
+    owner gets it. A group is still eager while its members also offer an eager assignor. Then it
+    assigns like sticky without owned partitions.
     """
 
     name: ClassVar[str] = "cooperative-sticky"
@@ -145,13 +148,13 @@ class CooperativeStickyAssignor(_Sticky):
 def _find_moves(
     assignment: PartitionsByMember, subscriptions: Mapping[str, Subscription]
 ) -> Steps[dict[TopicPartition, str]]:
-    """What one member gets new that another one loses."""
+    """Return the partitions that one member gains and another one loses."""
     added: dict[TopicPartition, str] = {}
     lost: set[TopicPartition] = set()
     for member, partitions in assignment.items():
         owned = frozenset(subscriptions[member].owned)
-        given = frozenset(partitions)
-        added.update(dict.fromkeys(given - owned, member))
-        lost |= owned - given
+        assigned = frozenset(partitions)
+        added.update(dict.fromkeys(assigned - owned, member))
+        lost |= owned - assigned
         yield
     return {tp: member for tp, member in added.items() if tp in lost}

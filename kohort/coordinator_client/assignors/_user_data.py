@@ -1,4 +1,4 @@
-"""What the sticky assignors tell the leader about a member, in Kafka's own encoding."""
+"""The user data of the sticky assignors in Kafka's encoding."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LENGTH = struct.Struct(">h")
 
 
 class Claim(NamedTuple):
-    """What a member says that it was given, and in which generation; None: it does not say."""
+    """The partitions and the generation that a member claims. None is an unknown generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int | None = None
 
 
 def write_generation(generation: int) -> bytes:
-    """Version 0 of cooperative-sticky: the generation of the owned partitions."""
+    """Encode the generation of the owned partitions as version 0 of cooperative-sticky."""
     return _COUNT.pack(generation)
 
 
 def read_generation(data: bytes | None) -> int | None:
-    """None if there is nothing; NO_GENERATION for what cannot be read."""
+    """Decode the generation. Return None without data, and NO_GENERATION for invalid data."""
     if data is None:
         return None
     if len(data) < _COUNT.size:
@@ -37,7 +37,7 @@ def read_generation(data: bytes | None) -> int | None:
 
 
 def write_claim(partitions: Iterable[TopicPartition], generation: int) -> bytes:
-    """Version 1 of sticky: the partitions by topic, then their generation."""
+    """Encode the partitions by topic and their generation as version 1 of sticky."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
@@ -51,9 +51,9 @@ def write_claim(partitions: Iterable[TopicPartition], generation: int) -> bytes:
 
 
 def read_claim(data: bytes | None) -> Claim:
-    """Versions 1 and 0 of sticky, which 0 ends before the generation.
+    """Decode a claim of version 0 or 1 of sticky. Version 0 has no generation.
 
-    What cannot be read claims nothing: a member with another encoding must not stop the group.
+    Invalid data is an empty claim, because a member with another encoding must not stop the group.
     """
     if not data:
         return Claim()
@@ -73,7 +73,7 @@ def _read_partitions(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
         if not 0 <= length <= len(data) - at:
-            raise ValueError(f"a name of {length} bytes")
+            raise ValueError(f"the topic name has an invalid length of {length} bytes")
         topic = data[at : at + length].decode()
         count, at = _read_count(data, at + length, _COUNT.size)
         numbers = struct.unpack_from(f">{count}i", data, at)
@@ -83,9 +83,12 @@ def _read_partitions(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
 
 
 def _read_count(data: bytes, at: int, item_size: int) -> tuple[int, int]:
-    """A count of items of at least ``item_size`` bytes, bounded by what is left of the data."""
+    """Decode a count of items with at least ``item_size`` bytes each.
+
+    Raise ValueError if the data is too short for the items.
+    """
     (count,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
     if not 0 <= count <= (len(data) - at) // item_size:
-        raise ValueError(f"{count} items in {len(data) - at} bytes")
+        raise ValueError(f"the count of {count} items exceeds the {len(data) - at} bytes of data")
     return count, at
