@@ -263,7 +263,7 @@ def test_a_member_too_many_is_told_so_and_one_that_waits_for_others() -> None:
     ("api", "words"),
     [
         ("FindCoordinator", "being looked for: COORDINATOR_LOAD_IN_PROGRESS"),
-        ("JoinGroup", "cannot be joined yet: JoinGroup was answered COORDINATOR_LOAD_IN_PROGRESS"),
+        ("JoinGroup", "cannot be joined yet: JoinGroup returned COORDINATOR_LOAD_IN_PROGRESS"),
     ],
 )
 def test_what_is_tried_again_in_silence_can_be_seen(api: str, words: str) -> None:

@@ -48,10 +48,10 @@ def test_topics_of_a_pattern_appear_grow_and_vanish(caplog: pytest.LogCaptureFix
                 cluster.delete_topic("a-2")
                 await becomes({"a-1": 3})
         first, appeared, grew, vanished = _rebalances(caplog)
-        assert "reason: subscribed" in first
+        assert "Reason: subscribed" in first
         assert "gained a-1 0, lost none, now 1 partitions" in first
-        assert "reason: the subscription changed: a-2 added" in appeared
-        assert "reason: partitions changed: a-1 1 -> 3" in grew
+        assert "Reason: the subscription changed: a-2 added" in appeared
+        assert "Reason: partitions changed: a-1 1 -> 3" in grew
         assert "gained a-1 1-2" in grew or "gained a-1 0-2" in grew
         assert "a-2" in vanished
 
@@ -72,7 +72,7 @@ def test_the_leader_watches_the_topics_of_all_members(caplog: pytest.LogCaptureF
                 cluster.add_partitions("theirs", 2)
                 await cluster.wait_until(lambda: len(other.assignment()) == 2, 30)
         lines = _rebalances(caplog)
-        assert any("reason: partitions changed: theirs 1 -> 2" in line for line in lines)
+        assert any("Reason: partitions changed: theirs 1 -> 2" in line for line in lines)
 
     run_virtual(main)
 
@@ -111,7 +111,7 @@ def test_a_rebalance_is_logged_once_with_all_there_is_to_know(
 
     run_virtual(main)
     (line,) = _rebalances(caplog)
-    assert line.endswith(f"reason: {reason}")
+    assert line.endswith(f"Reason: {reason}")
     assert re.match(rf"\[g\] rebalanced in [0-9.]+ s.*: generation 2, {strategy}, leader, ", line)
     assert ("gained u 0, lost none" if "u" in reason.split(": ")[-1] else "gained none") in line
     assert [r.levelno for r in caplog.records if "rebalanced in" in r.getMessage()] == [20]

@@ -338,7 +338,7 @@ def test_each_rebalance_is_logged_once_with_what_it_brought(
     assert len(lines) == 2
     assert lines[1] == (
         "[g] rebalanced in 0.250 s (0.500 s after it was due): generation 2, range, gained t 3, "
-        "lost t 0-1, now 2 partitions; reason: the group rebalances"
+        "lost t 0-1, now 2 partitions. Reason: the group rebalances"
     )
 
 
