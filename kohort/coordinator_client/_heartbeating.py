@@ -1,4 +1,4 @@
-"""When to heartbeat, and when the coordinator counts as lost."""
+"""The timer of a member's heartbeats."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from kohort.coordinator_client._commands import DropCoordinator, Heartbeat
 from kohort.coordinator_client._member import MemberData, Role
 
 FOLLOW_UP = 0.05
-"""Seconds to the first heartbeat after a cooperative JoinGroup; doubled with each one.
+"""Seconds to the first heartbeat after a cooperative JoinGroup. Each response doubles them.
 
-A cooperative rebalance that takes partitions away is followed by another, which gives them to their
-new owners, as soon as they were given up. Who waited for his ordinary heartbeat to hear of it would
-hold it up for a whole interval; like this it takes half as long again as the giving up did."""
+A cooperative rebalance that revokes partitions is followed by another one, which assigns them to
+their new owners. A member learns of it by a heartbeat. With the usual interval it would delay the
+second rebalance for a whole interval. With doubling it adds at most half of the time that the
+revocation took.
+"""
 
 
 class Heartbeats:
-    """The timer of a member's heartbeats: one in flight, the next an interval after the last.
+    """The timer of a member's heartbeats. One is in flight, and the next follows an interval later.
 
-    Times count from the sending, as that is what the coordinator saw at the earliest.
+    Times count from the sending of a request, the earliest time when the coordinator could see it.
     """
 
     def __init__(self, member: MemberData) -> None:
@@ -32,22 +34,25 @@ class Heartbeats:
         self._failures = 0
         self._pace = 0.0
         self.count = 0
-        """How many were answered, in all generations."""
+        """Number of heartbeats with a response, in all generations."""
         self.last: float | None = None
-        """When the latest one that was answered had been sent."""
+        """Time when the latest heartbeat with a response was sent."""
 
     @property
     def confirmed_until(self) -> float:
-        """Until when the coordinator cannot have given this member up; no limit while not one."""
+        """The time until which the coordinator cannot have removed this member.
+
+        It is infinite without a membership.
+        """
         return self._confirmed_until if self._running else math.inf
 
     @property
     def session_end(self) -> float | None:
-        """When the coordinator counts as lost, unless it answers; None while not a member."""
+        """The time when the coordinator counts as lost without a response; None for no member."""
         return self._session_end if self._running else None
 
     def start(self, now: float) -> None:
-        """A generation begins. A heartbeat of the one before is nobody's business any more."""
+        """Start the timer for a new generation. Cancel a heartbeat of the one before."""
         self.stop()
         self._running = True
         self._pace = FOLLOW_UP if self._member.settings.cooperative else math.inf
@@ -70,12 +75,12 @@ class Heartbeats:
         return min(self._next, self._session_end)
 
     def found(self, now: float) -> None:
-        """A coordinator was found: it gets a whole session to answer what is sent now."""
+        """Note that a coordinator was found, which has a whole session to respond from now on."""
         self._sent = now
         self._session_end = now + self._member.settings.session_timeout
 
     def answered(self) -> None:
-        """The coordinator is there, whatever it said."""
+        """Note a response of the coordinator, with any error code."""
         self.count += 1
         self.last = self._asked
         self._session_end = self._sent + self._member.settings.session_timeout
@@ -83,18 +88,21 @@ class Heartbeats:
         self._next = self._sent + self._interval()
 
     def confirmed(self) -> None:
-        """The coordinator counted this member among the group when it got the last heartbeat."""
+        """Note that the coordinator still had this member when it got the latest heartbeat."""
         self._failures = 0
         self._confirmed_until = self._asked + self._member.settings.session_timeout
 
     def retry(self, now: float, *, at_once: bool = False) -> None:
-        """The heartbeat has to be sent again."""
+        """Schedule a retry of the heartbeat."""
         first = at_once and self._failures == 0
         self._next = now if first else now + self._member.backoff(self._failures)
         self._failures += 1
 
     def tick(self, now: float) -> bool:
-        """Send what is due. True if the session expired: the coordinator counts as lost."""
+        """Send a heartbeat that is due.
+
+        Return True if the session expired, so that the coordinator counts as lost.
+        """
         member = self._member
         if not self._running:
             return False
@@ -102,12 +110,12 @@ class Heartbeats:
         if expired:
             silence = now - self._session_end + member.settings.session_timeout
             member.forget(Role.HEARTBEAT)
-            member.emit(DropCoordinator(f"no heartbeat was answered for {silence:.1f} s"))
+            member.emit(DropCoordinator(f"no heartbeat had a response for {silence:.1f} s"))
             self._session_end = now + member.settings.session_timeout
             self._next = now
         if now >= self._next and not member.waits_for(Role.HEARTBEAT):
             self._sent = self._asked = now
-            # Should this one be lost, there is time for another within the session.
+            # If this heartbeat is lost, there is time for another one within the session.
             timeout = member.settings.session_timeout * 2 / 3
             member.emit(
                 Heartbeat(

@@ -1,4 +1,4 @@
-"""The way into a generation: wait for poll(), give up what must be given up, JoinGroup."""
+"""The first half of a rebalance: the wait for poll(), the callback before JoinGroup, JoinGroup."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ from kohort.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 REFUSED_SECONDS = 10.0
-"""Longest pause between two attempts to join a group on which a right is missing."""
+"""Longest pause between two attempts to join a group without the required permission."""
 MANY_CHANGES = 20
-"""So many topics are named in the reason of a rebalance."""
+"""Maximum number of topics that the reason of a rebalance names."""
 
 
 class Joining(MemberData, ABC):
-    """From "a rebalance is due" to the answer of JoinGroup, and what throws a member back there."""
+    """The steps until the response to JoinGroup, and the events that restart them."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
         self.heartbeats = Heartbeats(weakref.proxy(self))
         self.retry_at: float | None = None
-        """When JoinGroup is sent again."""
+        """Time of the next JoinGroup retry."""
         self.joined_topics: frozenset[str] = frozenset()
-        """The subscription that the last JoinGroup carried."""
+        """Subscribed topics of the latest JoinGroup."""
         self.due_at = 0.0
         self.began_at: float | None = None
         self.before: frozenset[TopicPartition] = frozenset()
-        """What was owned when the rebalance began."""
+        """Owned partitions at the begin of the rebalance."""
         self.join_reason = ""
         self.owned_after: frozenset[TopicPartition] = frozenset()
-        """What is owned once the callback in progress has ended."""
+        """Owned partitions after the callback in progress."""
         self.failure: Exception | None = None
-        """An error to report as soon as the partitions are accounted for."""
+        """An error to report after the callback for the lost partitions."""
         self.join_obstruction: str | None = None
-        """Why JoinGroup has to be sent again; None when it was answered as it should be."""
+        """Reason why JoinGroup must be retried, or None after a success."""
         self.last_failure: str | None = None
-        """The error that was reported last; None again when a rebalance is complete."""
+        """The latest reported error, or None after a complete rebalance."""
         self.denied_operation: str | None = None
-        """Operation on the group that the latest error says is not allowed."""
+        """Operation on the group that the latest error reports as denied."""
         self.is_fenced = False
         self.failed_at = 0.0
         self.retry_failed_at = 0.0
@@ -77,13 +77,13 @@ class Joining(MemberData, ABC):
     # --- a rebalance is due ---------------------------------------------------------------------
 
     def rejoin(self, reason: str, now: float) -> None:
-        """A rebalance is due; it begins when the caller is inside poll()."""
+        """Schedule a rebalance, which begins when the caller is inside poll()."""
         self.join_reason, self.due_at = reason, now
         self.move(MemberState.JOIN_PENDING, reason)
         self.await_poll()
 
     def subscription_change(self) -> str:
-        """The reason of a rebalance for other topics than JoinGroup carried."""
+        """Return the reason of a rebalance after a subscription change."""
         topics = self.topics or frozenset()
         changes = [f"{name} added" for name in sorted(topics - self.joined_topics)]
         changes += [f"{name} removed" for name in sorted(self.joined_topics - topics)]
@@ -96,7 +96,7 @@ class Joining(MemberData, ABC):
             self.emit(AwaitPoll(self.start(Role.POLL)))
 
     def prepare(self, now: float) -> None:
-        """The caller is inside poll(): run the callback that is due before JoinGroup, else join."""
+        """Run the callback that must precede JoinGroup, else join. The caller is inside poll()."""
         if self.began_at is None:
             self.began_at, self.before = now, self.owned
         partitions = self._to_give_up()
@@ -113,7 +113,7 @@ class Joining(MemberData, ABC):
             self.send_join()
 
     def _to_give_up(self) -> frozenset[TopicPartition]:
-        """What the callback before JoinGroup is about; empty: no callback."""
+        """Return the partitions to revoke or to lose before JoinGroup. None need no callback."""
         if not self.in_generation or not self.settings.cooperative:
             return self.owned
         wanted = self.topics or frozenset()
@@ -136,7 +136,7 @@ class Joining(MemberData, ABC):
         )
 
     def join_again(self, now: float, *, wait: bool = False) -> None:
-        """The first repetition may go out at once; a broker that keeps refusing is not flooded."""
+        """Retry JoinGroup. Only a first retry is immediate, to avoid a flood of requests."""
         self.forget(Role.JOIN)
         self._attempts += 1
         if self._attempts == 1 and not wait:
@@ -148,7 +148,7 @@ class Joining(MemberData, ABC):
         self, response: JoinGroupResponse, members: Members | None, now: float
     ) -> None:
         code = response.error_code
-        self.join_obstruction = f"JoinGroup was answered {error_name(code)}" if code else None
+        self.join_obstruction = f"JoinGroup returned {error_name(code)}" if code else None
         match action_for(ApiKey.JOIN_GROUP, code):
             case CoordinatorAction.PROCEED:
                 self.joined(response, members, now)
@@ -156,12 +156,12 @@ class Joining(MemberData, ABC):
                 self.member_id = response.member_id
                 self.join_again(now)
             case CoordinatorAction.REDISCOVER:
-                self.emit(DropCoordinator(f"JoinGroup was answered {error_name(code)}"))
+                self.emit(DropCoordinator(f"JoinGroup returned {error_name(code)}"))
                 self.join_again(now, wait=True)
             case CoordinatorAction.LOSE_MEMBER:
-                self.lose(f"JoinGroup was answered {error_name(code)}", now)
+                self.lose(f"JoinGroup returned {error_name(code)}", now)
             case CoordinatorAction.LOSE_GENERATION:
-                self.lose(f"JoinGroup was answered {error_name(code)}", now, keep_member_id=True)
+                self.lose(f"JoinGroup returned {error_name(code)}", now, keep_member_id=True)
             case CoordinatorAction.FENCED | CoordinatorAction.FAIL:
                 self.fail(error_for(ApiKey.JOIN_GROUP, code, self.settings.group_id), now)
             case _:
@@ -169,16 +169,16 @@ class Joining(MemberData, ABC):
 
     @abstractmethod
     def joined(self, response: JoinGroupResponse, members: Members | None, now: float) -> None:
-        """JoinGroup succeeded."""
+        """Handle a successful response to JoinGroup."""
 
     @abstractmethod
     def stop_leading(self) -> None:
-        """This member leads no generation any more."""
+        """Stop to be the leader, if this member is one."""
 
     # --- thrown back ----------------------------------------------------------------------------
 
     def restart(self, reason: str, now: float, *, wait: bool = False) -> None:
-        """Join again in the midst of a rebalance: at once, where no callback has to come first."""
+        """Restart the rebalance in progress. Wait for poll() only if a callback must come first."""
         self.forget(Role.JOIN, Role.ASSIGN, Role.SYNC)
         self.retry_at = None
         self.join_reason = reason
@@ -193,16 +193,19 @@ class Joining(MemberData, ABC):
             self.join_again(now, wait=wait)
 
     def lose(self, reason: str, now: float, *, keep_member_id: bool = False) -> None:
-        """The coordinator went on without this member; what it owned may be others' already."""
+        """End the membership, because the group has continued without this member.
+
+        Others may own its partitions already.
+        """
         group = self.settings.group_id
         if self.owned:
             logger.warning(
-                "[%s] membership lost (%s), and with it %s",
+                "[%s] membership lost, because %s. Lost partitions: %s",
                 group,
                 escaped(reason),
                 describe(self.owned),
             )
-            # The callback waits for poll(), which must not return what came in meanwhile.
+            # The callback waits for poll(), which must not return records fetched since.
             self.emit(StopDelivery(self.owned))
         else:
             logger.debug("[%s] membership reset: %s", group, escaped(reason))
@@ -220,14 +223,14 @@ class Joining(MemberData, ABC):
             case MemberState.RECONCILING if not self.waits_for(Role.CALLBACK):
                 self.rejoin(reason, now)
             case _:
-                self.join_reason = reason  # a callback runs or poll() is awaited; it goes on there
+                self.join_reason = reason  # the callback or the wait for poll() continues
 
     def fail(self, error: Exception, now: float, *, leave: bool = False) -> None:
-        """Give the membership up; the error is reported once the partitions are accounted for.
+        """End the membership and report the error after the callback for the lost partitions.
 
-        ``leave``: the coordinator still counts on this member, and the others should not wait.
-        Otherwise the member id is kept: coming back under another would make the group wait for
-        the old one until its session expires.
+        With ``leave``, send LeaveGroup, because the coordinator still waits for this member.
+        Otherwise keep the member id. With a new one the group would wait for the old one until its
+        session expires.
         """
         leave = leave and bool(self.member_id) and not self.settings.static
         if leave:
@@ -237,7 +240,7 @@ class Joining(MemberData, ABC):
         self.lose(str(error), now, keep_member_id=not (leave or self.is_fenced))
 
     def _enter_failed(self, now: float) -> None:
-        error = self.failure or GroupError("the membership failed")
+        error = self.failure or GroupError("internal error in kohort: the membership failed")
         self.failure = None
         self.failures += 1
         self.last_failure = f"{type(error).__name__}: {error}"
@@ -251,13 +254,13 @@ class Joining(MemberData, ABC):
         self.emit(ReportFailure(error if isinstance(error, KafkaError) else GroupError(str(error))))
 
     def _pause_after(self, error: Exception) -> float:
-        """Seconds until the membership may be tried again; longer where a right is missing."""
+        """Return the seconds before a retry. A missing permission makes them longer."""
         pause = self.backoff(self.failures)
         if isinstance(error, GroupAuthorizationFailedError):
             return max(pause, min(2.0 ** (self.failures - 1), REFUSED_SECONDS))
         return pause
 
     def settled(self) -> None:
-        """A rebalance is complete: whatever went wrong before it is over."""
+        """Reset counts and errors after a complete rebalance."""
         self._attempts = self.failures = 0
         self.began_at = self.last_failure = self.denied_operation = None

@@ -1,4 +1,4 @@
-"""The way out of a group: the last callback, then LeaveGroup."""
+"""The last callback and LeaveGroup, after unsubscribe() or close()."""
 
 from __future__ import annotations
 
@@ -20,32 +20,37 @@ from kohort.transport import escaped
 logger = logging.getLogger(__name__)
 
 LEAVE_MIN_SECONDS = 0.5
-"""Seconds that LeaveGroup gets even when the callbacks took all of the time."""
+"""Minimum seconds for LeaveGroup, even if the callbacks took the whole timeout."""
 MEMBER_ID_WAIT_SECONDS = 0.5
-"""Seconds to wait for the member id that a first JoinGroup has asked for. Until it has left or its
-session has expired, the coordinator holds up everybody's rebalance for whom it gave an id to."""
+"""Seconds to wait for the member id of a first JoinGroup in flight.
+
+The coordinator may already have a member with that id. Without its LeaveGroup, the rebalances of
+the group wait for it until its session expires.
+"""
 
 SYNC_WAIT_SECONDS = 1.0
-"""Seconds that a member which leaves and owns partitions (cooperative) goes on with a rebalance.
-The coordinator refuses its last commit between the end of the join round and SyncGroup."""
+"""Seconds for which a leaving cooperative member with partitions continues a rebalance.
+
+The coordinator rejects its last commit between the end of the join round and SyncGroup.
+"""
 
 EXCHANGE = frozenset({MemberState.JOINING, MemberState.ASSIGNING, MemberState.SYNCING})
 """States from JoinGroup to the response of SyncGroup."""
 
 
 class Leaving(Syncing):
-    """unsubscribe() and close()."""
+    """The steps of unsubscribe() and close()."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
         self.leave: LeaveRequested | None = None
-        """What the caller asked for; it waits for the callback in progress, if there is one."""
+        """The caller's request, which waits for a callback in progress."""
         self._leave_retry: float | None = None
         self._leave_attempts = 0
         self._member_id_until = 0.0
         self._sync_until = 0.0
         self._parting = False
-        """The last callback runs while a rebalance goes on."""
+        """True while the last callback runs during a rebalance."""
 
     def leave_requested(self, event: LeaveRequested, now: float) -> None:
         self.topics = None
@@ -55,7 +60,7 @@ class Leaving(Syncing):
         self._sync_until = min(now + SYNC_WAIT_SECONDS, event.deadline)
 
     def go_on_leaving(self, now: float) -> None:
-        """After each event: begin to leave, unless something has to come first."""
+        """Begin to leave unless another step must come first. Called after each event."""
         if self.leave is None or self.state is MemberState.LEAVING:
             return
         if self.waits_for(Role.CALLBACK):
@@ -76,22 +81,22 @@ class Leaving(Syncing):
 
     @property
     def is_finishing_rebalance(self) -> bool:
-        """The member leaves, and goes on with a rebalance so that a refused commit gets through."""
+        """True if a leaving member completes a rebalance, so that its last commit is accepted."""
         return self.leave is not None and self.state in EXCHANGE and bool(self.owned)
 
     def _rebalances_on(self, now: float) -> bool:
-        """A rebalance goes on that decides in which generation the last commit is taken.
+        """True if a rebalance in progress decides the generation of the last commit.
 
-        While JoinGroup is in flight, the coordinator takes commits of the old generation until the
-        join round ends: the last callback runs meanwhile. After that it takes none until SyncGroup
-        is answered.
+        While JoinGroup is in flight, the coordinator accepts commits of the old generation until
+        the join round ends. The last callback runs in that time. After that the coordinator accepts
+        no commits until the response to SyncGroup.
         """
         roles = (Role.JOIN, Role.ASSIGN, Role.SYNC)
         under_way = self.in_generation and any(self.waits_for(role) for role in roles)
         return self.is_finishing_rebalance and under_way and now < self._sync_until
 
     def _stop_rebalance(self, request: LeaveRequested) -> None:
-        """Take no further step of the rebalance; the last callback may still run."""
+        """Stop the rebalance. The last callback may still run."""
         self.retry_at = None
         self.forget(Role.POLL, Role.ASSIGN, Role.SYNC)
         if self.member_id or not request.leave_group:
@@ -102,19 +107,19 @@ class Leaving(Syncing):
         self, response: JoinGroupResponse, members: Members | None, now: float
     ) -> None:
         if self.leave is not None:
-            # After a generation without this member, its partitions may be another member's.
+            # After a generation without this member, another member may own its partitions.
             if response.error_code or response.generation_id != self.generation + 1:
                 return
         super().join_answered(response, members, now)
 
     def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
         if self.leave is not None:
-            self._sync_until = now  # what it assigns is of no interest any more
+            self._sync_until = now  # the assignment is not needed
         if self.leave is None or response.error_code:
             super().sync_answered(response, now)
 
     def start_leaving(self, now: float) -> None:
-        """The last callback, while heartbeats go on; then LeaveGroup."""
+        """Run the last callback while heartbeats continue, then send LeaveGroup."""
         request = self.leave
         assert request is not None
         self._member_id_until = now + MEMBER_ID_WAIT_SECONDS
@@ -133,7 +138,7 @@ class Leaving(Syncing):
         self._leave_retry = None
         self.heartbeats.stop()
         if self.waits_for(Role.JOIN) and now < self._member_id_until:
-            return  # its answer brings the member id
+            return  # its response has the member id
         if not self.member_id or not request.leave_group:
             self.left(now)
             return
@@ -144,7 +149,7 @@ class Leaving(Syncing):
         self.emit(LeaveGroup(self.start(Role.LEAVE), self.member_id, request.reason))
 
     def late_join_answered(self, member_id: str, now: float) -> None:
-        """The JoinGroup that was under way when leaving began: "" if it came to nothing."""
+        """Handle the end of a JoinGroup that was in flight. ``member_id`` is "" if it failed."""
         self.member_id = member_id
         if self.leave is not None and not self.waits_for(Role.CALLBACK):
             self.send_leave(self.leave, now)
@@ -153,13 +158,13 @@ class Leaving(Syncing):
         code = response.error_code or next((m.error_code for m in response.members), 0)
         action = action_for(ApiKey.LEAVE_GROUP, code)
         if action is CoordinatorAction.REDISCOVER:
-            self.emit(DropCoordinator(f"LeaveGroup was answered {error_name(code)}"))
+            self.emit(DropCoordinator(f"LeaveGroup returned {error_name(code)}"))
         if action in (CoordinatorAction.REDISCOVER, CoordinatorAction.RETRY):
             self._leave_retry = now + self.backoff(self._leave_attempts - 1)
             return
         if action is CoordinatorAction.FAIL:
             logger.warning(
-                "[%s] leaving: %s",
+                "[%s] leaving the group failed: %s",
                 self.settings.group_id,
                 error_for(ApiKey.LEAVE_GROUP, code, self.settings.group_id),
             )
@@ -186,7 +191,7 @@ class Leaving(Syncing):
             self.rejoin("subscribed", now)
 
     def leave_failed(self, final: bool, now: float) -> None:
-        """LeaveGroup did not get through; ``final``: nor will it."""
+        """Retry LeaveGroup after an error, or end the leaving if the error is ``final``."""
         if final:
             self.left(now)
         else:
@@ -215,5 +220,5 @@ class Leaving(Syncing):
             self.send_leave(self.leave, now)
 
     def _sending(self) -> bool:
-        """The callbacks are done; LeaveGroup is all that is left."""
+        """True if the callbacks are done and only LeaveGroup remains."""
         return self.state is MemberState.LEAVING and not self.waits_for(Role.CALLBACK)

@@ -1,4 +1,4 @@
-"""What a member knows of itself, and the bookkeeping of its commands. No I/O, no clock."""
+"""The data of a member and the tokens of its commands, without I/O and without a clock."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kohort.types import TopicPartition
 NO_GENERATION = -1
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 HISTORY = 16
-"""How many past rebalances are remembered."""
+"""Number of past rebalances in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """The part of the configuration that the machine goes by. Times in seconds."""
+    """The configuration of the membership. Times are in seconds."""
 
     group_id: str
     protocols: tuple[str, ...]
     """Names of the assignors, in order of preference."""
     cooperative: bool = False
     static: bool = False
-    """There is a group_instance_id: the member is not missed until its session expires."""
+    """True with a group_instance_id. A static member keeps its partitions for a whole session."""
     heartbeat_interval: float
     session_timeout: float
     max_poll_interval: float
@@ -37,7 +37,7 @@ class MemberSettings:
 
 
 class Role(Enum):
-    """What a command in progress is for; there is one of each at most."""
+    """The purpose of a command in progress. At most one command of each role is in progress."""
 
     POLL = "poll"
     CALLBACK = "callback"
@@ -49,7 +49,7 @@ class Role(Enum):
 
 
 class RebalanceRecord(NamedTuple):
-    """One completed rebalance."""
+    """A completed rebalance."""
 
     at: float
     """Time of its end."""
@@ -60,29 +60,32 @@ class RebalanceRecord(NamedTuple):
     lost: frozenset[TopicPartition]
     assignment: frozenset[TopicPartition]
     seconds: float
-    """From the first step inside poll() to the end of the last callback."""
+    """Duration from the first step inside poll() to the end of the last callback."""
     waited: float
-    """Before that: until the caller was inside poll()."""
+    """Duration of the wait before that, until the caller was inside poll()."""
 
 
 class MemberData:
-    """The data of a membership; :class:`ClassicMembership` is what happens to it."""
+    """The data of a membership. :class:`ClassicMembership` changes it."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         self.settings = settings
         self.topics: frozenset[str] | None = None
-        """Subscribed topics; None when unsubscribed."""
+        """Subscribed topics, or None when unsubscribed."""
         self.member_id = ""
         self.generation = NO_GENERATION
         self.protocol: str | None = None
         """Name of the generation's assignor."""
         self.owned = NO_PARTITIONS
         self.losses = 0
-        """How often the membership ended: what was owned before may have been others' since."""
+        """Number of times the membership ended.
+
+        After each, others may have owned this member's earlier partitions.
+        """
         self.history: deque[RebalanceRecord] = deque(maxlen=HISTORY)
         self.rebalances = 0
         self.rebalance_seconds = self.rebalance_longest = 0.0
-        """Of all rebalances, where the history has the latest only."""
+        """Times of all rebalances, while the history has the latest ones only."""
         self._cell = StateCell(settings.group_id)
         self._rng = rng
         self._outbox: list[Command] = []
@@ -95,28 +98,28 @@ class MemberData:
 
     @property
     def outstanding(self) -> Mapping[Role, int]:
-        """What is in progress: role -> token."""
+        """The tokens of the commands in progress by role."""
         return self._waiting
 
     @property
     def needs_poll(self) -> bool:
-        """The next step of the membership waits for the caller to be inside poll()."""
+        """True if the next step of the membership waits for the caller to be inside poll()."""
         return Role.POLL in self._waiting
 
     @property
     def in_generation(self) -> bool:
-        """The coordinator counts this member into a generation, as far as is known."""
+        """True if this member has a generation and does not know that it has lost it."""
         return self.generation != NO_GENERATION
 
     def remember(self, record: RebalanceRecord) -> None:
-        """A rebalance is complete."""
+        """Add a completed rebalance to the history and the totals."""
         self.history.append(record)
         self.rebalances += 1
         self.rebalance_seconds += record.seconds
         self.rebalance_longest = max(self.rebalance_longest, record.seconds)
 
     def move(self, to: MemberState, why: str) -> None:
-        """The one way to change the state."""
+        """Change the state. Nothing else changes it."""
         self._cell.move(to, why)
 
     def emit(self, command: Command) -> None:
@@ -127,17 +130,17 @@ class MemberData:
         return commands
 
     def new_token(self) -> int:
-        """A token that no answer is waited for under."""
+        """Return a token of a command without a role, whose response is ignored."""
         self._tokens += 1
         return self._tokens
 
     def start(self, role: Role) -> int:
-        """A token for a command whose answer is waited for; any earlier of its role is stale."""
+        """Return a token for a command of this role. Any earlier token of the role is stale."""
         self._waiting[role] = self.new_token()
         return self._waiting[role]
 
     def finish(self, token: int) -> Role | None:
-        """What the token was for; None if nobody waits for it any more."""
+        """Return the role of a token and end the wait for it. Return None for a stale token."""
         for role, waiting in self._waiting.items():
             if waiting == token:
                 del self._waiting[role]
@@ -148,12 +151,12 @@ class MemberData:
         return role in self._waiting
 
     def forget(self, *roles: Role) -> None:
-        """Take back the commands in progress for these roles, if any."""
+        """Cancel the commands in progress for these roles, if any."""
         for role in roles:
             token = self._waiting.pop(role, None)
             if token is not None:
                 self.emit(Cancel(token))
 
     def backoff(self, attempt: int) -> float:
-        """Seconds to wait before a retry; ``attempt`` counts from 0."""
+        """Return the seconds to wait before a retry. ``attempt`` counts from 0."""
         return self.settings.backoff.delay(attempt + 1, self._rng)

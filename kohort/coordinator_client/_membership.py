@@ -1,4 +1,4 @@
-"""The machine of the classic protocol: events in, commands out. No I/O, no clock, no threads."""
+"""The membership of the classic protocol, a state machine without I/O, clock and threads."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from kohort.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 SHARE_OF_WARNING = 0.8
-"""How much of ``max_poll_interval_ms`` may pass without a poll() before a warning says so."""
+"""Fraction of ``max_poll_interval_ms`` without a poll() after which a warning is logged."""
 FAILED_CHECK = 0.5
-"""Seconds between looks, after an error, whether the caller polls again."""
+"""Seconds between checks for a poll() of the caller after an error."""
 
 
 class Membership(Protocol):
-    """What the driver and the offsets need of a machine, whichever protocol it speaks."""
+    """The part of a membership that the driver and the offsets use, for any group protocol."""
 
     @property
     def state(self) -> MemberState: ...
@@ -87,10 +87,10 @@ class Membership(Protocol):
 
 
 class ClassicMembership(Leaving):
-    """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+    """A member of a classic group, with JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-    Never raises for anything that others send or fail to send; every command with a token must be
-    answered by an event with that token.
+    It raises no error for invalid or missing responses. Every command with a token must be
+    completed by an event with that token.
     """
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
@@ -99,7 +99,7 @@ class ClassicMembership(Leaving):
         self._warned = False
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Take an event, return what is to be done. The time must not run backwards."""
+        """Handle an event and return the commands to run. ``now`` must not decrease."""
         match event:
             case Subscribed(topics):
                 self._subscribed(topics, now)
@@ -124,11 +124,11 @@ class ClassicMembership(Leaving):
 
     @property
     def confirmed_until(self) -> float:
-        """Until when what is owned cannot be somebody else's, as far as the session goes."""
+        """The time until which the session prevents that others own this member's partitions."""
         return self.heartbeats.confirmed_until
 
     def next_deadline(self) -> float | None:
-        """When the machine wants a :class:`Tick`; None: not until something happens."""
+        """Return the time of the next :class:`Tick`, or None to wait for another event."""
         times = [self.heartbeats.deadline(), self.retry_at, self.leaving_deadline()]
         if self._must_poll():
             share = 1.0 if self._warned else SHARE_OF_WARNING
@@ -148,7 +148,7 @@ class ClassicMembership(Leaving):
             case MemberState.STABLE if changed:
                 self.rejoin(self.subscription_change(), now)
             case _:
-                pass  # the rebalance under way notices, or the subscription counts after leaving
+                pass  # the rebalance in progress, or the rejoin after leaving, uses the new topics
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -195,7 +195,8 @@ class ClassicMembership(Leaving):
             case LeaveGroupResponse():
                 self.leave_answered(response, now)
             case _:
-                self._failed(role, TypeError(f"unexpected answer {response!r}"), now)
+                error = TypeError(f"internal error in kohort: unexpected response {response!r}")
+                self._failed(role, error, now)
 
     def _heartbeat_answered(self, code: int, now: float) -> None:
         self.heartbeats.answered()
@@ -203,8 +204,8 @@ class ClassicMembership(Leaving):
         if action in (CoordinatorAction.PROCEED, CoordinatorAction.REJOIN):
             self.heartbeats.confirmed()
         if self.state in (MemberState.JOINING, MemberState.LEAVING) and code not in (0, 82):
-            return  # JoinGroup's own answer tells, or it does not matter any more
-        words = f"Heartbeat was answered {error_name(code)}"
+            return  # the response to JoinGroup has the result, or it does not matter
+        words = f"Heartbeat returned {error_name(code)}"
         match action:
             case CoordinatorAction.PROCEED:
                 pass
@@ -224,18 +225,18 @@ class ClassicMembership(Leaving):
                 self.heartbeats.retry(now)
 
     def _failed(self, role: Role, error: Exception, now: float) -> None:
-        """A command came to nothing: retry what the network spoilt, report what no retry mends."""
+        """Retry a failed command, or report the error if a retry does not fix it."""
         if role is Role.CALLBACK or role is Role.POLL:
             self._done(role, CallbackDone(0) if role is Role.CALLBACK else PollEntered(0), now)
         elif role is Role.JOIN and self.state is MemberState.LEAVING:
             self.late_join_answered("", now)
         elif role is Role.JOIN and self.leave is not None:
-            pass  # the last commit is that of the old generation
+            pass  # the last commit uses the old generation
         elif role is Role.LEAVE:
             self.leave_failed(_is_final(error), now)
         elif role is Role.ASSIGN:
             if not isinstance(error, AssignorError) and not _is_final(error):
-                self.restart(f"the topics to assign are not known: {error}", now, wait=True)
+                self.restart(f"fetching the topics to assign failed: {error}", now, wait=True)
             else:
                 self.fail(error, now, leave=True)
         elif _is_final(error):
@@ -251,7 +252,7 @@ class ClassicMembership(Leaving):
             self.restart(f"SyncGroup failed: {error}", now, wait=True)
 
     def _commit_refused(self, event: CommitRefused, now: float) -> None:
-        """A commit learns first that the membership is over, or that a rebalance is on."""
+        """Handle a rejected commit, which may be the first sign of a rebalance or a lost member."""
         same = (event.generation, event.member_id) == (self.generation, self.member_id)
         if not same or self.state in (
             MemberState.UNSUBSCRIBED,
@@ -260,7 +261,7 @@ class ClassicMembership(Leaving):
             MemberState.FAILED,
         ):
             return
-        words = f"OffsetCommit was answered {error_name(event.code)}"
+        words = f"OffsetCommit returned {error_name(event.code)}"
         match action_for(ApiKey.OFFSET_COMMIT, event.code):
             case CoordinatorAction.REJOIN:
                 self.request_rebalance(words, now)
@@ -276,7 +277,7 @@ class ClassicMembership(Leaving):
     # --- time -----------------------------------------------------------------------------------
 
     def _must_poll(self) -> bool:
-        """The coordinator counts on this member, so its caller has to poll."""
+        """True if the caller must poll, because the coordinator has this member in a generation."""
         match self.state:
             case MemberState.UNSUBSCRIBED | MemberState.LEAVING | MemberState.FAILED:
                 return False
@@ -292,7 +293,7 @@ class ClassicMembership(Leaving):
         self.tick_leaving(now)
         if self.heartbeats.tick(now) and self.state in (MemberState.JOINING, MemberState.SYNCING):
             if self.retry_at is None:
-                self.restart("the coordinator fell silent", now)
+                self.restart("the coordinator did not respond for a session timeout", now)
         if self.retry_at is not None and now >= self.retry_at:
             self.send_join()
         if self.state is MemberState.FAILED and not self.is_fenced:
@@ -309,8 +310,8 @@ class ClassicMembership(Leaving):
         elif not self._warned and now >= self._last_poll + SHARE_OF_WARNING * limit:
             self._warned = True
             logger.warning(
-                "[%s] poll() was not called for %.1f s; when that has become max_poll_interval_ms "
-                "(%d), this consumer leaves its group",
+                "[%s] poll() was not called for %.1f s. After max_poll_interval_ms (%d), this "
+                "consumer leaves its group",
                 self.settings.group_id,
                 spent,
                 round(limit * 1000),
@@ -318,8 +319,8 @@ class ClassicMembership(Leaving):
 
     def _poll_overdue(self, spent: float, now: float) -> None:
         logger.warning(
-            "[%s] poll() was not called for %.1f s, longer than max_poll_interval_ms (%d): leaving "
-            "the group. Process less per poll (max_poll_records), or raise max_poll_interval_ms",
+            "[%s] leaving the group: poll() was not called for %.1f s, longer than "
+            "max_poll_interval_ms %d. Set a lower max_poll_records or raise max_poll_interval_ms",
             self.settings.group_id,
             spent,
             round(self.settings.max_poll_interval * 1000),
@@ -332,14 +333,14 @@ class ClassicMembership(Leaving):
             MemberState.ASSIGNING,
             MemberState.SYNCING,
         )
-        if in_exchange:  # unlike after an error, nothing is sent before the caller is back
+        if in_exchange:  # unlike after an error, nothing is sent before the next poll()
             self.forget(Role.JOIN, Role.ASSIGN, Role.SYNC)
             self.retry_at = None
             self.rejoin(reason, now)
         self.lose(reason, now)
 
     def _tick_failed(self, now: float) -> None:
-        """Try again when the caller polled after the error was reported, and not too often."""
+        """Rejoin if the caller polled after the error was reported and the pause has passed."""
         if now < self.retry_failed_at:
             return
         if self._last_poll > self.failed_at:
@@ -349,7 +350,7 @@ class ClassicMembership(Leaving):
 
 
 def _is_final(error: Exception) -> bool:
-    """No repetition will mend it."""
+    """True if a retry does not fix the error."""
     if isinstance(error, MessageEncodeError | UnsupportedVersionError):
         return True
     if isinstance(error, BrokerResponseError):

@@ -1,6 +1,6 @@
-"""The states of a group member, and which of them follow one another.
+"""The states of a group member and the transitions between them.
 
-The classic protocol and KIP-848 share the states; each machine uses those it needs.
+The classic protocol and KIP-848 share the states. Each membership uses the states that it needs.
 """
 
 from __future__ import annotations
@@ -12,47 +12,48 @@ logger = logging.getLogger(__name__)
 
 
 class MemberState(Enum):
-    """Where a member stands in its group."""
+    """The state of a member in its group."""
 
     UNSUBSCRIBED = "unsubscribed"
-    """Nothing is subscribed to, so there is nothing to be a member for. Also the state after
-    leaving. The coordinator knows nothing of this consumer, or will forget it by itself."""
+    """The state without a subscription, before joining and after leaving. The coordinator does not
+    know this consumer, or removes it after its session."""
 
     JOIN_PENDING = "join pending"
-    """A JoinGroup is due and waits until the caller is inside poll(), because what comes before it
-    may be a callback. If the member still has a generation (the coordinator asked for a rebalance,
-    the subscription changed), it owns its partitions, reads and commits on, and heartbeats go on.
-    If it has none (first join, or membership lost), nothing is sent meanwhile."""
+    """A wait until the caller is inside poll(), because a callback may come before JoinGroup. After
+    a rebalance request or a changed subscription the member still has a generation. Then it owns
+    its partitions, keeps reading and committing, and sends heartbeats. Before a first join or after
+    a lost membership it sends nothing."""
 
     REVOKING = "revoking"
-    """The callback that comes before JoinGroup runs on the caller's thread: revoked for what an
-    eager member owns or for topics no longer wanted, lost if the generation is gone. The partitions
-    stay owned until it has ended, so that it can commit."""
+    """A callback before JoinGroup that runs on the caller's thread. It is ``on_revoked`` for the
+    partitions of an eager member and for unsubscribed topics, or ``on_lost`` without a generation.
+    The partitions stay owned until the callback has ended, so that it can commit."""
 
     JOINING = "joining"
-    """JoinGroup is sent and parked at the coordinator until all members are in, or waits to be sent
-    again. It goes on when the caller leaves poll(). A cooperative member keeps its partitions."""
+    """A JoinGroup in flight, which the coordinator delays until all members have joined, or a pause
+    before its retry. It continues when the caller leaves poll(). A cooperative member keeps its
+    partitions."""
 
     ASSIGNING = "assigning"
-    """This member leads its generation, and the assignor deals the partitions. The others wait."""
+    """A run of the assignor on the leader of the generation, for which the other members wait."""
 
     SYNCING = "syncing"
-    """SyncGroup is sent and waits for the leader's assignment."""
+    """A SyncGroup in flight, which waits for the leader's assignment."""
 
     RECONCILING = "reconciling"
-    """The assignment is here; callbacks carry it into the consumer, inside poll(): first what is
-    taken away (cooperative), then what is new."""
+    """The callbacks for a received assignment, which run inside poll(). A cooperative member first
+    revokes partitions, then gets the new ones."""
 
     STABLE = "stable"
-    """The member owns its assignment and heartbeats."""
+    """The state between rebalances: the member owns its assignment and sends heartbeats."""
 
     LEAVING = "leaving"
-    """The last callback runs, then LeaveGroup is sent. Heartbeats go on until it is."""
+    """The last callback and then LeaveGroup. The member sends heartbeats until LeaveGroup."""
 
     FAILED = "failed"
-    """An error that rejoining at once would not mend was handed to the caller. Nothing is owned and
-    no heartbeat sent, but a member id may be kept to come back under, or to leave. Left by a later
-    poll() or a new subscription; after fencing by a new subscription only."""
+    """The state after an error that an immediate rejoin would not fix and that was reported to the
+    caller. The member owns nothing and sends no heartbeats, but may keep its member id to rejoin or
+    to leave. A later poll() or a new subscription ends it, after fencing only a subscription."""
 
 
 _S = MemberState
@@ -71,11 +72,11 @@ TRANSITIONS: dict[MemberState, frozenset[MemberState]] = {
     _S.LEAVING: frozenset({_S.UNSUBSCRIBED}),
     _S.FAILED: frozenset({_S.JOIN_PENDING, _S.LEAVING, _S.UNSUBSCRIBED}),
 }
-"""State -> the states that may follow."""
+"""Possible next states by state."""
 
 
 class StateCell:
-    """Holds a member's state. :meth:`move` is the only way to change it."""
+    """The holder of a member's state. Only :meth:`move` changes it."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -86,8 +87,11 @@ class StateCell:
         return self._state
 
     def move(self, to: MemberState, why: str) -> None:
-        """Go to another state; a transition that is not in the table is a bug (RuntimeError)."""
+        """Change the state. Raise RuntimeError for a transition that is not in the table."""
         if to not in TRANSITIONS[self._state]:
-            raise RuntimeError(f"no transition from {self._state.name} to {to.name} ({why})")
+            raise RuntimeError(
+                "internal error in kohort: the membership has no transition from "
+                f"{self._state.name} to {to.name}, reason {why!r}"
+            )
         logger.debug("[%s] %s -> %s: %s", self._label, self._state.name, to.name, why)
         self._state = to

@@ -1,4 +1,4 @@
-"""From JoinGroup's answer to a settled assignment: deal (leader), SyncGroup, the callbacks."""
+"""The second half of a rebalance: the leader's assignment, SyncGroup and the callbacks."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ logger = logging.getLogger(__name__)
 
 
 class Syncing(Joining):
-    """What a generation brings."""
+    """The steps from the response to JoinGroup to a stable assignment."""
 
     def __init__(self, settings: MemberSettings, rng: random.Random) -> None:
         super().__init__(settings, rng)
         self.is_leader = False
-        """This member is the leader of its generation, and watches the group's topics."""
+        """True if this member is the leader of its generation and watches the group's topics."""
         self.again: str | None = None
-        """Why another rebalance is due as soon as this one is complete."""
+        """Reason for another rebalance directly after this one, or None."""
         self._dealt: ClusterTopics | None = None
         self._unknown: frozenset[str] = frozenset()
-        """Topics of an assignment that an earlier process made, until metadata tells of them."""
+        """Topics of an earlier process's assignment that are not in the metadata yet."""
         self._target: frozenset[TopicPartition] = frozenset()
         self._user_data: bytes | None = None
         self._revoked: frozenset[TopicPartition] = frozenset()
@@ -61,7 +61,7 @@ class Syncing(Joining):
         self.stop_leading()
         kind, protocol = response.protocol_type, response.protocol_name
         if kind not in (None, PROTOCOL_TYPE) or protocol not in self.settings.protocols:
-            self._disagree(f"the group runs {kind or PROTOCOL_TYPE}/{protocol}", now)
+            self._disagree(f"the group uses protocol {kind or PROTOCOL_TYPE}/{protocol}", now)
             return
         self.protocol = protocol
         if response.leader != response.member_id:
@@ -72,7 +72,7 @@ class Syncing(Joining):
         self.is_leader = True
         topics = frozenset(topic for said in members.values() for topic in said.topics)
         self.emit(WatchTopics(topics))
-        if response.skip_assignment:  # a static leader came back; its group goes on (KIP-814)
+        if response.skip_assignment:  # a static leader restarted, so the assignment stays (KIP-814)
             self._unknown = topics
             self._send_sync({})
             return
@@ -82,8 +82,8 @@ class Syncing(Joining):
     def _disagree(self, why: str, now: float) -> None:
         offered = ", ".join(self.settings.protocols)
         error = InconsistentGroupProtocolError(
-            f"{escaped(why)}, and this member offers {offered}: give all members of the group an "
-            "assignor in common in partition_assignment_strategy"
+            f"cannot join group {self.settings.group_id!r}: {escaped(why)}, but this member offers "
+            f"{offered}. Set one common assignor for all members in partition_assignment_strategy"
         )
         self.fail(error, now, leave=True)
 
@@ -100,13 +100,13 @@ class Syncing(Joining):
     def topics_changed(
         self, topics: ClusterTopics, covered: frozenset[str] | None, now: float
     ) -> None:
-        """The leader deals anew when the group's topics are not what it dealt."""
+        """Start a rebalance on the leader if the topics differ from those of its assignment."""
         if not self.is_leader:
             return
         dealt, self._dealt = self._dealt, topics
         first = self._unknown if covered is None else self._unknown & covered
         if first:
-            # A static leader that came back learns what its group has been dealt.
+            # A restarted static leader learns which partitions its group's assignment covers.
             self._unknown -= first
             dealt, topics = dealt and _without(dealt, first), _without(topics, first)
         if dealt is None or dealt == topics:
@@ -122,14 +122,14 @@ class Syncing(Joining):
         )
 
     def request_rebalance(self, reason: str, now: float) -> None:
-        """Something other than the coordinator asks for a rebalance."""
+        """Start a rebalance, or another one after the one in progress."""
         match self.state:
             case MemberState.STABLE:
                 self.rejoin(reason, now)
             case MemberState.ASSIGNING | MemberState.SYNCING | MemberState.RECONCILING:
                 self.again = reason
             case _:
-                pass  # one is under way, or there is no membership
+                pass  # a rebalance is in progress, or there is no membership
 
     # --- SyncGroup ------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Syncing(Joining):
 
     def sync_answered(self, response: SyncGroupResponse, now: float) -> None:
         code = response.error_code
-        words = f"SyncGroup was answered {error_name(code)}"
+        words = f"SyncGroup returned {error_name(code)}"
         match action_for(ApiKey.SYNC_GROUP, code):
             case CoordinatorAction.PROCEED:
                 self._synced(response, now)
@@ -173,7 +173,7 @@ class Syncing(Joining):
     def _synced(self, response: SyncGroupResponse, now: float) -> None:
         kind, protocol = response.protocol_type, response.protocol_name
         if kind not in (None, PROTOCOL_TYPE) or protocol not in (None, self.protocol):
-            self._disagree(f"the group runs {kind}/{protocol}", now)
+            self._disagree(f"the group uses protocol {kind}/{protocol}", now)
             return
         try:
             given = read_assignment(response.assignment)
@@ -187,7 +187,7 @@ class Syncing(Joining):
             return
         if strange:
             logger.warning(
-                "[%s] the leader assigned topics that are not subscribed to, ignored: %s",
+                "[%s] ignored %s, which the leader assigned without a subscription to the topic",
                 self.settings.group_id,
                 describe(strange),
             )
@@ -200,7 +200,7 @@ class Syncing(Joining):
     # --- the callbacks --------------------------------------------------------------------------
 
     def reconcile(self, now: float) -> None:
-        """The caller is inside poll(): take away first, then give."""
+        """Revoke partitions first, then add the new ones. The caller is inside poll()."""
         if self.began_at is None:
             self.began_at, self.before = now, self.owned
         self._adopting = False
@@ -228,7 +228,7 @@ class Syncing(Joining):
         )
 
     def reconciled(self, now: float) -> None:
-        """A callback after SyncGroup has ended."""
+        """Continue after a callback that followed SyncGroup."""
         if not self.in_generation:
             self.rejoin(self.join_reason, now)
             return
@@ -237,10 +237,10 @@ class Syncing(Joining):
             return
         self._record(now)
         if self._revoked:
-            # What was given up is dealt in a second round, which nobody has to poll for.
+            # A second rebalance assigns the revoked partitions. It does not wait for poll().
             self.due_at = self.began_at = now
             self.before = self.owned
-            self.restart(f"gave up {describe(self._revoked)}", now)
+            self.restart(f"revoked {describe(self._revoked)}", now)
             return
         again, self.again = self.again, None
         self.move(MemberState.STABLE, f"generation {self.generation}")
@@ -250,7 +250,7 @@ class Syncing(Joining):
             self.rejoin(again, now)
 
     def _record(self, now: float) -> None:
-        """Log the rebalance, once, and remember it."""
+        """Log the rebalance and add it to the history."""
         began = now if self.began_at is None else self.began_at
         record = RebalanceRecord(
             at=now,
@@ -267,7 +267,7 @@ class Syncing(Joining):
         self.settled()
         logger.info(
             "[%s] rebalanced in %.3f s%s: generation %d, %s%s, gained %s, lost %s, now %d "
-            "partitions; reason: %s",
+            "partitions. Reason: %s",
             self.settings.group_id,
             record.seconds,
             f" ({record.waited:.3f} s after it was due)" if record.waited >= 0.001 else "",
@@ -282,7 +282,7 @@ class Syncing(Joining):
 
 
 def _without(known: ClusterTopics, names: frozenset[str]) -> ClusterTopics:
-    """Return the topics but those with these names."""
+    """Return the topics without those of these names."""
     return ClusterTopics(
         {name: count for name, count in known.partitions.items() if name not in names},
         {tp: racks for tp, racks in known.racks.items() if tp.topic not in names},
