@@ -1,7 +1,7 @@
-"""From positions to records: look-ups, fetches in flight, and the buffer of completed fetches.
+"""Offset look-ups, fetches in flight, and the buffer of completed fetches.
 
-The core runs :class:`Fetcher`; the caller takes records out of its :class:`FetchBuffer`, where
-they are decoded. What the two share is guarded by the subscription's lock.
+The background task runs :class:`Fetcher`. The caller drains its :class:`FetchBuffer`, which decodes
+the records. The subscription's lock guards the state that both use.
 """
 
 from __future__ import annotations

@@ -1,16 +1,21 @@
-"""The buffer of completed fetches: filled by the core, drained by the caller.
+"""The buffer of completed fetches. The background task fills it, and the caller drains it.
 
-Per partition there is a queue of what was fetched, in order: data, and what went wrong instead of
-data. The core appends at the end; the caller takes from the front. The subscription's lock guards
-the queues as well as the positions, so an append, a seek and a delivery never interleave.
+Each partition has a queue of completed and failed fetches in order. The background task appends at
+the end, and the caller takes from the front. The subscription's lock guards the queues and the
+positions. Therefore an append, a seek and a delivery never interleave.
 
-A drain has two halves. First records are decoded, on the caller's thread and *without* the lock:
-the fetches in hand are marked busy, so that nobody drops them meanwhile. Then, under the lock,
-the positions move and the records are handed out, or dropped if the partition has moved on. Should
-anything raise in between (Ctrl-C in a deserializer), all that was decoded goes back to the fetches.
+A drain has two steps:
 
-What is wrong with one partition never costs another one anything: a drain that found records
-returns them, and the error is raised by the next one. See :meth:`FetchBuffer.drain`.
+1. Decode records on the caller's thread, without the lock. The fetches are marked busy, so that an
+   append does not drop them.
+2. Take the lock, move the positions and deliver the records. Records of a partition that has
+   another epoch by now are dropped.
+
+If an exception is raised in between (Ctrl-C in a deserializer), all decoded records return to the
+fetches.
+
+An error of one partition never delays another partition. A drain that found records returns them,
+and the next drain raises the error. See :meth:`FetchBuffer.drain`.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ logger = logging.getLogger("kohort.fetcher")
 
 
 class _DrainedFetch:
-    """Records decoded in this drain, and what to restore if they are not handed out after all."""
+    """Records decoded in this drain, and the state to restore if they are not delivered."""
 
     __slots__ = ("fetch", "is_last", "leader_epoch", "moved", "position", "records")
 
@@ -43,14 +48,14 @@ class _DrainedFetch:
         self.fetch = fetch
         self.records = records
         self.is_last = is_last
-        """True if nothing was behind it in the queue."""
+        """True if the fetch was the last of its queue."""
         self.moved: PartitionState | None = None
         self.position: int | None = None
         self.leader_epoch = -1
 
 
 class FetchBuffer(PartitionQueues):
-    """Completed fetches by partition. One thread appends, one thread drains."""
+    """Completed fetches by partition. One thread appends, and one thread drains."""
 
     def __init__(
         self,
@@ -63,10 +68,14 @@ class FetchBuffer(PartitionQueues):
         memory: FetchMemory | None = None,
         laggiest_first: bool = False,
     ) -> None:
-        """As FetchQueues; while ``may_deliver`` is False, everything is kept."""
+        """Take the arguments of PartitionQueues.
+
+        While ``may_deliver`` returns False, drains deliver nothing. ``laggiest_first``: every
+        second drain begins with the partition that has the largest lag.
+        """
         super().__init__(subscription, max_bytes=max_bytes, on_room=on_room, memory=memory)
         self.tables: SizeHistory | None = None
-        """Sizes of the last table; None before the first one."""
+        """Sizes of the last table, or None before the first one."""
         self.policy: ErrorPolicy = ErrorPolicy(subscription, on_error, on_room=on_room)
         self._may_deliver = may_deliver
         self._laggiest_first = laggiest_first
@@ -81,15 +90,17 @@ class FetchBuffer(PartitionQueues):
         *,
         repeat_errors: bool = True,
     ) -> Records:
-        """Hand out up to ``max_records`` of what is there, moving the positions; maybe nothing.
+        """Return up to ``max_records`` buffered records, or none, and move the positions.
 
-        An error of a partition is raised once all records before it were handed out, and never
-        together with records: if there are any (of other partitions), the *next* drain raises it,
-        and the one after that hands out records again. It stands until the partition is sought
-        past it (or paused, revoked): every drain that finds no records raises it anew, with
-        ``repeat_errors=False`` only if it was not raised before. Who waits for records passes
-        False until the time is up, and so neither spins nor misses the error. ``on_error`` is
-        asked before, whenever something cannot be read.
+        An error of a partition is raised after all records before it were delivered. It is never
+        raised together with records: if other partitions have records, the *next* drain raises
+        it. The drain after that returns records again.
+
+        The error remains until the partition is sought past it, paused or revoked. Every drain
+        that finds no records raises it again. With ``repeat_errors=False`` a drain raises only
+        errors that were not raised before. A caller that waits for records passes False until its
+        timeout ends, so that it neither spins nor misses the error. ``on_error`` is called first
+        for data that cannot be read.
         """
         target = RecordTarget()
         self._drain(target, max_records, partitions, repeat_errors)
@@ -102,7 +113,10 @@ class FetchBuffer(PartitionQueues):
         *,
         repeat_errors: bool = True,
     ) -> None:
-        """As drain(), with the rows of all partitions in one table; deserializers do not run."""
+        """Put the rows of all partitions into one table, by the rules of drain().
+
+        Deserializers do not run.
+        """
         if self._max_fetches != FETCHES_PER_TABLE:
             with self._lock:
                 self._max_fetches = FETCHES_PER_TABLE
@@ -131,16 +145,16 @@ class FetchBuffer(PartitionQueues):
             records = self._deliver(target, drained)
             if not target.is_complete():
                 self._put_back(target, drained)
-                return  # errors, too, come again behind the rows before them
+                return  # a later drain raises the errors after the rows before them
         except BaseException:
             self._put_back(target, drained)
             raise
         for failed in to_reset:
             self._reset(failed)
         if not blocked:
-            return  # without a call: Ctrl-C comes in calls
-        resolves = self.policy.resolves
-        if blocked := [it for it in blocked if not resolves(it, records, repeat=repeat_errors)]:
+            return  # CPython runs signal handlers in calls, and none follows the delivery here
+        try_resolve = self.policy.try_resolve
+        if blocked := [it for it in blocked if not try_resolve(it, records, repeat=repeat_errors)]:
             item = min(blocked, key=lambda item: item.raised)
             if records:
                 self._pending_error = item
@@ -158,7 +172,7 @@ class FetchBuffer(PartitionQueues):
             )
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all buffered fetches and pending errors."""
         with self._lock:
             for queue in self._queues.values():
                 for item in queue:
@@ -177,13 +191,13 @@ class FetchBuffer(PartitionQueues):
         with self._lock:
             tp = item.topic_partition
             state = self._deliverable(tp, partitions)
-            stands = (
+            is_current = (
                 state is not None
                 and state.epoch == item.epoch
                 and item.error is not None
                 and item in self._queues.get(tp, ())
             )
-        if stands:
+        if is_current:
             self._raise(item)
 
     def _raise(self, item: Item) -> None:
@@ -210,7 +224,11 @@ class FetchBuffer(PartitionQueues):
         to_reset: list[FailedFetch],
         repeat_errors: bool,
     ) -> None:
-        """Take records of the partitions in turn; note the items that nothing gets past."""
+        """Decode records of one partition after the other.
+
+        ``blocked`` gets the items that stop their partitions, ``to_reset`` those that start a
+        reset.
+        """
         missing = max_records
         for tp in self._drain_order(partitions):
             if missing <= 0:
@@ -224,7 +242,7 @@ class FetchBuffer(PartitionQueues):
                 if not target.is_ready(item):
                     break
                 found.records = target.take(item, missing)
-                while item.error is not None and self.policy.skips(item, repeat=repeat_errors):
+                while item.error is not None and self.policy.try_skip(item, repeat=repeat_errors):
                     found.records += target.take(item, missing - len(found.records))
                 missing -= len(found.records)
                 if item.error is not None:
@@ -234,7 +252,7 @@ class FetchBuffer(PartitionQueues):
                 index += 1
 
     def _drain_order(self, partitions: Collection[TopicPartition] | None) -> list[TopicPartition]:
-        """The partitions that something is there of, in the order in which they are asked."""
+        """Return the partitions that have buffered items, in the order to drain them."""
         wanted = None if partitions is None else frozenset(partitions)
         with self._lock:
             order = list(self._queues)
@@ -275,12 +293,11 @@ class FetchBuffer(PartitionQueues):
         partitions: Collection[TopicPartition] | None,
         drained: list[_DrainedFetch],
     ) -> Item | None:
-        """The item at a place of the queue; if it has records it is now the last of ``taken``.
+        """Return the item at an index of the queue, or None.
 
-        And marked busy, so that an append does not drop it.
-
-        With the first, what is done with is dropped: by the drain after its own, which may still be
-        undone.
+        A completed fetch is appended to ``drained`` and marked busy, so that an append does not
+        drop it. At index 0, items that an earlier drain finished are dropped first. The drain that
+        finishes an item does not drop it, because it may still be undone.
         """
         wake = False
         item: Item | None = None
@@ -312,14 +329,15 @@ class FetchBuffer(PartitionQueues):
             return self._subscription.default_reset.reads_recreated
         return (
             isinstance(item.error, OffsetOutOfRangeError)
-            and not item.is_transient  # said of a fetch, not of the look-up that a reset is
+            and not item.is_transient  # the error of a fetch, not of the look-up for a reset
             and self._subscription.default_reset != OffsetReset.NONE
         )
 
     def _reset(self, item: FailedFetch) -> None:
-        """Answer an offset out of range by the policy: all records before it were returned.
+        """Reset a partition by ``auto_offset_reset``, after all records before were delivered.
 
-        Of a topic that was recreated, every record is younger than the subscription.
+        A recreated topic is read from its beginning, because every record in it is younger than
+        the subscription.
         """
         recreated = isinstance(item.error, TopicRecreatedError)
         strategy = OffsetReset.EARLIEST if recreated else self._subscription.default_reset
@@ -333,7 +351,7 @@ class FetchBuffer(PartitionQueues):
         self._on_room()
 
     def _deliver(self, target: DrainTarget, drained: list[_DrainedFetch]) -> set[TopicPartition]:
-        """Move the positions and hand out what belongs to partitions that have not moved on."""
+        """Move the positions and deliver the records of partitions that kept their epochs."""
         result: set[TopicPartition] = set()
         wake = False
         with self._lock:
@@ -352,7 +370,7 @@ class FetchBuffer(PartitionQueues):
                 found.moved = state
                 state.position = fetch.position
                 if fetch.position == fetch.next_offset:
-                    # The last batch may bring no records, as the end of a transaction.
+                    # The last batch may have no records, as the end marker of a transaction.
                     state.leader_epoch = fetch.last_leader_epoch
                 elif records:
                     state.leader_epoch = target.leader_epoch(fetch, records)
@@ -362,7 +380,7 @@ class FetchBuffer(PartitionQueues):
                     result.add(tp)
                     self.counters.records_delivered += len(records)
                 wake = wake or fetch.is_exhausted
-            if result:  # every other turn is by order: nobody starves
+            if result:  # every second drain goes by order, so that no partition starves
                 self._by_lag = self._laggiest_first and not self._by_lag
             wake = wake and self._is_fetcher_waiting
             if wake:
@@ -383,5 +401,6 @@ class FetchBuffer(PartitionQueues):
                 self._subscription.touch(tp)
                 state = self._subscription.partition_at(tp, fetch.epoch)
                 if state is not None and found.records and fetch not in self._queues.get(tp, ()):
-                    self._subscription.refetch_from(state)  # it was over, and dropped by an append
-        self._on_room()  # whoever was to be woken may not have been
+                    # An append has dropped the fetch, because its records were all taken.
+                    self._subscription.refetch_from(state)
+        self._on_room()  # the exception may have come before the call in _deliver()

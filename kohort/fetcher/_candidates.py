@@ -1,16 +1,17 @@
-"""The partitions that may be fetched next, kept up to date by what happens to each of them.
+"""The partitions that may be fetched next, updated by events of each partition.
 
-To look at every assigned partition before each fetch would make a fetch cost as much as there are
-partitions. So what came of the latest look at a partition is kept, and a partition is looked at
-again only after one of these events:
+If each fetch checked every assigned partition, its cost would grow with the number of partitions.
+Therefore the result of the latest check of a partition is kept. It is checked again only after one
+of these events:
 
-* it is assigned, revoked, sought, reset, paused or resumed, or its position becomes known
-  (:meth:`SubscriptionState.touch`);
-* something of it enters or leaves the buffer, or the buffer as a whole becomes full, or has room
-  again (the same);
-* a fetch of it is answered, or its position is validated (:meth:`Candidates.touch`);
-* the cluster metadata is replaced, which concerns all partitions;
-* a time has come: the end of a back-off, or of what a leader said about followers.
+* The partition is assigned, revoked, sought, reset, paused or resumed, or its position becomes
+  known. :meth:`SubscriptionState.touch` notes it.
+* A fetch of the partition enters or leaves the buffer, or the buffer becomes full or has room
+  again. The same method notes it.
+* A response about the partition arrives, or its position is validated. :meth:`Candidates.touch`
+  notes it.
+* The cluster metadata is replaced. This concerns all partitions.
+* A time is reached: a back-off ends, or a preferred read replica expires.
 """
 
 from __future__ import annotations
@@ -38,12 +39,15 @@ class NodeCandidates:
         self.ready: dict[TopicPartition, PartitionRequest] = {}
         """The request for each partition, in flight or not."""
         self.changed: dict[TopicPartition, None] = {}
-        """Those that became another since the main lane's latest fetch, or are on the side lane."""
+        """The changes since the latest fetch over the main connection.
+
+        Partitions in flight over the extra connection are included.
+        """
         self.has_all_changes = True
-        """False: the main lane's latest fetch left out more than :attr:`changed` contains."""
+        """False if the latest fetch over the main connection left out other partitions, too."""
 
     def put(self, tp: TopicPartition, request: PartitionRequest | None) -> None:
-        """Note what to ask for; None for nothing."""
+        """Set the request for a partition, or remove it with None."""
         if request is None:
             if self.ready.pop(tp, None) is not None:
                 self.changed[tp] = None
@@ -53,7 +57,7 @@ class NodeCandidates:
 
 
 class _Timers:
-    """Times at which partitions are to be looked at again; equal ones are kept once."""
+    """Times to check partitions again. Equal entries are kept once."""
 
     __slots__ = ("_entries", "_heap")
 
@@ -66,17 +70,17 @@ class _Timers:
 
     @property
     def next_at(self) -> float:
-        """The earliest time; infinity if there is none."""
+        """The earliest time, or infinity if there is none."""
         return self._heap[0][0] if self._heap else float("inf")
 
     def add(self, at: float, tp: TopicPartition) -> None:
-        """Have the partition looked at then."""
+        """Check the partition again at this time."""
         if (at, tp) not in self._entries:
             self._entries.add((at, tp))
             heappush(self._heap, (at, tp))
 
     def take_due(self, now: float) -> list[TopicPartition]:
-        """Remove the partitions whose time has come, and return them."""
+        """Remove the partitions whose time is reached, and return them."""
         due: list[TopicPartition] = []
         while self._heap and self._heap[0][0] <= now:
             self._entries.remove(entry := heappop(self._heap))
@@ -85,7 +89,7 @@ class _Timers:
 
 
 class Candidates:
-    """Looks at the partitions that something happened to.
+    """The result of the latest check of each partition.
 
     :attr:`nodes`, :attr:`has_waiting`, :attr:`unvalidated` and :attr:`resets` are up to date after
     :meth:`refresh`.
@@ -111,11 +115,11 @@ class Candidates:
         self.nodes: dict[int, NodeCandidates] = {}
         """Candidates by the broker that each partition is read from."""
         self.has_waiting: dict[TopicPartition, int] = {}
-        """Those that the buffer has no room for, and their brokers."""
+        """Brokers of the partitions that wait for room in the buffer."""
         self.unvalidated: dict[FetchTarget, Leader] = {}
-        """Those whose positions are to be validated first."""
+        """Leaders by the positions that must be validated first."""
         self.resets: dict[TopicPartition, PendingReset] = {}
-        """Those whose positions are to be looked up."""
+        """Resets of the partitions whose positions must be looked up."""
         self._node_of: dict[TopicPartition, int] = {}
         self._unvalidated_targets: dict[TopicPartition, FetchTarget] = {}
         self._touched: dict[TopicPartition, None] = {}
@@ -123,11 +127,11 @@ class Candidates:
         self._metadata: object = None
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have these looked at by the next refresh()."""
+        """Let the next refresh() check these partitions."""
         self._touched.update(dict.fromkeys(partitions))
 
     def refresh(self, now: float) -> float:
-        """Look at the partitions that something happened to; returns when the next one is due."""
+        """Check the touched partitions, and return the time at which the next one is due."""
         same = self._metadata is (metadata := self._leaders.metadata)
         if not same:
             self._subscription.touch_all()
@@ -151,7 +155,7 @@ class Candidates:
         for tp, target, has_room in targets:
             if not (same and has_room and target is not None and self._advance(target)):
                 self._place(tp, target, has_room, now)
-            del self._touched[tp]  # only now: after an error it is looked at again
+            del self._touched[tp]  # after the check, so that an exception repeats it
         self._metadata = metadata
         return self._timers.next_at
 
@@ -199,7 +203,11 @@ class Candidates:
     def _find_request(
         self, target: FetchTarget, has_room: bool, now: float
     ) -> tuple[int | None, PartitionRequest | None]:
-        """The broker to read from, and what to ask it for; None for nothing now."""
+        """Return the broker to read from, and the request for it.
+
+        The request is None while the partition must wait. The broker is None without a leader and
+        during a back-off.
+        """
         tp, epoch = target.topic_partition, target.epoch
         leader = self._leaders.find(tp)
         if leader is None:

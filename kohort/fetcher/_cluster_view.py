@@ -1,4 +1,4 @@
-"""What the fetcher needs of the cluster: a part of ClusterClient, so that tests can stand in."""
+"""Protocols for the part of ClusterClient that the fetcher uses. Tests implement them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
 class PooledResponse(Protocol[R_co]):
-    """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
+    """A response whose bytes are in a pooled buffer until any thread releases it."""
 
     @property
     def is_pooled(self) -> bool: ...
@@ -26,7 +26,7 @@ class PooledResponse(Protocol[R_co]):
 
 
 class LeaderView(Protocol):
-    """A snapshot of who leads what."""
+    """A snapshot of topics and leaders."""
 
     @property
     def topics(self) -> Mapping[str, TopicMetadata]: ...
@@ -35,7 +35,7 @@ class LeaderView(Protocol):
 
 
 class FetchCluster(Protocol):
-    """The connections and the metadata."""
+    """Requests to the brokers, and the cluster metadata."""
 
     @property
     def metadata(self) -> LeaderView: ...

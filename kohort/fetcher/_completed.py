@@ -1,4 +1,4 @@
-"""What one fetch brought of one partition: records not decoded yet, or an error in their place."""
+"""The result of one fetch for one partition: undecoded records, or an error in their place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DecodeOptions:
-    """How batches become records; the same for all fetches of a consumer."""
+    """Options for decoding batches. All fetches of a consumer share them."""
 
     __slots__ = ("budget", "check_crcs", "deserialize", "scratch")
 
@@ -30,16 +30,16 @@ class DecodeOptions:
         self.budget: Final = budget
         self.deserialize: Final = deserialize
         self.scratch: Final = Scratch()
-        """Decoding happens on one thread at a time."""
+        """Buffer for decompressed batches. Only one thread decodes at a time."""
 
 
 class CompletedFetch:
-    """The records of one partition from one answer, decoded bit by bit as they are taken.
+    """The records of one partition from one response, decoded while the caller takes them.
 
-    Made by the core, which knows from the headers alone where the next fetch has to start; taken
-    by the caller. Records before the offset asked for, control batches and aborted transactions
-    are passed over, and :attr:`position` passes them too. ``lease`` is released with the last
-    batch decoded: records are copies.
+    The background task creates it and reads only the batch headers, which say where the next fetch
+    starts. Records before the requested offset, control batches and aborted transactions are
+    skipped. :attr:`position` skips them, too. Records are copies, so ``lease`` is released when
+    the last batch is decoded.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class CompletedFetch:
         self.log_start_offset: Final = log_start_offset
         self.size: Final = records.size
         self.next_offset: Final[int] = records.next_offset
-        """Where the next fetch starts."""
+        """The offset at which the next fetch starts."""
         self.last_leader_epoch: Final[int] = records.leader_epoch
         self.position: int = records.passed
-        """The offset behind what was taken."""
+        """The offset after the last record that was taken."""
         self.error: DataError | None = None
-        """What the last take() stopped at; nothing gets past it."""
+        """The error that stopped the last take(). No record after it is returned."""
         self.raised: int = 0
         self.is_busy = False
         self.is_measured: bool = False
-        """Rows may have gone into a table: what is behind :attr:`position` may not be at hand."""
+        """True if rows may be in a table. Records after :attr:`position` may then be missing."""
         self._set = records
         self._deserialize = deserialize
         self._lease = lease
         self._ready: list[ConsumerRecord[Any, Any]] = []
-        self._at = 0  # of the records that the set has read, not deserialized
-        self._passed = records.passed  # behind the last records that are done with
+        self._at = 0  # index of the next record to deserialize
+        self._passed = records.passed  # the offset after finished records
         self._failed_at: int | None = None  # the offset of the latest error
 
     @property
@@ -85,25 +85,26 @@ class CompletedFetch:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing is left to take, and nothing to raise."""
+        """True if no record is left to take and no error to raise."""
         return not (self._ready or self._at < len(self._set.records) or not self._set.done)
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
-        """Up to ``limit`` records; stops early, with ``error`` set, where one cannot be read.
+        """Return up to ``limit`` records, and stop at a record that cannot be read.
 
-        A deserializer is tried again by the next take(); a corrupt batch stays one.
+        ``error`` is set then. The next take() calls the deserializer again. A corrupt batch is not
+        read again.
         """
         taken, ready = self._ready[:limit], self._ready[limit:]
         try:
             if not ready:
                 self._take(limit, taken)
             else:
-                self.error = None  # it comes up again behind these
+                self.error = None  # a later take() finds it again after these records
             if ready or self._at < len(self._set.records):
                 position = taken[-1].offset + 1 if taken else max(self.position, self._passed)
             else:
                 position = self._passed
-        except BaseException:  # Ctrl-C in a deserializer, for one
+        except BaseException:  # for example Ctrl-C in a deserializer
             self._ready = taken + ready
             raise
         self._ready, self.position = ready, position
@@ -111,13 +112,16 @@ class CompletedFetch:
 
     @property
     def is_partly_decoded(self) -> bool:
-        """Records were decoded that are not taken: their bytes are not at hand any more."""
+        """True if records were decoded and not taken. The bytes of these are gone."""
         return bool(self._ready) or self._at < len(self._set.records)
 
     def measure(self, plan: TablePlan) -> int:
-        """Put rows into a table in place of taking records; returns how many. No way back."""
+        """Put rows into a table in place of taking records, and return their number.
+
+        It cannot be undone.
+        """
         rows = 0
-        self.is_measured = True  # before anything is called: Ctrl-C comes in calls
+        self.is_measured = True  # set before any call, because Ctrl-C is raised in calls
         if not isinstance(self.error, CorruptBatchError):
             try:
                 rows = self._set.add_rows_to(plan)
@@ -135,7 +139,7 @@ class CompletedFetch:
         return self._set.read_epoch
 
     def skip(self) -> None:
-        """Pass over the record that the last take() could not deserialize."""
+        """Skip the record that the last take() could not deserialize."""
         assert isinstance(self.error, RecordDeserializationError)
         assert self.error.next_offset is not None
         position = max(self.position, self.error.next_offset)
@@ -150,14 +154,14 @@ class CompletedFetch:
             self.position = records[0].offset
 
     def release(self) -> None:
-        """Let go of the bytes: what was not decoded so far never will be."""
+        """Release the bytes. Batches that are not decoded yet are lost."""
         self._set.release()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
     def _take(self, limit: int, taken: list[ConsumerRecord[Any, Any]]) -> None:
-        self._close_finished()  # last time Ctrl-C may have come before that
+        self._close_finished()  # Ctrl-C may have ended the last call before this step
         if isinstance(self.error, CorruptBatchError):
             return
         deserialize = self._deserialize
@@ -171,7 +175,7 @@ class CompletedFetch:
                         self._at = stop
                     else:
                         for record in records[self._at : stop]:
-                            taken += [deserialize(record)]  # append() would let Ctrl-C in here
+                            taken += [deserialize(record)]  # append() is a call: Ctrl-C
                             self._at += 1
                 elif not self._read_on(limit - len(taken)):
                     break
@@ -192,7 +196,7 @@ class CompletedFetch:
             self._passed = self._set.passed
 
     def _read_on(self, enough: int) -> bool:
-        """Decode the next records for the user; False at the end."""
+        """Decode the next records, and return False at the end."""
         found = self._set
         try:
             while not found.done:
@@ -208,17 +212,17 @@ class CompletedFetch:
         return False
 
     def _located(self, error: CorruptBatchError) -> CorruptBatchError:
-        """The error with the partition, and what to do about it."""
+        """Return the error with the partition and the advice."""
         tp = self.topic_partition
         offset = self._passed if error.offset is None else max(error.offset, self._passed)
         next_offset = error.next_offset
         if next_offset is not None:
-            advice = f"seek({tp}, {next_offset}) passes over it"
+            advice = f"Call seek({tp}, {next_offset}) to skip it"
         else:
-            advice = "where it ends cannot be told from its bytes: seek() to a later offset"
+            advice = "Its end is unknown, so call seek() with a later offset to skip it"
         return type(error)(
-            f"{tp.topic}-{tp.partition}: {error}. Nothing is skipped and the other partitions go "
-            f"on; {advice}, seek({tp}, {offset}) reads it again",
+            f"{tp.topic}-{tp.partition}: {error}. No record is skipped, and other partitions "
+            f"continue. {advice}, or seek({tp}, {offset}) to read it again",
             topic_partition=tp,
             offset=offset,
             next_offset=next_offset,
@@ -228,10 +232,10 @@ class CompletedFetch:
 
 
 class FailedFetch:
-    """What stands in the queue of a partition where a fetch or look-up failed.
+    """The entry for a failed fetch or look-up in the queue of a partition.
 
-    ``passing``: it is tried again by itself, so the error is raised once and then forgotten;
-    otherwise it stands until the partition is sought elsewhere.
+    A transient error is raised once and then dropped, because the fetcher retries. Any other error
+    remains until the partition is sought to another offset.
     """
 
     size: Final = 0
@@ -252,4 +256,4 @@ class FailedFetch:
         return not self.is_transient
 
     def release(self) -> None:
-        """It holds nothing."""
+        """Do nothing, because there are no bytes."""

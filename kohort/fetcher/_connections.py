@@ -1,23 +1,24 @@
-"""Which connection to a broker the next fetch goes over, and when.
+"""The choice of the connection to a broker for the next fetch, and of the time to send it.
 
-A broker keeps a fetch that finds nothing for ``fetch_max_wait_ms``, and it takes the requests of
-one connection strictly in order. So a partition that becomes fetchable while a fetch is parked
-(it was assigned, sought, resumed, or its buffer was full) would wait behind partitions that have
-nothing to say. Cancelling would cost the connection. Instead there are two lanes to a broker, each
-a connection with at most one fetch in flight:
+A broker delays a fetch without new records for up to ``fetch_max_wait_ms``. It serves the requests
+of one connection strictly in order. A partition may become fetchable during such a long poll,
+because it was assigned, sought or resumed, or its buffer was full. On the same connection it would
+wait for partitions without records. Cancelling the fetch would close the connection. Therefore
+each broker has two connections with at most one fetch in flight on each:
 
-* the main lane, which all partitions are fetched over as long as it is free;
-* the side lane, opened the first time it is needed, for partitions that became fetchable while the
-  main lane is parked. Its long poll ends shortly before the main lane's, so that afterwards all
-  partitions meet on the main lane again.
+* The main connection fetches all partitions while it is free.
+* The extra connection fetches partitions that became fetchable during a long poll of the main
+  connection. It is opened when it is first needed. Its long poll ends shortly before the one of
+  the main connection, so that afterwards the main connection fetches all partitions again.
 
-A newly fetchable partition therefore waits for 20 ms at most, unless both lanes are parked (two
-such changes within one ``fetch_max_wait_ms``): then for the rest of that time.
+A newly fetchable partition therefore waits for 20 ms at most. If two such changes happen within
+one ``fetch_max_wait_ms``, both connections are in a long poll. The partition then waits for the
+rest of that time.
 
-One such change is foreseen: where others have no room just now, they will have some as soon as the
-caller takes what is there, and then must not find both lanes parked for partitions that are at
-their ends. So nothing is parked for long beside them: at first for 20 ms, and for as long again as
-nothing has come.
+One such change is predictable. Partitions without room in the buffer have room again when the
+caller drains it. They must not find both connections in long polls for partitions at their ends.
+So while partitions wait for room, long polls are short: 20 ms at first, doubled after each fetch
+until a response has records.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from typing import NamedTuple
 
 from kohort.fetcher._sessions import FetchSession
 
-PARKED_AFTER = 0.02
-"""Seconds. A fetch that is out for less is probably being answered: not worth a second one."""
-MEET_MARGIN = 0.05
-"""Seconds by which the side lane's long poll ends before the main lane's."""
+LONG_POLL_AFTER = 0.02
+"""Seconds before a fetch counts as a long poll. A younger fetch is probably about to return."""
+EXTRA_POLL_MARGIN = 0.05
+"""Seconds by which the extra connection's long poll ends before the main connection's."""
 
 
 class FetchConnection:
-    """A connection to a broker, with at most one fetch in flight, and a session."""
+    """A connection to a broker with one fetch session and at most one fetch in flight."""
 
     __slots__ = ("is_busy", "node", "purpose", "sent_at", "session", "until")
 
@@ -46,16 +47,16 @@ class FetchConnection:
         self.until = 0.0
 
     def start(self, now: float, max_wait: float) -> None:
-        """A fetch goes out that the broker may keep for ``max_wait`` seconds."""
+        """Note that a fetch is sent. The broker may delay it for ``max_wait`` seconds."""
         self.is_busy, self.sent_at, self.until = True, now, now + max_wait
 
     def finish(self) -> None:
-        """It was answered, or failed."""
+        """Note that the fetch has returned or failed."""
         self.is_busy = False
 
 
 class ConnectionChoice(NamedTuple):
-    """The lane for a fetch and its long poll in seconds; without a lane, when to ask again."""
+    """The connection for a fetch and its long poll in seconds, or the time to choose again."""
 
     connection: FetchConnection | None
     max_wait: float = 0.0
@@ -63,29 +64,29 @@ class ConnectionChoice(NamedTuple):
 
 
 class NodeConnections:
-    """The two lanes to one broker."""
+    """The main and the extra connection to one broker."""
 
     def __init__(self, node: int, *, sessions: bool = True) -> None:
         self.node = node
         self.main = FetchConnection(node, "fetch", FetchSession(enabled=sessions))
         self.extra = FetchConnection(node, "fetch-side", FetchSession(enabled=sessions))
         self.not_before = 0.0
-        """Nothing is sent before this time: the last fetch failed, or the broker throttles."""
-        self._short_poll = PARKED_AFTER
+        """The earliest time for a fetch, after a failed fetch or a throttle time."""
+        self._short_poll = LONG_POLL_AFTER
 
     @property
     def both(self) -> tuple[FetchConnection, FetchConnection]:
         return self.main, self.extra
 
     def note_records(self) -> None:
-        """An answer has brought something."""
-        self._short_poll = PARKED_AFTER
+        """Note that a response had records."""
+        self._short_poll = LONG_POLL_AFTER
 
     def choose(self, now: float, max_wait: float, *, has_waiting: bool = False) -> ConnectionChoice:
-        """Choose a connection for a fetch. With ``has_waiting`` more partitions wait for room."""
+        """Choose a connection for a fetch. With ``has_waiting``, partitions wait for room."""
         choice = self._choose(now, min(max_wait, self._short_poll) if has_waiting else max_wait)
         if has_waiting and choice.connection is not None:
-            self._short_poll = min(2 * self._short_poll, max(max_wait, PARKED_AFTER))
+            self._short_poll = min(2 * self._short_poll, max(max_wait, LONG_POLL_AFTER))
         return choice
 
     def _choose(self, now: float, max_wait: float) -> ConnectionChoice:
@@ -95,13 +96,13 @@ class NodeConnections:
             return ConnectionChoice(self.main, max_wait)
         if self.extra.is_busy:
             return ConnectionChoice(None)
-        parked_at = self.main.sent_at + PARKED_AFTER
+        parked_at = self.main.sent_at + LONG_POLL_AFTER
         if now < parked_at:
             return ConnectionChoice(None, retry_at=parked_at)
-        left = self.main.until - now - MEET_MARGIN
-        overdue_at = self.main.until + PARKED_AFTER
+        left = self.main.until - now - EXTRA_POLL_MARGIN
+        overdue_at = self.main.until + LONG_POLL_AFTER
         if now >= overdue_at:
-            left = PARKED_AFTER  # it is not parked any more: its answer takes long
+            left = LONG_POLL_AFTER  # the long poll is over, and the response takes long
         extra_wait = min(max_wait, left)
         if extra_wait < 0.001:
             return ConnectionChoice(None, retry_at=overdue_at)

@@ -1,4 +1,4 @@
-"""What the fetcher counts, under the names of the Java client's metrics."""
+"""Counters of the fetcher, under the names of the Java client's metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kohort.fetcher._buffer import FetchBuffer
 
 
 class FetchCounters:
-    """Written by the core alone; read from anywhere."""
+    """Counters that only the background task writes. Any thread may read them."""
 
     __slots__ = (
         "fetch_errors",
@@ -26,13 +26,13 @@ class FetchCounters:
         self.throttle_max = 0.0
 
     def note_response(self, latency: float) -> None:
-        """A fetch was answered after so many seconds."""
+        """Count a response and its latency in seconds."""
         self.fetches += 1
         self.latency_total += latency
         self.latency_max = max(self.latency_max, latency)
 
     def as_metrics(self, fetched: FetchBuffer) -> dict[str, float]:
-        """All figures; times in milliseconds."""
+        """Return all metrics, with times in milliseconds."""
         buffer, policy = fetched.counters, fetched.policy.counters
         return {
             "fetch-total": self.fetches,

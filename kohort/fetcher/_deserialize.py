@@ -1,4 +1,4 @@
-"""Keys and values from bytes to the user's objects, and what is raised when that fails."""
+"""Deserialization of keys and values, and the error when it fails."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kohort.records import ConsumerRecord, Record, deserialized
 from kohort.types import TopicPartition
 
 DeserializeRecord: TypeAlias = Callable[[Record], ConsumerRecord[Any, Any]]
-"""Raises RecordDeserializationError, whatever the user's code raises."""
+"""A function that raises RecordDeserializationError for every exception of a deserializer."""
 
 
 def record_deserializer(
     key: Deserialize | None, value: Deserialize | None
 ) -> DeserializeRecord | None:
-    """One function for both; None where the bytes are what is wanted."""
+    """Return one function for key and value, or None if there is no deserializer."""
     if key is None and value is None:
         return None
 
@@ -41,9 +41,9 @@ def _failed(
     reason = f"the {what} does not deserialize: {type(error).__name__}: {error}"
     return RecordDeserializationError(
         f"the {what} of {tp.topic}-{tp.partition} offset {record.offset} does not deserialize: "
-        f"{type(error).__name__}: {error}. Nothing is skipped and the other partitions go on; the "
-        f"record is tried again at each poll. To pass over it: "
-        f"seek({tp}, {record.offset + 1}), and the error's raw has its bytes",
+        f"{type(error).__name__}: {error}. No record is skipped, and other partitions continue. "
+        f"Each poll tries the record again. To skip it, call seek({tp}, {record.offset + 1}). "
+        "The attribute raw of the error has its bytes",
         topic_partition=tp,
         offset=record.offset,
         next_offset=record.offset + 1,

@@ -1,4 +1,4 @@
-"""What a drain makes of completed fetches: record objects, or the rows of one table."""
+"""Targets of a drain: record objects, or the rows of one table."""
 
 from __future__ import annotations
 
@@ -18,39 +18,45 @@ T = TypeVar("T")
 
 
 class DrainTarget(Protocol):
-    """How a drain takes; one for each drain. What take() returns has a length."""
+    """The target of one drain. The results of take() have a length."""
 
     def begin(self, put_back: Callable[[Any, Any], None], taken: Any) -> None:
-        """``put_back(self, taken)`` takes back what was handed out."""
+        """Start the drain. ``put_back(self, taken)`` undoes its deliveries."""
         ...
 
     def is_ready(self, fetch: CompletedFetch) -> bool:
-        """False: it has to be fetched anew before it can be taken so."""
+        """True if the target can take the fetch. Otherwise it must be fetched again."""
         ...
 
     def take(self, fetch: CompletedFetch, limit: int) -> Any: ...
 
     def finish(self) -> None:
-        """All is taken; nothing is handed out yet, and all fetches still have their bytes."""
+        """Build the result after the last take() and before the first deliver().
+
+        All fetches still have their bytes.
+        """
         ...
 
     def leader_epoch(self, fetch: CompletedFetch, taken: Any) -> int:
-        """Of the last record taken."""
+        """Return the leader epoch of the last record taken."""
         ...
 
     def deliver(self, tp: TopicPartition, taken: Any) -> None: ...
 
     def put_back(self, subscription: SubscriptionState, fetch: CompletedFetch, taken: Any) -> bool:
-        """Undo a take(); True if something is to be fetched for it. The caller holds the lock."""
+        """Undo a take(), and return True if a fetch is needed. The caller holds the lock."""
         ...
 
     def is_complete(self) -> bool:
-        """All that was taken is handed out, or it does not matter; else nothing of it counts."""
+        """True if all taken records were delivered, or the target does not need all of them.
+
+        Otherwise the drain is undone.
+        """
         ...
 
 
 class RecordTarget:
-    """Records as objects."""
+    """The target for record objects."""
 
     def __init__(self) -> None:
         self.records: Records = {}
@@ -88,7 +94,10 @@ class RecordTarget:
 
 
 class TableTarget(Generic[T]):
-    """Rows of all partitions in a table that ``build`` makes; what is put back is fetched anew."""
+    """The target for one table of all partitions, which ``build`` creates.
+
+    Fetches that are put back are fetched again.
+    """
 
     def __init__(self, plan: TablePlan, build: Callable[[TablePlan], T]) -> None:
         self.plan = plan
@@ -101,7 +110,7 @@ class TableTarget(Generic[T]):
         self._put_back = put_back, taken
 
     def undo(self) -> None:
-        """Have what was handed out fetched again."""
+        """Undo the deliveries, so that their records are fetched again."""
         if self._put_back is not None:
             put_back, taken = self._put_back
             put_back(self, taken)
@@ -132,7 +141,7 @@ class TableTarget(Generic[T]):
         return True
 
     def is_complete(self) -> bool:
-        # The table cannot be cut any more; a partition that was revoked meanwhile spoils it.
+        # Rows cannot be removed from a table, so one revoked partition makes it unusable.
         if self._delivered_rows < self.plan.rows:
             self.table = None
         return self._delivered_rows == self.plan.rows

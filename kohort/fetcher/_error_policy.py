@@ -1,9 +1,13 @@
-"""What is done about data that cannot be read: ``on_error``.
+"""The handling of data that cannot be read: ``on_error``.
 
-It is asked on the caller's thread, inside of a drain, and only of what came and cannot be read (a
-corrupt batch, a record whose deserializer raises) or does not come at all (a batch larger than any
-answer). A corrupt batch is fetched once more before it is given up: what was wrong may have been
-the way here, or a replica that does not lead any more.
+A drain calls it on the caller's thread, and only for these data:
+
+* a corrupt batch,
+* a record whose deserializer raises,
+* a batch that is larger than any response may be.
+
+A corrupt batch is fetched once more before the policy applies. The network or a former leader may
+have caused the error.
 """
 
 from __future__ import annotations
@@ -34,11 +38,11 @@ Item: TypeAlias = CompletedFetch | FailedFetch
 
 _POLICY_ERRORS = (CorruptBatchError, RecordDeserializationError, RecordTooLargeError)
 _NEVER_REFETCHED = (UnsupportedCodecError, DecompressionBudgetError)
-"""The bytes are what was written: to fetch them again would change nothing."""
+"""Errors of batches as they were written. Another fetch would return the same bytes."""
 
 
 class PolicyAction(Enum):
-    """What ``on_error`` may say."""
+    """The values that ``on_error`` may have or return."""
 
     RAISE = "raise"
     SKIP = "skip"
@@ -46,7 +50,7 @@ class PolicyAction(Enum):
 
 
 class PolicyCounters:
-    """What was done since the start."""
+    """Counters since the start of the consumer."""
 
     __slots__ = ("batches_skipped", "bytes_skipped", "pauses", "records_skipped")
 
@@ -58,7 +62,10 @@ class PolicyCounters:
 
 
 class _Decision(NamedTuple):
-    """Of one error, until it is carried out; ``error`` is what to raise if that is what it says."""
+    """The decision about one error until it is applied.
+
+    ``error`` is the exception to raise if the action is RAISE.
+    """
 
     epoch: int
     offset: int | None
@@ -67,9 +74,9 @@ class _Decision(NamedTuple):
 
 
 class ErrorPolicy:
-    """Carries ``on_error`` out for one consumer. Called by the thread that drains alone.
+    """The ``on_error`` policy of one consumer. Only the thread that drains calls it.
 
-    ``on_room`` is called when a partition is to be fetched anew.
+    ``on_room`` is called when a partition must be fetched again.
     """
 
     def __init__(
@@ -87,8 +94,8 @@ class ErrorPolicy:
         self._decisions: dict[TopicPartition, _Decision] = {}
         self._refetched_at: dict[TopicPartition, int] = {}
 
-    def skips(self, fetch: CompletedFetch, *, repeat: bool) -> bool:
-        """True if the fetch stopped at a record that does not deserialize, and goes on behind it.
+    def try_skip(self, fetch: CompletedFetch, *, repeat: bool) -> bool:
+        """Skip the record that does not deserialize, and return True if the policy allows it.
 
         ``repeat``: an error that was raised before may be raised again.
         """
@@ -98,16 +105,19 @@ class ErrorPolicy:
         if self._decide(fetch, error, repeat) is not PolicyAction.SKIP:
             return False
         self._log_skip(error, error.next_offset)
-        # Nothing is called between these: signal handlers run in calls.
+        # CPython runs signal handlers in calls, and none is between these steps.
         fetch.skip()
         self.counters.records_skipped += 1
         self.counters.bytes_skipped += len(error.raw or b"")
         self._decisions.pop(fetch.topic_partition, None)
         return True
 
-    def resolves(self, item: Item, delivered: Collection[TopicPartition], *, repeat: bool) -> bool:
-        """True if the error that an item stopped at needs not be raised: it is dealt with, or will
-        be by a later drain, when what comes before it is handed out.
+    def try_resolve(
+        self, item: Item, delivered: Collection[TopicPartition], *, repeat: bool
+    ) -> bool:
+        """Apply the policy to the error of an item, and return False if it must be raised.
+
+        If records of the partition were delivered, a later drain applies the policy.
         """
         error, tp = item.error, item.topic_partition
         if (
@@ -131,13 +141,13 @@ class ErrorPolicy:
                 self._pause(item, error)
             case PolicyAction.PAUSE:
                 self._pause(item, error)
-            case _:  # what did not come cannot be skipped
+            case _:  # a batch that was not received cannot be skipped
                 return False
         self._decisions.pop(tp, None)
         return True
 
     def error_to_raise(self, item: Item) -> Exception:
-        """What to raise for an item; the next time it is asked anew."""
+        """Return the exception to raise for an item, and forget the decision."""
         assert item.error is not None
         decision = self._decisions.pop(item.topic_partition, None)
         if decision is not None and decision.epoch == item.epoch:
@@ -145,12 +155,12 @@ class ErrorPolicy:
         return item.error
 
     def forget(self, tp: TopicPartition) -> None:
-        """Nothing of the partition is in the buffer any more."""
+        """Forget the decision about a partition without buffered items."""
         self._decisions.pop(tp, None)
 
     def _decide(self, item: Item, error: DataError, repeat: bool) -> PolicyAction:
         if item.raised and not repeat:
-            return PolicyAction.RAISE  # and it will not be: whoever waits has been told
+            return PolicyAction.RAISE  # the caller has seen the error, so it is not raised now
         tp, epoch, offset = item.topic_partition, item.epoch, error.offset
         decision = self._decisions.get(tp)
         if decision is None or decision[:2] != (epoch, offset):
@@ -186,7 +196,7 @@ class ErrorPolicy:
                 return False
             self._refetched_at[tp] = state.position
             self._subscription.refetch_from(state)
-        logger.info("%s-%d at offset %s is corrupt: fetched once more", *tp, error.offset)
+        logger.info("%s-%d: the corrupt batch at offset %s is fetched again", *tp, error.offset)
         self._on_room()
         return True
 
@@ -197,25 +207,25 @@ class ErrorPolicy:
                 return
             next_offset = _offset_after(error, state.position, fetch.high_watermark)
             self.counters.batches_skipped += 1
-            if next_offset == error.next_offset:  # else these are of others, too
+            if next_offset == error.next_offset:  # otherwise the bytes include later batches
                 self.counters.bytes_skipped += len(error.raw or b"")
             self._subscription.skip_to(state, next_offset)
         self._log_skip(error, next_offset)
         self._on_room()
 
     def _skip_unread(self, item: OversizedFetch, error: DataError, next_offset: int) -> None:
-        """Pass over a batch of which only the header came."""
+        """Skip a batch of which only the header was received."""
         with self._subscription.lock:
             state = self._current(item)
             if state is None or state.position is None:
                 return
-            # The high watermark is older than the header, so it does not show the end.
+            # The high watermark is older than the header, so it cannot check the next offset.
             next_offset = max(next_offset, state.position + 1)
             self.counters.batches_skipped += 1
             self.counters.bytes_skipped += item.size_in_bytes or 0
             self._subscription.skip_to(state, next_offset)
         logger.warning(
-            "%s-%d: skipped the batch of %s bytes at offset %s, going on at %d: %s",
+            "%s-%d: skipped the batch of %s bytes at offset %s. The next offset is %d. Cause: %s",
             *item.topic_partition,
             item.size_in_bytes,
             error.offset,
@@ -230,13 +240,13 @@ class ErrorPolicy:
             state = self._current(item)
             if state is None:
                 return
-            # resume() is to try again, with bytes that are fetched then.
+            # After resume() the batch is fetched again.
             self._subscription.refetch_from(state)
             state.paused = True
             state.last_error = error
             self.counters.pauses += 1
         logger.error(
-            "%s-%d is paused at offset %s until resume(): %s: %s",
+            "%s-%d is paused at offset %s until resume(). %s: %s",
             *tp,
             error.offset,
             type(error).__name__,
@@ -252,11 +262,11 @@ class ErrorPolicy:
         assert error.topic_partition is not None
         is_end_known = error.next_offset == next_offset
         logger.warning(
-            "%s-%d: skipped what is at offset %s, %s%d bytes; going on at %s: %s: %s",
+            "%s-%d: skipped %d bytes at offset %s%s. The next offset is %s. %s: %s",
             *error.topic_partition,
-            error.offset,
-            "" if is_end_known else "where it ends in these cannot be told: ",
             len(error.raw or b""),
+            error.offset,
+            "" if is_end_known else ", and the end of the batch is unknown",
             next_offset,
             type(error).__name__,
             error.reason,
@@ -264,11 +274,11 @@ class ErrorPolicy:
 
 
 def _offset_after(error: DataError, position: int, high_watermark: int) -> int:
-    """Where to go on behind a batch that cannot be read.
+    """Return the offset after a batch that cannot be read.
 
-    An offset that the bytes name may be a lie of theirs. Behind the end of the log it would have
-    the consumer reset, so the next offset is asked for then: a broker answers that with the batch
-    that has it, so nothing that can be read is passed over.
+    The offset in the corrupt bytes may be wrong. An offset after the end of the log would reset
+    the consumer, so the next offset is used then. The broker returns the batch that contains this
+    offset, so no readable record is skipped.
     """
     next_offset = error.next_offset
     if next_offset is None or next_offset <= position or 0 <= high_watermark < next_offset:

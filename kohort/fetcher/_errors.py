@@ -1,4 +1,4 @@
-"""What an error code in the answer about one partition means for that partition."""
+"""The meaning of an error code in the response for one partition."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from kohort.types import TopicPartition
 
 
 class FailureAction(Enum):
-    """What happens after a failure."""
+    """The reaction to a failure."""
 
     RETRY = "retry"
-    """It passes by itself: tried again after a pause, and nobody is told."""
+    """The error is transient. The request is retried after a back-off and no error is raised."""
     RAISE = "raise"
-    """Tried again after a pause as well, but the caller is told each time."""
+    """The request is retried after a back-off, and the error is raised each time."""
     DENY = "refuse"
-    """A right is missing. Tried again after longer pauses, and reported once for each change."""
+    """A right is missing. Retries have longer back-offs, and each change is reported once."""
     RAISE_UNTIL_SEEK = "stand"
-    """Only the caller can go on from here: raised until the partition is sought elsewhere."""
+    """The error is raised until the caller seeks the partition to another offset."""
 
 
 class Failure(NamedTuple):
-    """What went wrong with one partition."""
+    """The failure of a request for one partition."""
 
     error: KafkaError
     action: FailureAction
     needs_refresh: bool = False
-    """The metadata is stale."""
+    """True if the metadata is stale."""
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not over the one asked for, and the offset behind its last record."""
+    """The largest epoch up to the requested one, and the offset after its last record."""
 
     epoch: int
     offset: int
 
 
 def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
-    """For an error code in a fetch response."""
+    """Return the failure for an error code in a Fetch response."""
     where = f"fetching {tp.topic}-{tp.partition} at offset {offset}"
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Failure(
             OffsetOutOfRangeError(
-                f"{where}: the log does not reach there, before its start or behind its end. "
-                f'auto_offset_reset "earliest" or "latest" would go on by itself; '
-                f"seek() or seek_to_beginning() does now"
+                f"{where} failed: the offset is before the start or after the end of the log. "
+                f"Call seek() or seek_to_beginning(), or set auto_offset_reset to "
+                f'"earliest" or "latest"'
             ),
             FailureAction.RAISE_UNTIL_SEEK,
         )
     if code == ErrorCode.CORRUPT_MESSAGE:
-        # The broker's own log is broken; another replica may become leader and have it whole.
+        # The broker's log is corrupt. Another replica may become leader with an intact log.
         error = CorruptBatchError(
-            f"{where}: the broker finds the batch in its log corrupt. It is asked again; "
-            f"seek({tp}, ...) to a later offset passes over it",
+            f"{where} failed: the batch in the broker's log is corrupt. The fetch is retried. "
+            f"To skip the batch, call seek({tp}, ...) with a later offset",
             topic_partition=tp,
             offset=offset,
         )
@@ -72,25 +72,25 @@ def fetch_failure(code: int, tp: TopicPartition, offset: int) -> Failure:
 
 
 def lookup_failure(code: int, tp: TopicPartition) -> Failure:
-    """For an error code in an answer to ListOffsets."""
+    """Return the failure for an error code in a ListOffsets response."""
     where = f"looking up an offset of {tp.topic}-{tp.partition}"
     return _by_class(code, where, tp, "DESCRIBE")
 
 
 def validation_failure(code: int, tp: TopicPartition) -> Failure:
-    """For an error code in an answer to OffsetForLeaderEpoch."""
+    """Return the failure for an error code in an OffsetForLeaderEpoch response."""
     where = f"validating the position of {tp.topic}-{tp.partition}"
     return _by_class(code, where, tp, "DESCRIBE")
 
 
 def truncation(tp: TopicPartition, offset: int, end: EpochEnd) -> LogTruncationError:
-    """The error for a log that ends, or goes another way, before the offset."""
+    """Return the error for a log that ends or diverges before the offset."""
     diverging = min(end.offset, offset)
     return LogTruncationError(
-        f"{tp.topic}-{tp.partition}: the log was cut off at offset {diverging} (leader epoch "
-        f"{end.epoch}) or before, and it was read up to offset {offset} already: a broker became "
-        f"leader that lacked the rest (unclean election). Nothing is reset and the other "
-        f"partitions go on; seek({tp}, {diverging}) reads what is there now",
+        f"{tp.topic}-{tp.partition}: the log was truncated to offset {diverging} (leader epoch "
+        f"{end.epoch}) or before, and the consumer has read up to offset {offset}. After an "
+        f"unclean election, the new leader lacks these records. The position is not reset, and "
+        f"other partitions continue. Call seek({tp}, {diverging}) to read the new records",
         topic_partition=tp,
         offset=offset,
         diverging_offset=diverging,
@@ -103,13 +103,13 @@ def denied_topics_error(
 ) -> KafkaError:
     """Return the error for topics on which the principal lacks a right.
 
-    ``may_create``: the request would create missing topics, which needs a right, too.
+    ``may_create``: the request would create missing topics, which needs another right.
     """
     names = ", ".join(repr(topic) for topic in sorted(topics))
     names += " (CREATE if it does not exist)" if may_create else ""
     return TopicAuthorizationFailedError(
-        f"{where}: this client needs {operation} on topic {names}. Grant it; the client "
-        "retries, and other topics go on",
+        f"{where}: this client needs {operation} on topic {names}. Grant it. The client "
+        "retries, and other topics continue",
         topics=topics,
         operation=operation,
     )

@@ -17,7 +17,7 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.fetcher")
 
 DENIED_BACKOFF_MS = 1000
-"""Pause after a topic was refused; it doubles up to ``metadata_max_age_ms``."""
+"""First back-off after a denied request; it doubles up to ``metadata_max_age_ms``."""
 LOGGED_POLICIES = ("skip", "pause")
 """Values of ``on_error`` by which a missing right is logged instead of raised."""
 
@@ -35,9 +35,8 @@ class _Cause:
 class FailingPartitions:
     """Partitions whose latest fetch failed, by the cause.
 
-    The cause is the error code, or the name of the error's class. A cause
-    is logged when it begins, and then as rarely as :class:`RepeatedLog` does, until no partition
-    fails for it.
+    The cause is the error code, or the name of the error's class. A cause is logged when it
+    begins, and then at the intervals of :class:`RepeatedLog` until no partition fails for it.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -96,7 +95,7 @@ def _text(cause: _Cause) -> str:
 
 
 class DeniedTopics:
-    """Reports missing rights as ``on_error`` has it."""
+    """Reports of missing rights, raised or logged by ``on_error``."""
 
     def __init__(self, buffer: FetchBuffer, on_error: Any, cluster: FetchCluster) -> None:
         self._cluster = cluster
@@ -111,7 +110,7 @@ class DeniedTopics:
         retries: Retries[TopicPartition],
         now: float,
     ) -> bool:
-        """Note a refusal; True if there is something new for the caller."""
+        """Note a denied request, and return True if there is a new error to raise."""
         with_principal(error, self._cluster.principal)
         is_news = retries.note_denied(tp, now, epoch)
         if is_news and not self._only_logs:

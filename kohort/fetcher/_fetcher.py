@@ -1,4 +1,4 @@
-"""The fetcher: keeps the buffer filled from all brokers, ahead of the caller."""
+"""The fetcher, which fills the buffer from all brokers before the caller needs the records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.fetcher")
 
 SMALL_RESPONSE_BYTES = 16 << 10
-"""Bytes of batches that the caller decodes in no time. Larger ones wait for the next fetch."""
+"""Bytes that the caller decodes quickly. For larger responses, the next fetch is sent first."""
 
 
 class Fetcher:
@@ -174,8 +174,8 @@ class Fetcher:
         self._clock: Callable[[], float] = anyio.current_time
         self._wakeup = anyio.Event()
         self._waiting: anyio.CancelScope | None = None  # made in the event loop
-        self._following: FetchConnection | None = None  # whose task looks for what to do next
-        self._follows: PlannedFetch | None = None  # what it has found for itself
+        self._following: FetchConnection | None = None  # the connection whose task plans
+        self._follows: PlannedFetch | None = None  # the next fetch over this connection
 
     async def run(self) -> None:
         """Fetch until cancelled; never raises otherwise."""
@@ -188,7 +188,7 @@ class Fetcher:
                     await self._wakeup.wait()
 
     def wake(self) -> None:
-        """Look again at what can be fetched. Called in the event loop of :meth:`run`."""
+        """Start the fetches that are due. Call it in the event loop of :meth:`run`."""
         self._wakeup.set()
 
     def _validated(self, partitions: Iterable[TopicPartition]) -> None:
@@ -196,13 +196,14 @@ class Fetcher:
         self.wake()
 
     def close(self) -> None:
-        """Drop what is buffered."""
+        """Drop the buffered fetches."""
         self.buffer.close()
 
     async def end_sessions(self, timeout: float) -> None:
-        """Tell the brokers that nothing more is fetched, so that they need not remember what was.
+        """Close the fetch sessions, so that the brokers free their memory.
 
-        In seconds; never raises. Sent beside the lanes, which may be parked.
+        ``timeout`` in seconds; never raises. The fetch connections may be in long polls, so the
+        requests use other connections.
         """
         plans = [
             (connection.node, plan)
@@ -210,7 +211,6 @@ class Fetcher:
             if (plan := connection.session.close()) is not None
             and self._node_retries.not_before(connection.node) == 0.0
         ]
-
         await end_sessions(self._cluster, self._config, plans, timeout)
 
     async def list_offsets(
@@ -220,18 +220,15 @@ class Fetcher:
         return await self.offsets.list_offsets(timestamps, timeout=timeout)
 
     def reset_timestamp(self, strategy: OffsetReset) -> int:
-        """What to look up for a rule that is not "none": EARLIEST, LATEST, or a time in ms."""
+        """Return EARLIEST, LATEST or a time in ms, for a rule other than "none"."""
         return reset_timestamp(strategy, self._wall_clock())
 
     def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
-        """The partitions that a fetch is under way for: at which broker, and since when.
-
-        May be called from any thread.
-        """
+        """Return broker and start time of the fetches in flight. Any thread may call it."""
         return self._planner.in_flight()
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
-        """Time of the latest response to a fetch of the partition, by the loop's clock; or None.
+        """Return the time of the latest response about the partition, by the loop's clock.
 
         May be called from any thread.
         """
@@ -244,15 +241,15 @@ class Fetcher:
         return max(state.fetched_at, session_at or state.fetched_at)
 
     def follower(self, tp: TopicPartition) -> int | None:
-        """The follower that the partition is read from (KIP-392); None: its leader."""
+        """Return the replica chosen for the partition (KIP-392), or None without a choice."""
         return self._replicas.chosen_node(tp)
 
     def metrics(self) -> dict[str, float]:
-        """Figures since the start, by the Java client's names where it has them."""
+        """Return the metrics since the start, with the Java client's names where it has one."""
         return self._counters.as_metrics(self.buffer)
 
     def _forget_unassigned(self, owned: frozenset[TopicPartition]) -> None:
-        """Drop what is remembered of partitions that are not owned any more."""
+        """Forget the state of partitions that are no longer assigned."""
         self._owned = owned
         self._sizes.partitions = len(owned)
         self._retries.keep_only(owned)
@@ -265,10 +262,10 @@ class Fetcher:
     def _size_of(self, tp: TopicPartition, node: int) -> int:
         return max(self._intake.sizes.get(tp, 0), self._sizes.partition_bytes(node))
 
-    # --- asking ---------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------
 
     def _start_due(self, tasks: TaskGroup) -> float:
-        """Start whatever can be started; returns when to look again."""
+        """Start all requests that are due, and return the time of the next check."""
         now = self._clock()
         owned = self._subscription.assigned()
         if owned is not self._owned:
@@ -283,8 +280,8 @@ class Fetcher:
                 wake_at = min(wake_at, self._validation.start(tasks, checks, now))
             return min(wake_at, self._start_fetches(tasks, now))
         except Exception:
-            # A bug, but a consumer that stops reading without a word would be a worse one.
-            logger.exception("the fetcher failed; it goes on")
+            # This is a defect, but a fetcher that ends silently would be worse.
+            logger.exception("internal error in the fetcher; it continues after a back-off")
             return now + self._config.retry_backoff_max_ms / 1000
 
     def _start_fetches(self, tasks: TaskGroup, now: float) -> float:
@@ -297,14 +294,14 @@ class Fetcher:
         return wake_at
 
     async def _fetch(self, tasks: TaskGroup, first: PlannedFetch) -> None:
-        """Fetch over a lane, as long as one follows the other at once."""
+        """Send fetches over one connection while the next fetch is due at once."""
         fetch: PlannedFetch | None = first
         while fetch is not None:
             if await self._fetch_once(fetch):
-                # A thread that waits takes a while to wake up. It has the interpreter's lock only
-                # when the next fetch is sent, so that is on its way before much is decoded.
+                # A waiting thread takes a while to wake up. It gets the interpreter's lock after
+                # the next fetch is sent, so the broker works while the thread decodes.
                 self._on_ready()
-            # It is sent by this task, if it is for this lane: a new one would begin a turn later.
+            # This task sends the next fetch over its connection. A new task would start later.
             self._following, self._follows = fetch.connection, None
             wake_at = self._start_due(tasks)
             self._following, fetch = None, self._follows
@@ -312,9 +309,9 @@ class Fetcher:
                 self._waiting.deadline = wake_at
 
     async def _fetch_once(self, fetch: PlannedFetch) -> bool:
-        """Send, wait, and put what came into the buffer.
+        """Send a fetch, wait, and put the response into the buffer.
 
-        Returns True if the caller is to be notified.
+        Returns True if the caller must be notified.
         """
         connection, plan, max_wait, granted = fetch
         max_wait_ms = int(max_wait * 1000)
@@ -356,13 +353,13 @@ class Fetcher:
             self.buffer.memory.release_grant(granted)
         return ready and not received.is_caller_notified
 
-    # --- taking what came -----------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     def _receive(self, fetch: PlannedFetch, received: ReceivedResponse, pooled: _Response) -> None:
-        """Take a response without errors in the callback that received it; never raises.
+        """Buffer a response without errors in the callback that received it; never raises.
 
-        A caller that waits has its records a turn of the event loop earlier. The task of the fetch
-        takes other responses.
+        A waiting caller gets its records one iteration of the event loop earlier. The task of the
+        fetch buffers other responses.
         """
         try:
             received.receive(pooled, fetch.granted.max_bytes)
@@ -426,7 +423,7 @@ class Fetcher:
             session.restart(response.error_code)
             error = broker_error(response.error_code)
             if is_session_lost:
-                logger.debug("broker %d: %s; a full fetch begins another one", node, str(error))
+                logger.debug("broker %d: %s. A full fetch starts a new session", node, str(error))
                 return False
             return self._note_node_failure(connection, error)
         self._node_retries.succeeded(node)
@@ -446,8 +443,8 @@ class Fetcher:
         pause = response.throttle_time_ms / 1000
         self._counters.throttle_max = max(self._counters.throttle_max, pause)
         if now < connection.until and received.is_empty():
-            # Nothing, and before its time: such a broker must not be asked in a tight loop. (What
-            # is tried again has a back-off of its own, and need not hold up the others.)
+            # An empty response before the end of the long poll must not cause a busy loop.
+            # Partitions with errors have separate back-offs and must not delay the others.
             pause = max(pause, min(self._config.retry_backoff_ms / 1000, connection.until - now))
         connections = self._planner.connections(node)
         if received.is_ready:
@@ -456,7 +453,7 @@ class Fetcher:
         return received.is_ready
 
     def _note_oversized(self, connection: FetchConnection, error: OversizedFrameError) -> bool:
-        """Find the batch that made a response too large; True if there is an error to raise.
+        """Find the batch that is too large, and return True if there is an error to raise.
 
         A partition that may fit alone, or that the response does not name, is fetched alone.
         """
@@ -469,7 +466,7 @@ class Fetcher:
             found = None
         may_fit = found is None or found.size is None or found.size < error.limit
         if may_fit and (len(requests) > 1 or next(iter(requests.values())).max_bytes > 1):
-            logger.info("broker %d: %s; fetching one partition at a time", node, str(error))
+            logger.info("broker %d: %s. Fetching one partition at a time", node, str(error))
             self._planner.fetch_alone(node, requests if found is None else [found.topic_partition])
             return False
         if found is None:
@@ -480,7 +477,7 @@ class Fetcher:
         return self.buffer.append(OversizedFetch(requests[tp], found, error.limit))
 
     def _note_node_failure(self, connection: FetchConnection, error: KafkaError) -> bool:
-        """Returns True if the caller is to be told: it is not just a connection that broke."""
+        """Note a failed fetch, and return True if there is an error to raise."""
         node, requests = connection.node, connection.session.requests.values()
         self._counters.fetch_errors += 1
         self._cluster.request_refresh()

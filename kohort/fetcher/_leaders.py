@@ -1,4 +1,4 @@
-"""Who leads a partition, and the search for a leader where there is none."""
+"""The leader of each partition, and metadata refreshes while there is none."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Leaders:
-    """Leaders as the metadata has them.
+    """Leaders by the cluster metadata.
 
-    The back-off is between refreshes alone: a leader that turns up meanwhile is asked at once.
+    The back-off applies only to refreshes. A leader that appears meanwhile is used at once.
     """
 
     def __init__(self, cluster: FetchCluster, backoff: Backoff, rng: random.Random) -> None:
@@ -31,23 +31,23 @@ class Leaders:
 
     @property
     def metadata(self) -> LeaderView:
-        """The snapshot that the others go by; another one has another identity."""
+        """The metadata snapshot in use. A new snapshot is another object."""
         return self._cluster.metadata
 
     def find(self, tp: TopicPartition) -> Leader | None:
-        """None: nobody leads it at the moment, or the metadata does not have it yet."""
+        """Return the leader, or None if there is none or the metadata lacks the partition."""
         leader = self._cluster.metadata.leader(tp)
         if leader is not None:
             self._searches.succeeded(tp)
         return leader
 
     def topic_id(self, topic: str) -> bytes:
-        """The topic's id (KIP-516); zeros if the brokers have none, or it is not known."""
+        """Return the id of a topic (KIP-516), or zeros if it has none or is unknown."""
         known = self._cluster.metadata.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
     def has_newer_leader(self, tp: TopicPartition, leader_epoch: int) -> bool:
-        """There is a newer leader than the one of this epoch: worth asking at once."""
+        """True if there is a newer leader than that of this epoch, so no back-off is needed."""
         leader = self._cluster.metadata.leader(tp)
         return leader is not None and leader.epoch > leader_epoch
 
@@ -56,7 +56,7 @@ class Leaders:
         response: FetchResponse,
         partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
     ) -> None:
-        """Take the leaders that a broker names because it is none any more (KIP-951)."""
+        """Use the leaders that a broker names when it is no longer the leader (KIP-951)."""
         leaders = {
             tp: Leader(data.current_leader.leader_id, data.current_leader.leader_epoch)
             for tp, data in partitions.items()
@@ -73,13 +73,13 @@ class Leaders:
             )
 
     def is_replica(self, tp: TopicPartition, node: int) -> bool:
-        """The broker has a replica of the partition, as far as is known."""
+        """True if the broker has an online replica of the partition by the metadata."""
         topic = self._cluster.metadata.topics.get(tp.topic)
         known = None if topic is None else topic.partitions.get(tp.partition)
         return known is not None and node in known.replicas and node not in known.offline
 
     def search(self, tp: TopicPartition, now: float) -> float:
-        """Have the metadata refreshed, unless that was just done; returns when to look again."""
+        """Request a metadata refresh after the back-off, and return the time of the next check."""
         at = self._searches.not_before(tp)
         if at <= now:
             self._cluster.request_refresh()
@@ -87,5 +87,5 @@ class Leaders:
         return at
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the search for any others."""
+        """Forget the refreshes for all other partitions."""
         self._searches.keep_only(partitions)

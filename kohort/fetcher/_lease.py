@@ -1,4 +1,4 @@
-"""One pooled buffer, shared by the partitions whose bytes are in it."""
+"""A lease of one pooled buffer, shared by the partitions whose bytes are in it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Releasable(Protocol):
-    """Something that is given back when nobody looks at it any more."""
+    """A resource to release after its last use."""
 
     def release(self) -> None: ...
 
 
 class SharedLease:
-    """Releases a lease when all of its shares are released; from any thread."""
+    """A lease that is released with the last of its shares, from any thread."""
 
     def __init__(self, lease: Releasable) -> None:
         self._lease = lease
@@ -21,13 +21,13 @@ class SharedLease:
         self._shares = 1
 
     def share(self) -> Share:
-        """A further share. Taken while the one that made the lease is still open."""
+        """Return another share. The creator of the lease must still have the first share."""
         with self._lock:
             self._shares += 1
         return Share(self)
 
     def release(self) -> None:
-        """Give up one share."""
+        """Release the share of the creator."""
         with self._lock:
             self._shares -= 1
             last = self._shares == 0
@@ -36,7 +36,7 @@ class SharedLease:
 
 
 class Share:
-    """One partition's share; releasing it twice is the same as once."""
+    """The share of one partition. A second release does nothing."""
 
     __slots__ = ("_shared",)
 

@@ -1,4 +1,4 @@
-"""How many bytes of answers one consumer may hold: ``buffer_memory``."""
+"""The limit of bytes in responses that one consumer may keep: ``buffer_memory``."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from kohort.fetcher._lease import Releasable
 
 
 class Grant(NamedTuple):
-    """What one fetch may bring, and its ``max_bytes``, which is only cut where it has to be."""
+    """The bytes reserved for one fetch, and its ``max_bytes``, reduced only if memory is short."""
 
     size: int
     max_bytes: int
 
 
 class FetchMemory:
-    """Counts what is held and what was asked for, and says how much more a fetch may bring.
+    """The bytes in buffers and in flight, and the bytes that a further fetch may return.
 
-    An answer in a pooled buffer counts as a whole until nobody looks into it any more, because as a
-    whole it keeps its buffer; one partition's part of it until its records are handed out. Of small
-    answers each partition's part is a copy, and only that counts. Leases come back from any thread.
+    A pooled buffer counts with the whole response until its last lease is released, because it is
+    freed only as a whole. The batches of a partition count until their records are delivered. The
+    batches of small responses are copied, and only the copies count. Any thread may release a
+    lease.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self.pooled_bytes: int = 0
-        """Bytes of answers in pooled buffers that are not released."""
+        """Bytes of responses in pooled buffers that are not released."""
         self.buffered_bytes = 0
-        """Bytes of the batches whose records are not handed out; the buffer keeps it up to date."""
+        """Bytes of batches whose records are not delivered. The buffer updates the value."""
         self.in_flight_bytes: int = 0
-        """Bytes that the fetches in flight may bring."""
+        """Bytes that the fetches in flight may return."""
 
     @property
     def limit(self) -> int:
@@ -41,24 +42,24 @@ class FetchMemory:
 
     @property
     def is_full(self) -> bool:
-        """Nothing is fetched that can wait."""
+        """True if only partitions that the caller waits for may be fetched."""
         return self.used >= self._limit
 
     @property
     def used(self) -> int:
-        """Bytes that are in use, by whichever count is more."""
+        """The larger one of the pooled and the buffered bytes."""
         return max(self.pooled_bytes, self.buffered_bytes)
 
     def grant(self, sizes: Collection[int], most: int, sharers: int) -> Grant:
-        """What a fetch may bring of partitions of which ``sizes`` are asked for, ``most`` in all.
+        """Reserve bytes for a fetch of partitions with these ``sizes``, up to ``most`` in all.
 
-        What is left is shared with the other brokers that are to be asked: ``sharers`` together.
-        One partition may be asked for in any case.
+        ``sharers`` brokers share the bytes that are left. The largest size is always granted, so
+        that one partition can be fetched.
         """
         return self.grant_counted(Counter(sizes), most, sharers)
 
     def grant_counted(self, sizes: Mapping[int, int], most: int, sharers: int) -> Grant:
-        """Do the same as grant(). ``sizes`` has the number of partitions for each size."""
+        """Reserve bytes by the rules of grant(). ``sizes`` counts the partitions of each size."""
         wanted = min(most, sum([size * count for size, count in sizes.items()]))
         left = (self._limit - self.used - self.in_flight_bytes) // sharers
         size = max(min(wanted, left), min(wanted, max(sizes)))
@@ -66,11 +67,11 @@ class FetchMemory:
         return Grant(size, most if size == wanted else size)
 
     def release_grant(self, granted: Grant) -> None:
-        """The fetch has ended."""
+        """Free the reserved bytes of a fetch that has ended."""
         self.in_flight_bytes -= granted.size
 
     def count(self, lease: Releasable, size: int) -> Releasable:
-        """Count an answer until it is released."""
+        """Count a response until its lease is released."""
         with self._lock:
             self.pooled_bytes += size
         return _CountedLease(self, lease, size)
@@ -81,7 +82,7 @@ class FetchMemory:
 
 
 class _CountedLease:
-    """An answer's lease; released once, by SharedLease."""
+    """The counted lease of a response. SharedLease releases it once."""
 
     __slots__ = ("_lease", "_memory", "_size")
 

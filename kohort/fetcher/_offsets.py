@@ -1,4 +1,4 @@
-"""Offsets by timestamp, and the ends of logs: ListOffsets, asked of each partition's leader."""
+"""Look-ups of offsets by timestamp and of log ends, by ListOffsets requests to the leaders."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kohort.types import OffsetAndTimestamp, TopicPartition
 logger = logging.getLogger("kohort.fetcher")
 
 EARLIEST = -2
-"""In place of a timestamp: the first offset of the log."""
+"""The timestamp that stands for the first offset of the log."""
 LATEST = -1
-"""In place of a timestamp: the offset behind the last record (read_committed: the last stable)."""
+"""The timestamp that stands for the log end offset, or the last stable offset (read_committed)."""
 
 OffsetResult: TypeAlias = OffsetAndTimestamp | Failure | None
 
 
 class OffsetLookup:
-    """Asks leaders for offsets."""
+    """ListOffsets requests to leaders, with retries."""
 
     def __init__(self, cluster: FetchCluster, config: FetchConfig, *, rng: random.Random) -> None:
         self._cluster = cluster
@@ -39,10 +39,10 @@ class OffsetLookup:
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after each timestamp (ms; or EARLIEST, LATEST); None: no such.
+        """Return the first offset at or after each timestamp, or None if there is no such record.
 
-        ``timeout`` in seconds. Retried while the error passes by itself; OffsetsTimeoutError when
-        the time is up, any other error at once.
+        A timestamp is in ms, or EARLIEST or LATEST. ``timeout`` is in seconds. Transient errors
+        are retried until OffsetsTimeoutError. Any other error is raised at once.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         missing = dict(timestamps)
@@ -55,7 +55,7 @@ class OffsetLookup:
                 results: dict[TopicPartition, OffsetResult] = {}
                 try:
                     await self._request_from_leaders(missing, results)
-                finally:  # when the time is up for one broker, the others' answers count
+                finally:  # after a timeout, the responses of the other brokers still count
                     for tp, result in results.items():
                         if not isinstance(result, Failure):
                             found[tp] = result
@@ -75,7 +75,7 @@ class OffsetLookup:
     def by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
-        """Partitions by the broker to ask, and those that have no leader at the moment."""
+        """Return partitions by their leaders, and the partitions without a leader."""
         metadata = self._cluster.metadata
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
         leaderless: list[TopicPartition] = []
@@ -90,14 +90,14 @@ class OffsetLookup:
     async def request_offsets(
         self, node: int, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetResult]:
-        """One request to one broker; what fails is in the answer, nothing is raised."""
+        """Send one request to one broker. Failures are returned, and no error is raised."""
         committed = self._config.isolation_level == "read_committed"
         leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
         try:
             response = await self._cluster.request(
                 _request(timestamps, leaders, committed),
                 node=node,
-                # Version 1 cannot tell the last stable offset.
+                # Version 1 does not have the last stable offset.
                 min_version=2 if committed else None,
             )
         except KafkaError as error:
@@ -112,7 +112,7 @@ class OffsetLookup:
     async def _request_from_leaders(
         self, timestamps: Mapping[TopicPartition, int], results: dict[TopicPartition, OffsetResult]
     ) -> None:
-        """Ask all leaders at once; their answers are in ``results`` as they come."""
+        """Send a request to each leader. ``results`` gets each response as it arrives."""
 
         async def request(node: int, partitions: list[TopicPartition]) -> None:
             results.update(
@@ -122,10 +122,10 @@ class OffsetLookup:
         by_node, leaderless = self.by_leader(timestamps)
         known: Mapping[str, TopicMetadata] = {}
         if leaderless:
-            # They may be of topics that nobody has asked the metadata for.
+            # The metadata may not include their topics yet.
             try:
                 topics = {tp.topic for tp in leaderless}
-                # A look-up of a mistyped topic must not create it.
+                # The look-up of a mistyped topic must not create it.
                 known = (await self._cluster.fetch_topics(topics, may_create=False)).topics
             except KafkaError as error:
                 logger.debug("no metadata of %s: %s", leaderless, str(error))
@@ -143,10 +143,10 @@ class OffsetLookup:
 
 
 def no_leader(tp: TopicPartition) -> Failure:
-    """The failure of a partition that nobody leads, or that the metadata does not have (yet)."""
+    """Return the failure of a partition without a leader, or unknown to the metadata."""
     return Failure(
         LeaderNotAvailableError(
-            f"{tp.topic}-{tp.partition} has no leader at the moment, or does not exist"
+            f"{tp.topic}-{tp.partition} has no leader at present, or does not exist"
         ),
         FailureAction.RETRY,
         needs_refresh=True,
@@ -195,7 +195,7 @@ def _results(
                 )
     for tp in timestamps:
         if tp not in results:
-            results[tp] = no_leader(tp)  # an answer that leaves a partition out
+            results[tp] = no_leader(tp)  # the response leaves the partition out
     return results
 
 
@@ -209,7 +209,7 @@ def _timed_out(
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     last = next((failures[tp].error for tp in missing if tp in failures), None)
     error = OffsetsTimeoutError(
-        f"the offsets of {names}{more} did not come within {in_seconds(timeout)}"
+        f"no offsets of {names}{more} were received within {in_seconds(timeout)}"
         + (f"; the last error was: {last}" if last is not None else ""),
         found=found,
     )

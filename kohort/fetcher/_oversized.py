@@ -1,9 +1,9 @@
 """Responses over ``receive_message_max_bytes``: the partition and the batch that make them large.
 
-Only the first bytes of such a response were received. A broker keeps to the ``max_bytes`` of the
-request, with one exception: the first batch comes whole, whatever its size (KIP-74). So the
-partition whose records go beyond these bytes is the one, and its first batch begins with a header
-that has its size and its last offset.
+Only the first bytes of such a response were received. A broker exceeds the ``max_bytes`` of the
+request only for the first batch, which it always returns whole (KIP-74). Therefore the partition
+whose records exceed the received bytes has the large batch. The header of its first batch contains
+the size and the last offset.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kohort.types import TopicPartition
 _BY_ID, _FLEXIBLE = 13, 12
 _BATCH = struct.Struct(">qiibiHi")  # base offset, length, epoch, magic, CRC, attributes, delta
 _LENGTH_BYTES = 12
-"""The bytes of a batch that its length leaves out."""
+"""The bytes at the start of a batch that its length field does not count."""
 
 
 class OversizedBatch(NamedTuple):
-    """A partition, and the first batch of its records; None where the bytes do not show it."""
+    """A partition and the first batch of its records. Unknown fields are None."""
 
     topic_partition: TopicPartition
     size: int | None = None
@@ -34,7 +34,7 @@ class OversizedBatch(NamedTuple):
 
 
 class OversizedFetch(FailedFetch):
-    """Stands in place of a batch that no response can bring."""
+    """The entry for a batch that is larger than any response may be."""
 
     def __init__(self, request: PartitionRequest, found: OversizedBatch, limit: int) -> None:
         tp, offset = found.topic_partition, request.offset
@@ -55,7 +55,7 @@ class OversizedFetch(FailedFetch):
 
 
 class _Head:
-    """Reads the first bytes of a response; IndexError or struct.error at their end."""
+    """A reader of the first bytes of a response. IndexError or struct.error marks their end."""
 
     def __init__(self, data: bytes, *, flexible: bool) -> None:
         self._data = data
@@ -67,22 +67,22 @@ class _Head:
         return len(self._data) - self._at
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next ``size`` bytes."""
         if size < 0 or size > self.left:
             raise IndexError(size)
         self._at += size
         return self._data[self._at - size : self._at]
 
     def number(self, size: int) -> int:
-        """A signed integer of ``size`` bytes."""
+        """Return a signed integer of ``size`` bytes."""
         return int.from_bytes(self.take(size), "big", signed=True)
 
     def length(self, size: int) -> int:
-        """A length or count, of so many bytes in the old encoding; -1 for null."""
+        """Return a length or count, or -1 for null. ``size`` applies to the old encoding."""
         return self._varint() - 1 if self._flexible else self.number(size)
 
     def tags(self) -> None:
-        """Pass over tagged fields."""
+        """Skip tagged fields."""
         if self._flexible:
             for _ in range(self._varint()):
                 self._varint()
@@ -99,9 +99,9 @@ class _Head:
 
 
 def find_batch(head: bytes, version: int, names: Mapping[bytes, str]) -> OversizedBatch | None:
-    """The partition whose records go beyond the head of a Fetch response; None if it is later.
+    """Return the partition whose records exceed the head of a Fetch response, if it is in the head.
 
-    ``names`` are the topics by their ids.
+    ``names``: the topics by their ids.
     """
     try:
         return _find(_Head(head, flexible=version >= _FLEXIBLE), version, names)

@@ -1,7 +1,7 @@
-"""The queues of completed fetches: the core's side of the buffer.
+"""The queues of completed fetches, which the background task fills.
 
-Per partition there is a queue of what was fetched, in order: data, and what went wrong instead of
-data. The subscription's lock guards the queues as well as the positions.
+Each partition has a queue of completed and failed fetches in order. The subscription's lock guards
+the queues and the positions.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kohort.subscription import FetchTarget, PartitionState, SubscriptionState
 from kohort.types import TopicPartition
 
 FETCHES_PER_PARTITION = 2
-"""One being taken and one behind it: more would only be memory."""
+"""Buffered fetches of one partition: one that the caller takes, and the next one."""
 FETCHES_PER_TABLE = 4
-"""The same of each partition where a table takes all that is there."""
+"""Buffered fetches of one partition for tables, which take all buffered rows."""
 AMPLE_FACTOR = 4
-"""Times :attr:`PartitionQueues.read_ahead`. With so much to take, even an empty partition waits."""
+"""Multiple of :attr:`PartitionQueues.read_ahead` from which even empty partitions wait."""
 
 
 class BufferCounters:
-    """What went through the buffer since the start."""
+    """Counters of the buffer since the start."""
 
     __slots__ = (
         "bytes_appended",
@@ -45,7 +45,7 @@ class BufferCounters:
 
 
 class PartitionQueues:
-    """Appended to by the core, and asked by it what there is room for."""
+    """Queues of fetches by partition, and the room for further fetches."""
 
     def __init__(
         self,
@@ -55,29 +55,33 @@ class PartitionQueues:
         on_room: Callable[[], None] = lambda: None,
         memory: FetchMemory | None = None,
     ) -> None:
-        """``max_bytes``: see :attr:`read_ahead`; ``memory``: so much is held, whatever it is."""
+        """Set :attr:`read_ahead` to ``max_bytes``. ``memory`` limits all buffered bytes."""
         self.counters: BufferCounters = BufferCounters()
         self.memory: FetchMemory = memory or FetchMemory(1 << 62)
         self._subscription = subscription
         self._lock = subscription.lock
         self.read_ahead = max_bytes
-        """Bytes to have for the caller before a partition is fetched twice."""
+        """Bytes to buffer for the caller before a partition is fetched a second time."""
         self.is_ample: bool = False
-        """True if so much is buffered that no partition needs a fetch, as of update_limits()."""
+        """True if no partition needs a fetch, as of the latest update_limits()."""
         self._on_room = on_room
         self._queues: OrderedDict[TopicPartition, deque[Item]] = OrderedDict()  # under the lock
-        self._is_fetcher_waiting = False  # under the lock: something was left out for want of room
-        self._is_full = False  # under the lock: as much is read ahead as may be
+        # The lock guards these. True if a partition waits for room.
+        self._is_fetcher_waiting = False
+        # True if read_ahead bytes are buffered for the caller.
+        self._is_full = False
         self.allowed: Collection[TopicPartition] | None = None
-        """The partitions that there is memory for, as of update_limits(); None for all."""
-        self._wanted: frozenset[TopicPartition] | None = None  # under the lock: None is all
+        """The partitions with memory for a fetch, as of update_limits(), or None for all."""
+        # The lock guards this. The partitions of the latest drain, or None for all.
+        self._wanted: frozenset[TopicPartition] | None = None
         self._max_fetches = FETCHES_PER_PARTITION
-        self._reported: KafkaError | None = None  # of no partition in particular
+        self._reported: KafkaError | None = None  # an error that concerns no single partition
 
     def append(self, item: Item, *, at: float = 0.0, had_room: bool = False) -> bool:
-        """Take what a fetch brought; False if it is stale. An empty one only updates the state.
+        """Append the result of a fetch, and return False if it is stale.
 
-        ``had_room``: the answer could have brought more.
+        An empty result only updates the state. ``had_room``: the response could have contained
+        more.
         """
         tp = item.topic_partition
         with self._lock:
@@ -93,7 +97,7 @@ class PartitionQueues:
             elif queue:
                 self._drop_finished(tp, queue)
             if queue and isinstance(queue[-1], FailedFetch) and queue[-1].is_transient:
-                queue.pop()  # it was tried again since
+                queue.pop()  # the fetch was retried since
             if isinstance(item, FailedFetch):
                 if isinstance(item.error, TopicRecreatedError):  # the latest id counts
                     for old in [i for i in queue if isinstance(i.error, TopicRecreatedError)]:
@@ -125,7 +129,7 @@ class PartitionQueues:
         *,
         had_room: bool = False,
     ) -> None:
-        """The brokers have nothing to add to what they said of these (partition, epoch) before."""
+        """Note partitions without news, with their epochs and latest watermarks."""
         with self._lock:
             for tp, epoch, watermarks in up_to_date:
                 if state := self._subscription.partition_at(tp, epoch):
@@ -138,27 +142,27 @@ class PartitionQueues:
                         _note_withheld(state, watermarks, at)
 
     def report(self, error: KafkaError) -> None:
-        """Have the next drain raise an error that concerns no partition in particular."""
+        """Let the next drain raise an error that concerns no single partition."""
         self._reported = error
 
     def note_error(self, tp: TopicPartition, epoch: int, error: KafkaError) -> None:
-        """Remember an error that passes by itself, for who asks why nothing comes."""
+        """Keep a transient error for explain() and for messages of timeouts."""
         with self._lock:
             if state := self._subscription.partition_at(tp, epoch):
                 state.last_error = error
 
     def bytes_buffered(self) -> int:
-        """Bytes of the batches that are not handed out yet."""
+        """Return the bytes of the batches that are not delivered yet."""
         with self._lock:
             return sum(_size(queue) for queue in self._queues.values())
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
-        """The same by partition."""
+        """Return the bytes of the batches that are not delivered yet, by partition."""
         with self._lock:
             return {tp: _size(queue) for tp, queue in self._queues.items()}
 
     def permanent_errors(self) -> dict[TopicPartition, KafkaError]:
-        """The errors that only the caller can go on from, by partition."""
+        """Return the errors that remain until the caller seeks, by partition."""
         with self._lock:
             return {
                 tp: item.error
@@ -168,7 +172,7 @@ class PartitionQueues:
             }
 
     def update_limits(self) -> None:
-        """Count what is there before partitions are chosen. The caller holds the lock."""
+        """Count the buffered bytes before partitions are chosen. The caller holds the lock."""
         memory = self.memory
         memory.buffered_bytes, deliverable = self._count_bytes()
         full = deliverable >= self.read_ahead
@@ -186,15 +190,16 @@ class PartitionQueues:
         if memory.is_full:
             self._evict()
             memory.buffered_bytes, deliverable = self._count_bytes()
-        # Whoever has nothing to take must get something.
+        # A caller without deliverable records must get some.
         self.allowed = frozenset() if memory.is_full and deliverable else self._wanted
         if self.allowed is not None:
             self._is_fetcher_waiting = True
 
     def has_room(self, target: FetchTarget) -> bool:
-        """More of the partition may be fetched: it is below its share, and not blocked.
+        """True if the partition may be fetched, as of the latest update_limits().
 
-        As of update_limits(). The caller holds the lock; the next drain that makes room says so.
+        It must be below its limit of fetches and not blocked. The caller holds the lock. The next
+        drain that makes room calls ``on_room``.
         """
         queue = self._queues.get(target.topic_partition)
         if not queue:
@@ -210,13 +215,14 @@ class PartitionQueues:
         return room
 
     def note_waiting(self) -> None:
-        """Some partition still waits for room: a drain is to say so. The caller holds the lock."""
+        """Let a drain that makes room call ``on_room``. The caller holds the lock."""
         self._is_fetcher_waiting = True
 
     def _evict(self) -> None:
-        """Drop what is over, and what is paused or not asked for beyond half of the memory.
+        """Drop stale fetches, and fetches that the caller cannot take beyond half of the memory.
 
-        It is fetched again when it is wanted, so it costs time and never records.
+        The caller cannot take fetches of partitions that are paused or not in its latest drain.
+        They are fetched again when needed, so no record is lost.
         """
         evictable: dict[TopicPartition, int] = {}
         for tp, queue in self._queues.items():
@@ -238,9 +244,9 @@ class PartitionQueues:
         return self._wanted is None or tp in self._wanted
 
     def _count_bytes(self) -> tuple[int, int]:
-        """Bytes that are not handed out yet, and of these those that the caller may take now.
+        """Return the bytes that are not delivered, and the bytes that the caller may take now.
 
-        What a pause or an error holds back must not keep the others from being fetched.
+        A pause or an error of one partition must not stop fetches of the others.
         """
         queued = deliverable = 0
         for tp, queue in self._queues.items():
@@ -258,14 +264,14 @@ class PartitionQueues:
         return self._subscription.partition_at(item.topic_partition, item.epoch) is not None
 
     def _drop_finished(self, tp: TopicPartition, queue: deque[Item]) -> None:
-        """Drop what is handed out, or was fetched under another epoch. The caller holds the lock.
+        """Drop delivered fetches and fetches of another epoch. The caller holds the lock.
 
-        What is handed out is dropped by the next drain, not by its own, which may still be undone.
+        The next drain drops a delivered fetch, because the drain that delivered it may be undone.
         """
         state = self._subscription.partition(tp)
         if queue and state is not None and queue[0].epoch == state.epoch:
             if not queue[0].is_exhausted:
-                return  # nor is anything behind it over: they are taken in their order
+                return  # later fetches are not delivered either, because order is kept
         self._drop_stale(tp, queue)
         for item in [item for item in queue if not item.is_busy and item.is_exhausted]:
             queue.remove(item)
@@ -281,12 +287,12 @@ class PartitionQueues:
 
 
 def _size(queue: Iterable[Item]) -> int:
-    """Bytes that are not handed out yet."""
+    """Return the bytes that are not delivered yet."""
     return sum([item.size for item in queue if not item.is_exhausted])
 
 
 def _note_watermarks(state: PartitionState, watermarks: Watermarks, at: float) -> None:
-    """What a broker said of a partition without an error."""
+    """Update the state by a response without an error."""
     state.last_error = None
     state.fetched_at = at
     state.high_watermark = watermarks.high_watermark
@@ -295,10 +301,10 @@ def _note_watermarks(state: PartitionState, watermarks: Watermarks, at: float) -
 
 
 def _note_withheld(state: PartitionState, watermarks: Watermarks, at: float) -> None:
-    """It gave nothing of it, with room for more: as brokers do where a log is damaged."""
+    """Note that a response with room for more has no records, as for a damaged log."""
     end, offset = watermarks.high_watermark, state.fetch_offset
     if 0 <= watermarks.last_stable_offset < end:
-        end = watermarks.last_stable_offset  # what is behind that may be kept back
+        end = watermarks.last_stable_offset  # read_committed does not return later records
     if offset is None or end <= offset:
         state.withheld = None
     elif state.withheld is None or state.withheld[0] != offset:

@@ -1,8 +1,8 @@
-"""The fetches to start next: of which partitions, over which lane, and how much each may bring.
+"""The plan of the next fetches: their partitions, connections and sizes.
 
-The main lane's session keeps its partitions from one fetch to the next, so only the changed
-candidates are looked at. All of them are looked at where memory is scarce, as the choice is another
-one each time.
+The session of the main connection keeps its partitions from one fetch to the next. Therefore only
+the changed candidates are checked. All candidates are checked while memory is short, because the
+choice differs each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.types import TopicPartition
 
 
 class PlannedFetch(NamedTuple):
-    """A request to send over a lane, its long poll in seconds, and how much it may bring."""
+    """A fetch to send over a connection, its long poll in seconds and its reserved bytes."""
 
     connection: FetchConnection
     plan: FetchRequestPlan
@@ -30,9 +30,9 @@ class PlannedFetch(NamedTuple):
 
 
 class FetchPlanner:
-    """Gives every candidate to a lane of its broker.
+    """The plan that assigns every candidate to a connection of its broker.
 
-    ``arrival_of`` orders partitions: the one that brought something last has the highest.
+    ``arrival_of`` orders partitions. The partition with the latest records has the highest number.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FetchPlanner:
         self._alone: dict[int, dict[TopicPartition, None]] = {}
 
     def connections(self, node: int) -> NodeConnections:
-        """The lanes to a broker."""
+        """Return the two connections to a broker."""
         connections = self._nodes.get(node)
         if connections is None:
             sessions = self._config.enable_incremental_fetch_sessions
@@ -61,7 +61,7 @@ class FetchPlanner:
         return connections
 
     def all_connections(self) -> list[FetchConnection]:
-        """The lanes to all brokers."""
+        """Return the connections to all brokers."""
         return [
             connection
             for connections in list(self._nodes.values())
@@ -69,11 +69,11 @@ class FetchPlanner:
         ]
 
     def connection_of(self, tp: TopicPartition) -> FetchConnection | None:
-        """The lane that asked for the partition last; from any thread."""
+        """Return the connection that requested the partition last. Any thread may call it."""
         return self._latest_connections.get(tp)
 
     def in_flight(self) -> dict[TopicPartition, tuple[int, float]]:
-        """The partitions that a fetch is under way for: at which broker, and since when.
+        """Return broker and start time of the fetches in flight, by partition.
 
         May be called from any thread.
         """
@@ -86,20 +86,23 @@ class FetchPlanner:
         }
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget any others."""
+        """Forget all other partitions."""
         for tp in [tp for tp in self._latest_connections if tp not in partitions]:
             del self._latest_connections[tp]
 
     def fetch_alone(self, node: int, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these one at a time, one batch of each, before anything else of the broker."""
+        """Fetch one batch of each of these partitions alone, before other fetches of the broker."""
         self._alone.setdefault(node, {}).update(dict.fromkeys(partitions))
 
     def plan_due(self, now: float) -> tuple[list[PlannedFetch], float]:
-        """The fetches to start now, their lanes taken, and when to ask again."""
+        """Return the fetches to start now, and the time of the next call.
+
+        Their connections are marked busy.
+        """
         fetches: list[PlannedFetch] = []
         try:
             return fetches, self._add_due(fetches, now)
-        except BaseException:  # a bug; a lane without a request would be busy for ever
+        except BaseException:  # without a request, a connection would be busy for ever
             self._cancel(fetches)
             raise
 
@@ -109,12 +112,12 @@ class FetchPlanner:
             self._buffer.memory.release_grant(fetch.granted)
         for connection in self.all_connections():
             if not connection.is_busy:
-                connection.session.restart()  # the broker does not hear of the latest changes
+                connection.session.restart()  # the broker does not get the latest changes
 
     def _add_due(self, fetches: list[PlannedFetch], now: float) -> float:
         wake_at = float("inf")
         if self._buffer.is_ample:
-            return wake_at  # the next drain that makes room says so
+            return wake_at  # the next drain that makes room calls on_room
         max_wait = self._config.fetch_max_wait_ms / 1000
         has_waiting = self._nodes_with_waiting()
         waiting = [
@@ -142,7 +145,8 @@ class FetchPlanner:
                 else self._plan(connection, candidates)
             )
             if len(plan.requests) > 1:
-                # The one that was served last comes last: the answer may be full before that.
+                # The partition with the latest records is last, because the response may be full
+                # before it.
                 arrival_of = self._arrival_of
                 requests = sorted(
                     plan.requests, key=lambda request: arrival_of(request.topic_partition)
@@ -160,7 +164,7 @@ class FetchPlanner:
     def _plan_alone(
         self, connections: NodeConnections, candidates: NodeCandidates, now: float
     ) -> PlannedFetch | None:
-        """A fetch of the next of the partitions to be fetched alone, when both lanes are free."""
+        """Return a fetch of the next partition to fetch alone, if both connections are free."""
         connection, allowed = connections.main, self._buffer.allowed
         if connection.is_busy or connections.extra.is_busy or connections.not_before > now:
             return None
@@ -179,7 +183,7 @@ class FetchPlanner:
         return None
 
     def _has_unfetched(self, connections: NodeConnections, candidates: NodeCandidates) -> bool:
-        """Something is to be asked for that is not in flight."""
+        """True if a partition may be fetched and is not in flight."""
         if (
             self._buffer.allowed is None
             and not connections.main.is_busy
@@ -194,9 +198,10 @@ class FetchPlanner:
     def _unfetched(
         self, candidates: NodeCandidates, node: int, *, new: bool
     ) -> Iterator[PartitionRequest]:
-        """Partitions to fetch, not in flight; ``new``: since the main lane's latest fetch.
+        """Yield requests for the partitions that are not in flight at this broker.
 
-        A fetch at a broker that has lost the leadership, or is dead, is not waited for.
+        ``new``: only changes since the latest fetch over the main connection. A fetch in flight at
+        a former leader does not delay the partition.
         """
         allowed = self._buffer.allowed
         for tp in candidates.changed if new and candidates.has_all_changes else candidates.ready:
@@ -213,7 +218,7 @@ class FetchPlanner:
         return known is not None and known.epoch == request.epoch
 
     def _plan(self, connection: FetchConnection, candidates: NodeCandidates) -> FetchRequestPlan:
-        """The side lane fetches what the main lane does not."""
+        """Plan a fetch over the extra connection, of partitions that are not in flight."""
         requests = list(self._unfetched(candidates, connection.node, new=True))
         self._latest_connections.update(
             (request.topic_partition, connection) for request in requests
@@ -250,9 +255,9 @@ class FetchPlanner:
         return connection.session.update(changes)
 
     def _nodes_with_waiting(self) -> set[int]:
-        """The brokers of those that will have room when the caller has taken something.
+        """Return the brokers of partitions that have room after the next drain.
 
-        None where the user has asked for fetches that wait until there is much.
+        The set is empty if ``fetch_min_bytes`` asks for long polls.
         """
         if self._config.fetch_min_bytes > 1:
             return set()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ReceivedResponse:
     """A response and its outcome.
 
-    The callback that receives the response takes it. The task of the fetch notes the rest later,
+    The callback that receives the response buffers it. The task of the fetch notes the rest later,
     while the caller may already read the records.
     """
 
@@ -44,11 +44,11 @@ class ReceivedResponse:
         self.size = 0
         """Bytes of the batches."""
         self.largest = 0
-        """Bytes of the batches of one partition, at most."""
+        """Largest bytes of batches of one partition."""
         self.had_room = False
         """True if the response could have contained more."""
         self.is_buffering = self.is_buffered = False
-        """Taking it began, and ended without an exception."""
+        """True after buffering has begun, and after it has ended without an exception."""
         self.error: Exception | None = None
         """The exception in the callback."""
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Partitions of topics that were deleted and created again: what follows the records of the old."""
+"""Partitions of topics that were deleted and created again: the error after the old records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ logger = logging.getLogger("kohort.fetcher")
 
 
 class RecreatedTopics:
-    """Puts a TopicRecreatedError behind what was fetched of each partition of such a topic.
+    """The TopicRecreatedError after the fetched records of each partition of such a topic.
 
-    When the caller has taken the records before it, the drain raises it, or goes on from the
+    After the caller has taken these records, the drain raises the error, or continues from the
     beginning of the new topic.
     """
 
@@ -65,27 +65,27 @@ class RecreatedTopics:
             outcome = "poll() raises TopicRecreatedError for each partition until a seek()"
         logger.warning(
             "topic %s was deleted and created again: its id was %s and is now %s. Positions in "
-            "the old topic (%s) are void, and %s",
+            "the old topic are no longer valid, and %s. The positions by partition are %s",
             topic,
             UUID(bytes=partitions[0].old_id),
             UUID(bytes=partitions[0].new_id),
-            ", ".join(f"{p.topic_partition.partition}: {p.position}" for p in partitions),
             outcome,
+            ", ".join(f"{p.topic_partition.partition}: {p.position}" for p in partitions),
         )
 
 
 def recreated_error(
     tp: TopicPartition, position: int | None, old_id: bytes, new_id: bytes
 ) -> TopicRecreatedError:
-    """The error for a partition of a topic that has another id than when it was read."""
+    """Return the error for a partition whose topic has another id than when it was read."""
     from uuid import UUID
 
     old, new = UUID(bytes=old_id), UUID(bytes=new_id)
     void = "" if position is None else f" Position {position} belongs to the old topic."
     return TopicRecreatedError(
         f"{tp.topic}-{tp.partition}: the topic was deleted and created again: its id was {old} "
-        f"and is now {new}.{void} The other partitions go on. seek({tp}, 0) reads the new topic "
-        'from its beginning, as auto_offset_reset "earliest" and "latest" do',
+        f"and is now {new}.{void} Other partitions continue. Call seek({tp}, 0) to read the new "
+        'topic from its beginning, as auto_offset_reset "earliest" and "latest" do',
         topic_partition=tp,
         offset=position,
         old_topic_id=old,

@@ -1,4 +1,4 @@
-"""Which replica a partition is read from: its leader, or the follower the leader sent us to."""
+"""The replica to read each partition from: its leader, or a follower that the leader names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _ReplicaChoice(NamedTuple):
 class Replicas:
     """Followers in the client's rack (KIP-392).
 
-    What a leader said holds for ``max_age`` seconds, and no longer than its leadership. A follower
-    that fails in any way is left for a while. Its leader would send us there again, so it is not
-    told of the rack in that time.
+    The choice of a leader is valid for ``max_age`` seconds, and ends with its leadership. A
+    follower that fails is not used for ``LEADER_ONLY_SECONDS``. Requests to its leader omit the
+    rack in that time, because the leader would name the same follower again.
     """
 
     def __init__(self, max_age: float) -> None:
@@ -32,7 +32,7 @@ class Replicas:
         self._kept_on_leader: dict[TopicPartition, None] = {}
 
     def find(self, tp: TopicPartition, leader: Leader, now: float) -> int:
-        """The broker to read from."""
+        """Return the broker to read from."""
         chosen = self._chosen.get(tp)
         if chosen is None:
             return leader.node
@@ -43,11 +43,11 @@ class Replicas:
         return chosen.node
 
     def read_from(self, tp: TopicPartition, node: int, leader: Leader, now: float) -> None:
-        """The leader said where to read instead."""
+        """Read from the replica that the leader names."""
         self._choose(tp, _ReplicaChoice(node, leader, now + self._max_age))
 
     def leave_follower(self, tp: TopicPartition, node: int, now: float) -> bool:
-        """This broker failed: True if it was a follower, and the leader is read from now."""
+        """Read from the leader after a broker failed, and return True if it was the follower."""
         chosen = self._chosen.get(tp)
         if chosen is None or chosen.node != node or node == chosen.leader.node:
             return False
@@ -55,7 +55,7 @@ class Replicas:
         return True
 
     def keep_on_leader(self, tp: TopicPartition, leader: Leader, now: float) -> None:
-        """Read from the leader for a while, whatever it says."""
+        """Read from the leader for ``LEADER_ONLY_SECONDS``, whatever replica it names."""
         self._choose(tp, _ReplicaChoice(leader.node, leader, now + LEADER_ONLY_SECONDS))
 
     def _choose(self, tp: TopicPartition, choice: _ReplicaChoice) -> None:
@@ -66,25 +66,25 @@ class Replicas:
             self._kept_on_leader.pop(tp, None)
 
     def is_kept_on_leader(self, tp: TopicPartition) -> bool:
-        """The leader must not send us elsewhere."""
+        """True if the leader must not name a follower."""
         return tp in self._kept_on_leader
 
     def any_kept_on_leader(self, partitions: Collection[TopicPartition]) -> bool:
-        """True if one of these stays with its leader."""
+        """True if one of these partitions must be read from its leader."""
         return bool(self._kept_on_leader) and any(tp in partitions for tp in self._kept_on_leader)
 
     def until(self, tp: TopicPartition) -> float | None:
-        """Time when the choice for the partition ends; None if there is none."""
+        """Return the time at which the choice for the partition ends, or None without a choice."""
         chosen = self._chosen.get(tp)
         return None if chosen is None else chosen.until
 
     def chosen_node(self, tp: TopicPartition) -> int | None:
-        """The broker that was chosen, if any was; from any thread."""
+        """Return the chosen broker, or None without a choice. Any thread may call it."""
         chosen = self._chosen.get(tp)
         return None if chosen is None else chosen.node
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget any others."""
+        """Forget all other partitions."""
         for tp in [tp for tp in self._chosen if tp not in partitions]:
             del self._chosen[tp]
             self._kept_on_leader.pop(tp, None)

@@ -1,4 +1,4 @@
-"""Fetch requests and answers, and what they mean for each partition."""
+"""Fetch requests, and the result of a response for each partition."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kohort.records import RecordSet
 from kohort.types import TopicPartition
 
 LAST_BY_NAME = 12
-"""From version 13 on topics are told by their ids (KIP-516)."""
+"""Last version with topic names. Later versions have topic ids (KIP-516)."""
 
 
 class PartitionRequest(NamedTuple):
-    """What is asked for of one partition."""
+    """The part of a Fetch request for one partition."""
 
     topic_partition: TopicPartition
     epoch: int
@@ -27,33 +27,33 @@ class PartitionRequest(NamedTuple):
     leader_epoch: int
     max_bytes: int
     topic_id: bytes = ZERO_UUID
-    """Zeros if it is not known."""
+    """The topic's id, or zeros if it is unknown."""
 
 
 class FetchRequestPlan(NamedTuple):
-    """What one request says: all partitions, or the changes to those of its session."""
+    """The contents of one request: all partitions, or the changes of its session."""
 
     requests: Sequence[PartitionRequest]
     forgotten: Sequence[PartitionRequest]
     session_id: int
     session_epoch: int
     by_id: bool
-    """All topics have ids."""
+    """True if all topics have ids."""
 
     @property
     def max_version(self) -> int:
-        """The newest version that can say it."""
+        """The newest version that can express the request."""
         return messages.FetchRequest.versions.last if self.by_id else LAST_BY_NAME
 
 
 class Redirect(NamedTuple):
-    """The leader names a follower to read from instead (KIP-392)."""
+    """The follower that the leader names for reading (KIP-392)."""
 
     node: int
 
 
 class BatchTooLarge(NamedTuple):
-    """The answer holds only a part of a batch: ask again for so many bytes."""
+    """The bytes to request for a batch that the response contained only in part."""
 
     max_bytes: int
 
@@ -64,9 +64,9 @@ FetchResult: TypeAlias = CompletedFetch | Failure | BatchTooLarge | Redirect
 def fetch_request(
     config: FetchConfig, plan: FetchRequestPlan, max_wait_ms: int, max_bytes: int, *, rack: str = ""
 ) -> messages.FetchRequest:
-    """The request, its partitions in their order as far as they can be grouped by topic.
+    """Return the request, with partitions in their order where grouping by topic allows it.
 
-    An offset is asked for under the id of its topic: a topic that was recreated has two.
+    Each offset is requested with the id of its topic, because a recreated topic has two ids.
     """
     topics: dict[tuple[str, bytes], messages.FetchRequest.FetchTopic] = {}
     for request in plan.requests:
@@ -137,9 +137,9 @@ def read_results(
     lease: SharedLease | None,
     largest: int,
 ) -> dict[TopicPartition, FetchResult]:
-    """Return the answers for the partitions of a response that are still requested.
+    """Return the results for the partitions of a response that are still requested.
 
-    Without a lease each answer copies its batches, so that it keeps no other partition's bytes.
+    Without a lease each result copies its batches, so that it does not keep the whole response.
     """
     results: dict[TopicPartition, FetchResult] = {}
     for tp, data in partitions.items():
@@ -183,9 +183,9 @@ def _read(
     if records.batches and records.next_offset <= request.offset:
         return Failure(
             CorruptBatchError(
-                f"{tp.topic}-{tp.partition}: asked for offset {request.offset}, the broker "
-                f"answered with records up to {records.last_offset} only. It is asked again; "
-                "if it goes on so, it is broken",
+                f"fetching {tp.topic}-{tp.partition} at offset {request.offset} failed: the "
+                f"response has only records up to {records.last_offset}. The fetch is retried. "
+                "If the error persists, check the broker",
                 topic_partition=tp,
                 offset=request.offset,
             ),
@@ -204,15 +204,15 @@ def _read(
 
 
 def _too_small(request: PartitionRequest, needs: int | None, largest: int) -> FetchResult:
-    # Brokers have returned a first batch whole since 0.10.1, whatever its size (KIP-74).
+    # Brokers return the first batch whole since 0.10.1, whatever its size (KIP-74).
     tp = request.topic_partition
     if request.max_bytes >= largest:
-        size = f"of {needs} bytes" if needs else "there"
+        size = f" of {needs} bytes" if needs else ""
         return Failure(
             RecordTooLargeError(
-                f"{tp.topic}-{tp.partition}: the batch {size} at offset {request.offset} does not "
-                f"come whole in an answer of {largest} bytes: raise fetch_max_bytes and "
-                "max_partition_fetch_bytes, or seek() past it",
+                f"fetching {tp.topic}-{tp.partition} at offset {request.offset} failed: the batch"
+                f"{size} does not fit into a response of {largest} bytes. Raise fetch_max_bytes "
+                "and max_partition_fetch_bytes, or seek() past the batch",
                 topic_partition=tp,
                 offset=request.offset,
             ),

@@ -1,4 +1,4 @@
-"""Positions that a rule gives: looked up while their partitions wait."""
+"""Look-ups of positions by ``auto_offset_reset``, while their partitions wait."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.fetcher")
 
 MAX_NAMED = 5
-"""Partitions that a line names at most."""
+"""Largest number of partitions named in a log line."""
 _TIMESTAMPS = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
 def reset_timestamp(strategy: OffsetReset, now: float) -> int:
-    """What to ask ListOffsets for; ``now`` in seconds since 1970. KeyError for "none"."""
+    """Return the timestamp for ListOffsets, or raise KeyError for "none".
+
+    ``now`` is in seconds since 1970.
+    """
     if strategy.duration_ms is None:
         return _TIMESTAMPS[strategy]
     return max(0, int(now * 1000) - strategy.duration_ms)
 
 
 class PositionResets:
-    """Looks up the positions of the partitions that wait for one, one request per leader."""
+    """Look-ups of missing positions, with one request to each leader."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class PositionResets:
         self._reported: dict[TopicPartition, int] = {}
 
     def start(self, tasks: TaskGroup, resets: Iterable[PendingReset], now: float) -> float:
-        """Ask for whatever is due of these; returns when to come again."""
+        """Request the positions that are due, and return the time of the next call."""
         wake_at = float("inf")
         by_node: dict[int, dict[TopicPartition, PendingReset]] = defaultdict(dict)
         for pending in resets:
@@ -102,14 +105,14 @@ class PositionResets:
     ) -> None:
         try:
             wanted = {tp: self._timestamp(pending.strategy) for tp, pending in due.items()}
-            # Where nothing is as young, the end is meant. It is asked for first, so that what is
-            # written in between is not passed over.
+            # Without a record as young as the timestamp, the position is the end. The end is
+            # requested first, so that records written in between are not skipped.
             by_time = {tp: LATEST for tp, timestamp in wanted.items() if timestamp >= 0}
             ends = await self._offsets.request_offsets(node, by_time) if by_time else {}
             results = await self._offsets.request_offsets(node, wanted)
             results.update({tp: end for tp, end in ends.items() if results[tp] is None})
         except Exception as error:
-            # A bug, but no reason to take the other partitions down with it.
+            # This is a defect, but it must not stop the other partitions.
             logger.exception("looking up offsets at broker %d failed", node)
             failure = Failure(
                 KafkaError(f"looking up offsets failed: {error!r}"), FailureAction.RAISE
@@ -131,14 +134,14 @@ class PositionResets:
         self._on_found()
 
     def _set_position(self, pending: PendingReset, found: OffsetAndTimestamp, under: int) -> bool:
-        """Take a position; False if it is not wanted any longer."""
+        """Set a position, and return False if the partition no longer waits for it."""
         tp, epoch = pending.topic_partition, pending.epoch
         self._retries.succeeded(tp)
         if self._subscription.set_position(
             tp, found.offset, found.leader_epoch, epoch=epoch, topic_id=pending.topic_id
         ):
             self._on_position(tp, epoch, under)
-            self._on_ready()  # start() may be waiting for it
+            self._on_ready()  # start() may wait for it
             return True
         return False
 
@@ -162,8 +165,8 @@ class PositionResets:
         history = self._subscription.history
         old, now = history.last_position_id(tp), history.current_id(tp.topic)
         error: KafkaError = NoOffsetForPartitionError(
-            f"{tp.topic}-{tp.partition} has no committed offset to start at, and "
-            f'auto_offset_reset is "none": seek({tp}, ...), seek_to_beginning({tp}) or '
+            f"no position for {tp.topic}-{tp.partition}: there is no committed offset, and "
+            f'auto_offset_reset is "none". Call seek({tp}, ...), seek_to_beginning({tp}) or '
             "seek_to_end(...), or commit an offset first",
             topic_partition=tp,
         )
@@ -174,7 +177,7 @@ class PositionResets:
 
 
 def _log_starts(started: Mapping[str, list[str]]) -> None:
-    """Log the offsets of one response, a line for each rule."""
+    """Log the offsets of one response in one line for each rule."""
     for rule, places in started.items():
         first, left = ", ".join(places[:MAX_NAMED]), len(places) - MAX_NAMED
         others = f" and {left:,} other partition{'s' * (left > 1)}" if left > 0 else ""

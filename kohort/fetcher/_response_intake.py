@@ -1,4 +1,4 @@
-"""What the brokers said of each partition, put where it belongs."""
+"""The intake of the results for each partition."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ logger = logging.getLogger("kohort.fetcher")
 
 
 class ResponseIntake:
-    """Data goes into the buffer, failures too if the caller is to hear of them.
+    """The intake that puts records into the buffer, and errors that must be raised.
 
-    What follows for the next fetch is noted: the size that a batch needs, whose turn it is, when a
-    partition may be asked for again, and which broker.
+    It also notes facts for the next fetch: the size that a batch needs, the order of the
+    partitions, the back-off, and the replica.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class ResponseIntake:
         denied_topics: DeniedTopics,
     ) -> None:
         self.sizes: dict[TopicPartition, int] = {}
-        """Of partitions whose next batch does not fit into the usual size."""
+        """Bytes to request of partitions whose next batch exceeds the usual size."""
         self.arrival_order: dict[TopicPartition, int] = {}
-        """Who brought something last has the highest."""
+        """Numbers by partition. The partition with the latest records has the highest one."""
         self._arrivals = 0
         self._cluster = cluster
         self._buffer = buffer
@@ -57,14 +57,14 @@ class ResponseIntake:
         self._failing = FailingPartitions(logger)
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget any others."""
+        """Forget all other partitions."""
         for memory in (self.sizes, self.arrival_order):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
         self._failing.keep_only(partitions)
 
     def log_failures(self) -> None:
-        """Log the failures of one response, a line for each cause."""
+        """Log the failures of one response in one line for each cause."""
         self._failing.log()
 
     def add(
@@ -76,7 +76,7 @@ class ResponseIntake:
         *,
         had_room: bool = False,
     ) -> bool:
-        """What a broker said of one partition; True if there is something new to drain."""
+        """Process the result for one partition, and return True if there is news to drain."""
         tp = request.topic_partition
         if isinstance(result, Redirect):
             failure = self._follow_redirect(node, request, result.node, now)
@@ -84,7 +84,7 @@ class ResponseIntake:
         if isinstance(result, Failure):
             is_from_leader = not self._replicas.leave_follower(tp, node, now)
             if not is_from_leader and not isinstance(result.error, LogTruncationError):
-                # A follower may be behind, or out of order: the leader's word counts.
+                # A follower may lag or fail, so only errors of the leader are raised.
                 result = result._replace(action=FailureAction.RETRY)
             return self._note_failure(request, result, now, retry_at_once=not is_from_leader)
         self._note_success(tp)
@@ -104,15 +104,15 @@ class ResponseIntake:
     def _follow_redirect(
         self, node: int, request: PartitionRequest, follower: int, now: float
     ) -> Failure | None:
-        """Read from a follower from now on; a failure if that makes no sense."""
+        """Read from a follower from now on, or return a failure if it cannot be used."""
         tp = request.topic_partition
         leader = self._leaders.find(tp)
         if leader is not None and leader.epoch != request.leader_epoch:
-            return None  # said by one that leads no more
+            return None  # the response of a former leader
         is_valid = (
             leader is not None
             and node == leader.node
-            and not self._replicas.is_kept_on_leader(tp)  # it was not told of the rack
+            and not self._replicas.is_kept_on_leader(tp)  # the request had no rack
             and self._leaders.is_replica(tp, follower)
         )
         if leader is None or not is_valid:
@@ -120,15 +120,15 @@ class ResponseIntake:
                 self._replicas.keep_on_leader(tp, leader, now)
             where = f"broker {node} names broker {follower} to read {tp.topic}-{tp.partition} from"
             error = broker_error(
-                ErrorCode.REPLICA_NOT_AVAILABLE, f"{where}, where it cannot be read"
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"{where}, but it is no available replica"
             )
             return Failure(error, FailureAction.RETRY, needs_refresh=True)
-        logger.info("%s-%d is read from broker %d, as its leader says", *tp, follower)
+        logger.info("%s-%d is read from broker %d, which its leader names", *tp, follower)
         self._replicas.read_from(tp, follower, leader, now)
         return None
 
     def arrival_of(self, tp: TopicPartition) -> int:
-        """The higher, the later the partition brought something; 0 for never."""
+        """Return a number that is higher for later records, or 0 for none."""
         return self.arrival_order.get(tp, 0)
 
     def note_up_to_date(
@@ -164,7 +164,7 @@ class ResponseIntake:
         if retry_at_once or (
             failure.needs_refresh and self._leaders.has_newer_leader(tp, request.leader_epoch)
         ):
-            self._retries.succeeded(tp)  # somebody else is asked
+            self._retries.succeeded(tp)  # the next request goes to another broker
         else:
             self._retries.failed(tp, now, epoch)
         if failure.action is FailureAction.RETRY:

@@ -1,4 +1,4 @@
-"""When what failed may be tried again."""
+"""Back-offs before retries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _Retry:
 
 
 class Retries(Generic[Key]):
-    """A back-off for each of many things, forgotten with its success.
+    """Back-offs by key. A success ends the back-off of its key.
 
-    A failure counts for one epoch of the thing only: what was sought elsewhere is tried at once.
+    A failure counts for one epoch of the key only. After a seek, a partition has no back-off.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Retries(Generic[Key]):
         self._retries: dict[Key, _Retry] = {}
 
     def failed(self, key: Key, now: float, epoch: int = 0) -> float:
-        """Note a failure; returns when to try again."""
+        """Note a failure, and return the time of the next retry."""
         retry = self._retries.get(key)
         failures = retry.failures + 1 if retry is not None and retry.epoch == epoch else 1
         at = now + self._backoff.delay(failures, self._rng)
@@ -44,7 +44,7 @@ class Retries(Generic[Key]):
         return at
 
     def note_denied(self, key: Key, now: float, epoch: int = 0) -> bool:
-        """Note that a right is missing; the pauses are longer. True if that is news."""
+        """Note a missing right, with longer back-offs, and return True if it is new."""
         retry = self._retries.get(key)
         known = retry is not None and retry.epoch == epoch and retry.is_denied
         failures = retry.failures + 1 if retry is not None and known else 1
@@ -53,15 +53,15 @@ class Retries(Generic[Key]):
         return not known
 
     def not_before(self, key: Key, epoch: int = 0) -> float:
-        """When the thing may be tried again; 0 if at once."""
+        """Return the earliest time for a retry, or 0 without a back-off."""
         retry = self._retries.get(key)
         return retry.at if retry is not None and retry.epoch == epoch else 0.0
 
     def succeeded(self, key: Key) -> None:
-        """Forget its failures."""
+        """Forget the failures of a key."""
         self._retries.pop(key, None)
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Forget what is of no interest any more."""
+        """Forget all other keys."""
         for key in [key for key in self._retries if key not in keys]:
             del self._retries[key]

@@ -30,7 +30,7 @@ async def end_sessions(
                 fetch_request(config, plan, 0, 0), node=node, max_version=plan.max_version
             )
         except KafkaError as error:
-            logger.debug("broker %d did not get the end of a fetch session: %s", node, str(error))
+            logger.debug("closing a fetch session at broker %d failed: %s", node, str(error))
 
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as tasks:

@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): the broker remembers what is fetched, so that only changes travel.
+"""Fetch sessions (KIP-227), in which the broker keeps the partitions and only changes are sent.
 
-A session belongs to a lane. Its first request is a full one, with every partition; the broker
-answers with an id, and from then on a request names only what is new, changed or forgotten, and
-an answer only what there is something to say of. Whatever goes wrong, the next request is a full
-one again, which makes the broker drop the old session.
+A session belongs to a connection. Its first request is a full one, with every partition, and the
+response has the session id. Later requests contain only new, changed and removed partitions. Later
+responses contain only partitions with news. After any error the next request is a full one again.
+The broker then drops the old session.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SESSION_ERRORS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""The session is gone or mixed up; a full request begins another one."""
+"""Error codes of a lost or inconsistent session. A full request starts a new one."""
 
 
 class Watermarks(NamedTuple):
-    """The ends of a partition, as they were told last."""
+    """The log offsets of a partition by its latest response."""
 
     high_watermark: int
     last_stable_offset: int
@@ -42,9 +42,9 @@ class Watermarks(NamedTuple):
 
 
 class UpToDatePartitions(Mapping[TopicPartition, Watermarks]):
-    """The partitions that an answer leaves out, and their latest watermarks.
+    """The partitions that a response leaves out, with their latest watermarks.
 
-    A view: making one costs nothing, however many partitions the session has.
+    It is a view, so its cost does not grow with the partitions of the session.
     """
 
     def __init__(
@@ -74,19 +74,20 @@ NONE_UP_TO_DATE = UpToDatePartitions({}, ())
 
 
 class FetchSession:
-    """One lane's session. A request at a time: plan() or update(), then answered() or failed().
+    """The session of one connection, with one request at a time.
 
-    The partitions of the latest request stay in :attr:`asks`, so that a request and an answer cost
-    as much as they change.
+    Each request begins with plan() or update(), and ends with note_response() or restart().
+    :attr:`requests` keeps the partitions of the latest request. Therefore the cost of a request
+    and its response grows only with their changes.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self.id = NO_SESSION
         self.requests: dict[TopicPartition, PartitionRequest] = {}
-        """Every partition that the latest request fetches, named in it or not."""
+        """All partitions that the latest request fetches, also those that it does not name."""
         self.topic_names: dict[bytes, str] = {}
-        """The topics of these by their ids."""
+        """The topics of the requests by their ids."""
         self.responded_at: float | None = None
         self._epoch = INITIAL_EPOCH
         self._by_id = False
@@ -97,16 +98,16 @@ class FetchSession:
 
     @property
     def is_incremental(self) -> bool:
-        """The request under way, or the next one, is about changes only."""
+        """True if the current or the next request contains only changes."""
         return self._epoch > INITIAL_EPOCH
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """The sizes that are asked for, and of how many partitions each."""
+        """The number of partitions for each requested size."""
         return self._sizes
 
     def plan(self, requests: Sequence[PartitionRequest]) -> FetchRequestPlan:
-        """What the next request has to say so that exactly these are fetched."""
+        """Return the next request, so that exactly these partitions are fetched."""
         wanted = {request.topic_partition: request for request in requests}
         changes: dict[TopicPartition, PartitionRequest | None] = {
             tp: None for tp in self.requests if tp not in wanted
@@ -114,7 +115,7 @@ class FetchSession:
         return self.update(changes | wanted)
 
     def update(self, changes: Mapping[TopicPartition, PartitionRequest | None]) -> FetchRequestPlan:
-        """The next request after these changes; None: the partition is no longer fetched."""
+        """Return the next request after these changes. None removes a partition."""
         changed: list[PartitionRequest] = []
         forgotten: list[PartitionRequest] = []
         for tp, request in changes.items():
@@ -169,10 +170,10 @@ class FetchSession:
         partitions: Mapping[TopicPartition, FetchResponse.PartitionData],
         at: float = 0.0,
     ) -> UpToDatePartitions:
-        """Take an answer without an error of its own, and what is there in it.
+        """Note a response without a top-level error, and the partitions in it.
 
-        Returns the partitions that it leaves out because there is nothing new of them, with what
-        was told of them last.
+        Returns the partitions that it leaves out because they have no news, with their latest
+        watermarks.
         """
         if not self._enabled:
             return NONE_UP_TO_DATE
@@ -190,7 +191,7 @@ class FetchSession:
             self._epoch = 1 if is_full and self.id != NO_SESSION else INITIAL_EPOCH
             return NONE_UP_TO_DATE
         if session_id != self.id:
-            # The broker has closed it: every partition was forgotten, or it lacks the memory.
+            # The broker has closed the session: all partitions were removed, or memory is short.
             self.id, self._epoch = session_id, INITIAL_EPOCH
         else:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
@@ -203,10 +204,10 @@ class FetchSession:
         *,
         had_room: bool,
     ) -> dict[TopicPartition, Watermarks]:
-        """The quiet partitions to note something of: changed, or in an answer, since the last time.
+        """Return the up-to-date partitions that changed or had news since the latest call.
 
-        An answer that is quiet about a partition again says nothing new. But only an answer with
-        room for more (``had_room``) says all there is to say.
+        The other ones were returned before. A partition is returned again until a response with
+        room for more (``had_room``) leaves it out.
         """
         due = {tp: up_to_date[tp] for tp in self._unreported if tp in up_to_date}
         if had_room:
@@ -215,11 +216,11 @@ class FetchSession:
         return due
 
     def fetched_at(self, tp: TopicPartition) -> float | None:
-        """Time of the latest response that named the partition, or left it out as unchanged."""
+        """Return the time of the latest response, or None if the session lacks the partition."""
         return self.responded_at if tp in self._watermarks else None
 
     def close(self) -> FetchRequestPlan | None:
-        """What to say so that the broker forgets the session; None if there is none."""
+        """Return the request that closes the session at the broker, or None without a session."""
         if self.id == NO_SESSION:
             return None
         plan = FetchRequestPlan((), (), self.id, FINAL_EPOCH, self._by_id)
@@ -227,12 +228,12 @@ class FetchSession:
         return plan
 
     def restart(self, code: int = 0) -> None:
-        """Nobody knows what the broker has understood: begin again, in place of the old one."""
+        """Start a new session with the next request, because the broker's state is unknown."""
         self._epoch = INITIAL_EPOCH
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
 
 
 def _is_same_request(known: PartitionRequest, request: PartitionRequest) -> bool:
-    # The partition's epoch is ours alone.
+    # The broker does not get the partition's epoch.
     return known[2:] == request[2:]

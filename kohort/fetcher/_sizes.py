@@ -1,7 +1,7 @@
-"""The number of bytes that a fetch asks for, of one partition and in all.
+"""The number of bytes that a fetch requests, for one partition and in all.
 
-Each fetch costs the consumer some time, whatever it brings. So a partition with a backlog is
-fetched in larger pieces, as long as the broker answers quickly.
+Each fetch costs the consumer some time, whatever its size. Therefore a partition with a backlog is
+fetched in larger pieces while the broker responds fast.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from kohort.config import FetchConfig
 FIRST_BYTES = 1 << 20
 """Bytes of one partition at first, and from a broker that takes long."""
 SHARED_BYTES = 16 << 20
-"""Bytes that all partitions of a consumer share in larger fetches; also of a quick response."""
+"""Bytes that all partitions of a consumer share in larger fetches; also of a fast response."""
 RESPONSE_BYTES = 4 << 20
 """Bytes of a response from a near broker: larger ones leave the caches of the processor."""
 FIRST_RESPONSE_BYTES = 8 << 20
-"""Bytes of a response from a broker of which the speed is not known yet."""
+"""Bytes of a response from a broker whose speed is not known yet."""
 NEAR_SECONDS = 0.04
 """Brokers on the same network take 10 to 25 ms for ``RESPONSE_BYTES`` over TLS."""
 FAST_SECONDS = 0.1
@@ -26,14 +26,17 @@ DEFAULTS = FetchConfig()
 
 
 class FetchSizes:
-    """Bytes of one partition and of a response, for each broker; a given option counts as it is.
+    """Bytes of one partition and of a response, for each broker. A given option counts as it is.
 
-    A broker is quick after a large response within ``QUICK_SECONDS``, until one takes
-    ``SLOW_SECONDS``. Of a quick one, up to ``max_partition_fetch_bytes`` are asked for. The caller
-    waits for a whole response, so a slow one is asked for ``FIRST_BYTES``. A broker is near after
-    a large response within ``NEAR_SECONDS`` (for each ``RESPONSE_BYTES`` of it), until one takes
-    ``SLOW_SECONDS``. Small responses cost no time there. The quicker a broker is, the smaller the
-    responses that it is asked for: memory is saved, and none is waited for.
+    A broker is fast after a large response within ``FAST_SECONDS``, until one takes
+    ``SLOW_SECONDS``. Requests to a fast broker ask for up to ``max_partition_fetch_bytes`` of a
+    partition. The caller waits for a whole response, so requests to a slow broker ask for
+    ``FIRST_BYTES``.
+
+    A broker is near after a large response within ``NEAR_SECONDS`` (for each ``RESPONSE_BYTES`` of
+    it), until one takes ``SLOW_SECONDS``. Small responses cost no time there. The faster a broker
+    is, the smaller its responses are. They use less memory and arrive before the caller needs
+    them.
     """
 
     def __init__(self, config: FetchConfig) -> None:
@@ -50,21 +53,21 @@ class FetchSizes:
         self._fast: set[int] = set()
         self._near: set[int] = set()
         self.partitions = 1
-        """Number of the partitions that share ``SHARED_BYTES``."""
+        """Number of partitions that share ``SHARED_BYTES``."""
 
     @property
     def read_ahead(self) -> int:
-        """Bytes to have for the caller before a partition is fetched twice."""
+        """Bytes to buffer for the caller before a partition is fetched a second time."""
         return max(map(self.response_bytes, self._known), default=self._first_response)
 
     def partition_bytes(self, node: int) -> int:
-        """Return the bytes to ask a broker for, of one partition."""
+        """Return the bytes of one partition to request from a broker."""
         if node not in self._fast or not self._adapts:
             return self._first
         return max(self._first, min(self._most, SHARED_BYTES // max(self.partitions, 1)))
 
     def response_bytes(self, node: int) -> int:
-        """Return the bytes to ask a broker for in all. One larger batch still comes."""
+        """Return the bytes of all partitions to request. One larger batch is still returned."""
         if node not in self._known:
             return self._first_response
         if node in self._near:

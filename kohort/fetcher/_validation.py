@@ -1,10 +1,10 @@
-"""Truncation (KIP-320): is what was read before a position still in the log of a new leader?
+"""The check for log truncation when a partition has a new leader (KIP-320).
 
-An unclean election may make a broker the leader that has not all of the log. It goes on from where
-its own log ends, so offsets behind that are given out a second time, to other records. A consumer
-that went on at its position would never see those. So when the leader's epoch is another one than
-that under which a position was good, the leader is asked where the epoch of the last batch ends
-in its log, before anything more is fetched.
+An unclean election may choose a leader that lacks the end of the log. The new leader continues from
+the end of its log, so it assigns the later offsets a second time, to other records. A consumer that
+continued at its position would never read those. Therefore a position is validated when the leader
+epoch changes. An OffsetForLeaderEpoch request returns the end of the epoch of the last batch in the
+leader's log. Nothing more is fetched before.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.fetcher")
 
 MIN_VERSION = 3
-"""Before it the API was for brokers alone (Kafka 2.3)."""
+"""Lowest version that clients may use (Kafka 2.3)."""
 
 
 class _Check(NamedTuple):
-    """A position to be checked, and whom to ask."""
+    """A position to validate, and the leader for the request."""
 
     target: FetchTarget
     leader: Leader
@@ -49,7 +49,7 @@ ValidationResult: TypeAlias = EpochEnd | Failure
 
 
 class Validation:
-    """Remembers under which leader's epoch a position is known to be good, and asks where not."""
+    """The leader epochs that positions were validated under, and requests for the others."""
 
     def __init__(
         self,
@@ -76,40 +76,40 @@ class Validation:
         self._in_flight: set[tuple[TopicPartition, int]] = set()
 
     def mark_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> None:
-        """The position is in the log of this leader."""
+        """Note that the position is in the log of this leader."""
         self._validated[tp] = epoch, leader_epoch
 
     def is_validated(self, tp: TopicPartition, epoch: int, leader_epoch: int) -> bool:
-        """Return True if good() was called with these, and nothing was read since that differs."""
+        """True if the position was validated, and no later batch came from another leader."""
         return self._validated.get(tp) == (epoch, leader_epoch)
 
     def note_read_epoch(
         self, tp: TopicPartition, epoch: int, leader_epoch: int, batch_epoch: int
     ) -> None:
-        """A fetch under a leader's epoch brought data, the last batch of which has an epoch."""
+        """Note the leader epoch of a fetch, and the epoch of the last batch that it returned."""
         self._read_epochs[tp] = epoch, batch_epoch
         if self._validated.get(tp, (epoch, -1)) != (epoch, leader_epoch):
             # The previous leader sent these records, and the new leader may lack them.
             self._validated.pop(tp, None)
 
     def is_needed(self, target: FetchTarget, leader: Leader) -> bool:
-        """The position has to be checked before it is fetched at."""
+        """True if the position must be validated before the next fetch."""
         if target.leader_epoch < 0 or leader.epoch < 0:
             return False
         if self._validated.get(target.topic_partition) == (target.epoch, leader.epoch):
             return False
-        # A leader cuts nothing off its own log.
+        # A leader does not truncate its log.
         return target.leader_epoch < leader.epoch
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget any others."""
+        """Forget all other partitions."""
         for memory in (self._validated, self._read_epochs):
             for tp in [tp for tp in memory if tp not in partitions]:
                 del memory[tp]
         self._retries.keep_only(partitions)
 
     def start(self, tasks: TaskGroup, checks: Mapping[FetchTarget, Leader], now: float) -> float:
-        """Check whatever is due; returns when to come again."""
+        """Start the checks that are due, and return the time of the next call."""
         wake_at = float("inf")
         by_node: dict[int, list[_Check]] = defaultdict(list)
         for target, leader in checks.items():
@@ -131,7 +131,7 @@ class Validation:
         try:
             results = await self._request_epoch_ends(node, checks)
         except Exception as error:
-            # A bug, but no reason to take the other partitions down with it.
+            # This is a defect, but it must not stop the other partitions.
             logger.exception("validating positions at broker %d failed", node)
             failure = Failure(
                 KafkaError(f"validating positions failed: {error!r}"), FailureAction.RAISE
@@ -156,7 +156,7 @@ class Validation:
                 _request(checks), node=node, min_version=MIN_VERSION
             )
         except UnsupportedVersionError as error:
-            logger.debug("broker %d cannot tell of truncation: %s", node, str(error))
+            logger.debug("broker %d does not support checks for truncation: %s", node, str(error))
             return dict.fromkeys(partitions, EpochEnd(-1, -1))
         except KafkaError as error:
             self._cluster.request_refresh()
@@ -170,18 +170,18 @@ class Validation:
         with self._subscription.lock:
             state = self._subscription.partition_at(tp, epoch)
             if state is None or state.fetch_offset != target.offset:
-                return  # it has moved on meanwhile
+                return  # the position has changed meanwhile
         if isinstance(result, Failure):
             self._failed(tp, epoch, result, now)
             return
         self._retries.succeeded(tp)
         was_read = self._read_epochs.get(tp) == (epoch, target.leader_epoch)
         if result.epoch < 0 or result.offset < 0:
-            # It knows nothing of the epoch: no proof of anything.
-            logger.info("%s-%d: its leader does not know of epoch %d", *tp, target.leader_epoch)
+            # The leader does not know the epoch, so the response proves nothing.
+            logger.info("%s-%d: the leader does not know epoch %d", *tp, target.leader_epoch)
         elif result.offset < target.offset or (was_read and result.epoch < target.leader_epoch):
-            # (An epoch that wrote nothing is forgotten, so a missing one proves something only
-            # if a batch of it was read.)
+            # Brokers forget an epoch without records. A missing epoch proves truncation only if
+            # the consumer has read a batch of it.
             error = truncation(tp, target.offset, result)
             logger.error("%s", str(error))
             if self._buffer.append(FailedFetch(tp, epoch, error, is_transient=False)):

@@ -1,15 +1,16 @@
-"""What is wanted, assigned, paused and positioned: plain data, no I/O, no clock.
+"""The subscription, assignment, pauses and positions of a consumer, without I/O or clock.
 
-Two threads meet here: the caller's, which subscribes, seeks, pauses and takes records, and the
-core's, which assigns, fetches and resolves offsets. :attr:`SubscriptionState.lock` is the one lock
-between them, shared with the buffer of completed fetches and held for a few assignments at a time.
+Two threads use this state. The caller subscribes, seeks, pauses and takes records. The background
+task assigns, fetches and resolves offsets. :attr:`SubscriptionState.lock` is the only lock between
+them. The buffer of completed fetches uses it, too. It is held for a few statements at a time.
 
-* Under the lock: the mode, the topics, the pattern, the map of partitions, and every field of every
-  :class:`PartitionState`. All methods of :class:`SubscriptionState` take it by themselves, but for
-  :meth:`~SubscriptionState.partition`, which is for code that holds it already.
-* Without it: :meth:`~SubscriptionState.assigned` and :attr:`~SubscriptionState.changes`, an
-  immutable set and a counter that are replaced as a whole; and the :class:`Run` of the caller, who
-  stores one thing, the record that it has taken.
+* The lock guards the mode, the topics, the pattern, the map of partitions, and every field of every
+  :class:`PartitionState`. Methods of :class:`SubscriptionState` take the lock, unless their
+  docstring says that the caller holds it.
+* :meth:`~SubscriptionState.assigned` and :attr:`~SubscriptionState.changes` need no lock, because
+  they are an immutable set and a counter that are replaced as a whole.
+* The :class:`PartitionRun` of the caller needs no lock, because the caller stores only one thing in
+  it: the record that it has taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The topics that positions belong to: a position is void when its topic is recreated."""
+"""The topics that positions belong to. A position is invalid after its topic is recreated."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class BoundPositions:
         raise NotImplementedError
 
     def note_topic_ids(self, ids: Mapping[str, bytes]) -> list[Recreation]:
-        """Take the ids that the brokers name; returns the topics that were recreated since.
+        """Note the topic ids of the metadata, and return the topics that were recreated since.
 
-        Positions in these are kept, but no longer fetched at or committed. A first position
-        that is being looked up by a rule is looked up again.
+        Their positions are kept, but no longer used for fetches or commits. A first position that
+        is being looked up by a rule is looked up again.
         """
         with self.lock:
             self._run.apply()
@@ -51,16 +51,16 @@ class BoundPositions:
             return found
 
     def touch(self, tp: TopicPartition) -> None:
-        """Note that a partition may have become fetchable, or not. The caller holds the lock."""
+        """Note a change that may affect fetches of a partition. The caller holds the lock."""
         self._touched[tp] = None
 
     def touch_all(self) -> None:
-        """:meth:`touch` every assigned partition, and take the lock."""
+        """Call :meth:`touch` for every assigned partition, under the lock."""
         with self.lock:
             self._touched.update(dict.fromkeys(self._partitions))
 
     def take_touched(self) -> dict[TopicPartition, None]:
-        """The touched partitions in order, and forget them. The caller holds the lock."""
+        """Return and forget the touched partitions in order. The caller holds the lock."""
         touched, self._touched = self._touched, {}
         return touched
 
@@ -72,7 +72,7 @@ class BoundPositions:
             self._recreated.add(tp)
 
     def recreated_partitions(self) -> list[RecreatedPartition]:
-        """The partitions with positions in topics that were recreated since."""
+        """Return the partitions with positions in topics that were recreated since."""
         if not self._recreated:
             return []
         with self.lock:
@@ -97,14 +97,14 @@ class BoundPositions:
         partitions: Mapping[TopicPartition, OffsetAndMetadata],
         ids: Mapping[TopicPartition, bytes],
     ) -> None:
-        """These offsets are committed, or are about to be, of the topics with these ids."""
+        """Note offsets that are committed or about to be, and the ids of their topics."""
         with self.lock:
             for tp, at in partitions.items():
                 if not self.history.is_former(tp.topic, ids.get(tp, NO_ID)):
                     self.history.note_offset(tp, at.offset)
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
-        """The ids of the topics that the positions belong to; without a position the one of now."""
+        """Return the topic ids of the positions, or the current ids without a position."""
         with self.lock:
             return {
                 tp: state.topic_id

@@ -1,4 +1,4 @@
-"""The ids of topics over the life of a consumer (KIP-516), and which offsets belong to which."""
+"""The ids of topics over the life of a consumer (KIP-516), and their offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kohort.types import TopicPartition
 
 NO_ID = bytes(16)
-"""Stands for the id of a topic if brokers have none (before 2.8), or it is not known yet."""
+"""The value for a missing topic id. It is unknown, or the broker has none (before Kafka 2.8)."""
 
 
 class Recreation(NamedTuple):
@@ -20,10 +20,10 @@ class Recreation(NamedTuple):
 
 
 class TopicHistory:
-    """The id that each topic has now, and what belongs to the ids before it.
+    """The current id of each topic, and the positions and offsets of its former ids.
 
-    Ids are unique, so an id that was replaced never comes back: a broker that still names it lags
-    behind. The subscription's lock guards all of it.
+    Ids are unique, so a replaced id is never valid again. A broker that still returns it lags. The
+    subscription's lock guards all state.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class TopicHistory:
         self._deleted_offsets: dict[TopicPartition, set[int]] = {}
 
     def current_id(self, topic: str, /) -> bytes:
-        """The id that the topic has now; NO_ID if it has none, or it is not known."""
+        """Return the current id of a topic, or NO_ID if it has none or is unknown."""
         return self._ids.get(topic, NO_ID)
 
     def is_former(self, topic: str, topic_id: bytes, /) -> bool:
@@ -44,7 +44,7 @@ class TopicHistory:
         return topic_id in self._former.get(topic, ())
 
     def note_ids(self, ids: Mapping[str, bytes]) -> list[Recreation]:
-        """Take the ids that brokers name; returns the topics that were recreated since."""
+        """Note the current ids of topics, and return the topics that were recreated since."""
         found = []
         for topic, new in ids.items():
             old = self._ids.get(topic, NO_ID)
@@ -59,42 +59,42 @@ class TopicHistory:
         return found
 
     def needs_log(self, topic: str, topic_id: bytes, /) -> bool:
-        """True once for each id: the recreation has not been logged yet."""
+        """True if the recreation has not been logged yet. The call counts as the log line."""
         logged, self._logged[topic] = self._logged.get(topic), topic_id
         return logged != topic_id
 
     def mark_unconfirmed(self, topic: str, topic_id: bytes, /) -> None:
-        """A broker does not know this id: the topic may have another one by now."""
+        """Note that a broker does not know this id, so the topic may have a new one."""
         self._unconfirmed[topic] = topic_id
 
     def confirmed_id(self, topic: str, /) -> bytes:
-        """Return the same as :meth:`of`, but NO_ID if a broker does not know the id."""
+        """Return :meth:`current_id`, or NO_ID if a broker does not know that id."""
         topic_id = self.current_id(topic)
         return NO_ID if self._unconfirmed.get(topic) == topic_id else topic_id
 
     # --- positions ------------------------------------------------------------------------------
 
     def note_position(self, tp: TopicPartition, topic_id: bytes) -> None:
-        """The consumer has a position in the partition, of the topic with this id."""
+        """Note the id of the topic that the position in a partition belongs to."""
         if topic_id != NO_ID:
             self._positions[tp] = topic_id
 
     def last_position_id(self, tp: TopicPartition) -> bytes:
-        """The id of the topic that the latest position in the partition belonged to, or NO_ID."""
+        """Return the topic id of the latest position in the partition, or NO_ID."""
         return self._positions.get(tp, NO_ID)
 
     # --- committed offsets ----------------------------------------------------------------------
 
     def note_offset(self, tp: TopicPartition, offset: int) -> None:
-        """This offset of the topic that is there now is committed, or is about to be."""
+        """Note an offset of the current topic that is committed or about to be."""
         self._offsets[tp] = offset
         if tp in self._deleted_offsets:
             self._deleted_offsets[tp].discard(offset)
 
     def note_deleted_offsets(self, tp: TopicPartition, offsets: Iterable[int]) -> None:
-        """These offsets belong to a topic that was deleted."""
+        """Note offsets that belong to a deleted topic."""
         self._deleted_offsets.setdefault(tp, set()).update(offsets)
 
     def is_deleted_offset(self, tp: TopicPartition, offset: int) -> bool:
-        """True if the offset is known to belong to a topic that was deleted."""
+        """True if the offset is known to belong to a deleted topic."""
         return offset in self._deleted_offsets.get(tp, ())

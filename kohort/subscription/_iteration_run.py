@@ -1,4 +1,4 @@
-"""Records of one partition that are given one by one without the lock, until something happens."""
+"""Records of one partition that iteration returns one by one without the lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.subscription._partition import PartitionState
 
 
 class GroupSession(Protocol):
-    """How long the partitions cannot be another member's."""
+    """The time until which no other member can own the partitions."""
 
     @property
     def confirmed_until(self) -> float: ...
@@ -24,9 +24,9 @@ NO_GROUP: GroupSession = _NoGroup()
 
 
 class PartitionRun:
-    """The records that steps of iteration take of one partition, and the partition's state.
+    """The records that steps of iteration take from one partition, and the partition's state.
 
-    A step changes ``records`` alone. :meth:`fold` writes down what follows from it.
+    A step changes only ``records``. :meth:`apply` updates the state.
     """
 
     __slots__ = ("records", "state")
@@ -36,7 +36,7 @@ class PartitionRun:
         self.records: RecordRun = records
 
     def apply(self) -> None:
-        """Have the partition's state as it is after the latest step. The caller holds the lock."""
+        """Update the partition's state by the latest step. The caller holds the lock."""
         state, given = self.state, self.records.latest
         if state is not None and given is not None:
             state.position = given.offset + 1

@@ -1,4 +1,4 @@
-"""The values of a subscription: one partition's state, and what is read out of many."""
+"""The values of a subscription: the state of a partition, and views of many partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kohort.types import TopicPartition
 
 
 class SubscriptionMode(Enum):
-    """How partitions come to a consumer; one way at a time."""
+    """The source of a consumer's partitions. Only one is possible at a time."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -26,11 +26,11 @@ class _ResetFields(NamedTuple):
 
     value: str
     duration_ms: int | None = None
-    """At the first record that is not older than this (KIP-1106)."""
+    """The largest age of the first record to read (KIP-1106), or None."""
 
 
 class OffsetReset(_ResetFields):
-    """Where to start when there is no usable position (``auto_offset_reset``)."""
+    """The rule for partitions without a valid position (``auto_offset_reset``)."""
 
     __slots__ = ()
 
@@ -40,12 +40,12 @@ class OffsetReset(_ResetFields):
 
     @property
     def reads_recreated(self) -> bool:
-        """True if a topic that was recreated is read from its beginning; else that is an error."""
+        """True if a recreated topic is read from its beginning. Otherwise an error is raised."""
         return self in (OffsetReset.EARLIEST, OffsetReset.LATEST)
 
     @classmethod
     def from_option(cls, option: str) -> OffsetReset:
-        """From the option as it is in the configuration."""
+        """Return the rule for a value of the option."""
         return cls(option, reset_duration_ms(option))
 
 
@@ -55,7 +55,7 @@ OffsetReset.NONE = OffsetReset("none")
 
 
 class PartitionState:
-    """One assigned partition. Every field belongs under the subscription's lock."""
+    """The state of one assigned partition. The subscription's lock guards every field."""
 
     __slots__ = (
         "consumed",
@@ -85,56 +85,56 @@ class PartitionState:
     def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.epoch: int = epoch
-        """Raised by assign, seek and reset; what was fetched under another epoch is dropped."""
+        """A number that assign, seek and reset change. Fetches of another epoch are dropped."""
         self.position: int | None = None
-        """The next offset to hand to the caller; None until it is known."""
+        """The next offset to return to the caller, or None until it is known."""
         self.fetch_offset: int | None = None
-        """The next offset to ask a broker for; runs ahead of the position."""
+        """The next offset to fetch, at or after the position."""
         self.fetch_end: int | None = None
-        """From here on nothing is asked for; None: without end."""
+        """The offset at which fetching ends, or None without an end."""
         self.consumed: int | None = None
-        """The position that may be committed automatically; see note_consumed()."""
+        """The position for automatic commits, as of note_consumed()."""
         self.consumed_epoch: int = -1
         self.leader_epoch: int = -1
-        """Epoch of the last batch before the position, or of the committed offset; -1 unknown."""
+        """The epoch of the last batch before the position or of the committed offset, or -1."""
         self.fetch_leader_epoch: int = -1
-        """The epoch of the last batch that was fetched; -1 unknown."""
+        """The epoch of the last batch that was fetched, or -1."""
         self.paused: bool = False
         self.pending_revocation: bool = False
-        """Still owned, its position still commits, but no longer fetched or delivered."""
+        """True if the partition is assigned and committed, but no longer fetched or delivered."""
         self.is_unsubscribed: bool = False
-        """True if its topic is no longer subscribed to. Stays until it is again, or is revoked."""
+        """True from the end of the topic's subscription until its return or the revocation."""
         self.reset: OffsetReset | None = None
-        """The position is to be looked up by this rule."""
+        """The rule by which the position must be looked up, or None."""
         self.is_first: bool = False
-        """The reset gives the first position, for lack of a committed offset."""
+        """True if the reset gives the first position, because there is no committed offset."""
         self.topic_id: bytes = NO_ID
         """The id of the topic that the position belongs to."""
         self.is_recreated: bool = False
-        """The topic has another id by now: the position is neither fetched at nor committed."""
+        """True if the topic has another id by now. The position is neither used nor committed."""
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.fetched_at: float | None = None
-        """Time of the latest response about it, by the core's clock; see Fetcher.fetched_at()."""
+        """The time of the latest response that names it; see Fetcher.fetched_at()."""
         self.withheld: tuple[int, float] | None = None
-        """The offset from which on answers bring nothing though the log goes on, and since when."""
+        """The offset and time since which responses lack records before the end of the log."""
         self.last_error: KafkaError | None = None
-        """The latest error of a fetch or look-up; None again after the next success."""
+        """The latest error of a fetch or look-up, or None after a success."""
 
     @property
     def is_leaving(self) -> bool:
-        """Still owned, but not for long."""
+        """True if the partition is still assigned, but will be revoked."""
         return self.pending_revocation or self.is_unsubscribed
 
     @property
     def is_deliverable(self) -> bool:
-        """What is there of it may be handed to the caller."""
+        """True if buffered records may be returned to the caller."""
         return not self.paused and not self.is_leaving
 
     @property
     def is_fetchable(self) -> bool:
-        """More of it may be asked for."""
+        """True if more records may be fetched."""
         return self.position is not None and self.is_deliverable and not self.is_recreated
 
     @property
@@ -144,12 +144,12 @@ class PartitionState:
 
     @property
     def at_fetch_end(self) -> bool:
-        """All that is wanted of it was fetched."""
+        """True if all records before ``fetch_end`` were fetched."""
         end, offset = self.fetch_end, self.fetch_offset
         return end is not None and offset is not None and offset >= end
 
     def fetch_target(self) -> FetchTarget | None:
-        """The next offset to fetch; None while the partition must not be fetched."""
+        """Return the next offset to fetch, or None while the partition must not be fetched."""
         offset = self.fetch_offset
         if offset is None or not self.is_fetchable or self.at_fetch_end:
             return None
@@ -158,7 +158,7 @@ class PartitionState:
         )
 
     def move_to(self, offset: int, leader_epoch: int) -> None:
-        """Start anew at an offset, with nothing fetched beyond it."""
+        """Set position and fetch offset to an offset."""
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_leader_epoch = leader_epoch
         self.reset = None
@@ -166,18 +166,18 @@ class PartitionState:
         self.note_consumed()
 
     def note_consumed(self) -> None:
-        """The caller is done with all that it was given."""
+        """Note that the caller has processed all records it received."""
         self.consumed, self.consumed_epoch = self.position, self.leader_epoch
 
 
 class FetchTarget(NamedTuple):
-    """What to ask for next of a partition that may be fetched."""
+    """The next offset to fetch of a partition."""
 
     topic_partition: TopicPartition
     epoch: int
     offset: int
     leader_epoch: int = -1
-    """Of the batch before the offset; -1 unknown."""
+    """The leader epoch of the batch before the offset, or -1."""
     topic_id: bytes = NO_ID
     """The id of the topic that the offset belongs to."""
 
@@ -193,19 +193,19 @@ class RecreatedPartition(NamedTuple):
 
 
 class PendingReset(NamedTuple):
-    """A partition whose position is to be looked up."""
+    """A partition whose position must be looked up."""
 
     topic_partition: TopicPartition
     epoch: int
     strategy: OffsetReset
     is_first: bool = False
-    """It is the first position: a new partition may go by another rule."""
+    """True for a first position. Another rule may apply to a new partition."""
     topic_id: bytes = NO_ID
-    """The id that the topic has now."""
+    """The current id of the topic."""
 
 
 class SubscriptionSnapshot(NamedTuple):
-    """An immutable copy of everything, for explanations and metrics."""
+    """An immutable copy of the whole state, for explanations and metrics."""
 
     mode: SubscriptionMode
     topics: frozenset[str]

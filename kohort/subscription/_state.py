@@ -1,4 +1,4 @@
-"""The subscription as a whole: modes, ownership, positions."""
+"""The state of a subscription: mode, assignment and positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 class SubscriptionState(BoundPositions):
-    """What one consumer wants, owns and has read. See the package's text for who may touch what."""
+    """The topics, the assignment and the positions of one consumer.
+
+    The docstring of the package says what the lock guards.
+    """
 
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class SubscriptionState(BoundPositions):
         """Rings at whatever changes which records may be handed out."""
         self.default_reset = default_reset
         self.changes: int = 0
-        """Grows whenever a partition's epoch changes or a partition goes."""
+        """A counter that grows when a partition's epoch changes or a partition is revoked."""
         self._mode = SubscriptionMode.NONE
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
@@ -42,7 +45,7 @@ class SubscriptionState(BoundPositions):
         self._epochs = 0
         self._moved: dict[TopicPartition, PartitionState] = {}
 
-    # --- what is wanted -------------------------------------------------------------------------
+    # --- topics ---------------------------------------------------------------------------------
 
     @property
     def mode(self) -> SubscriptionMode:
@@ -53,16 +56,16 @@ class SubscriptionState(BoundPositions):
         return self._pattern
 
     def topics(self) -> frozenset[str]:
-        """The topics subscribed to, matched by the pattern, or of the assigned partitions."""
+        """Return the topics subscribed to, matched by the pattern, or of the manual assignment."""
         with self.lock:
             if self._mode is SubscriptionMode.MANUAL:
                 return frozenset(tp.topic for tp in self._partitions)
             return self._topics
 
     def subscribe(self, topics: Iterable[str], *, replaces: bool = False) -> None:
-        """Want these topics, in place of any others; partitions of the others are withheld.
+        """Subscribe to these topics, in place of any others.
 
-        ``replaces``: in place of a pattern, too.
+        Partitions of other topics are no longer delivered. ``replaces``: also replace a pattern.
         """
         if isinstance(topics, str):
             raise TypeError("subscribe() takes a list of topic names, not one string")
@@ -73,9 +76,9 @@ class SubscriptionState(BoundPositions):
             self._set_topics(wanted)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], *, replaces: bool = False) -> None:
-        """Want every topic whose name the pattern matches from its beginning.
+        """Subscribe to every topic whose name the pattern matches from its beginning.
 
-        ``replaces``: in place of named topics, too. Partitions of those are withheld.
+        ``replaces``: also replace named topics. Their partitions are no longer delivered.
         """
         compiled = re.compile(pattern)
         with self.lock:
@@ -85,7 +88,7 @@ class SubscriptionState(BoundPositions):
                 self._set_topics(frozenset(name for name in self._topics if compiled.match(name)))
 
     def match_topics(self, names: Iterable[str]) -> bool:
-        """In pattern mode: take the cluster's topics; True if the wanted ones changed."""
+        """Match the pattern with the cluster's topics, and return True if the matches changed."""
         with self.lock:
             if self._pattern is None:
                 return False
@@ -96,14 +99,14 @@ class SubscriptionState(BoundPositions):
             return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own exactly these partitions, without a group; those owned before keep their state."""
+        """Assign exactly these partitions without a group. Remaining ones keep their state."""
         wanted = frozenset(partitions)
         with self.lock:
             self._set_mode(SubscriptionMode.MANUAL)
             self._set_assigned(wanted)
 
     def unsubscribe(self) -> None:
-        """Want and own nothing."""
+        """Drop the subscription and the assignment."""
         with self.lock:
             self._mode = SubscriptionMode.NONE
             self._topics, self._pattern = frozenset(), None
@@ -115,9 +118,8 @@ class SubscriptionState(BoundPositions):
             allowed |= {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
         if self._mode not in allowed:
             raise IllegalStateError(
-                f"the consumer takes its partitions by {_MODE_CALLS[self._mode]} already and "
-                f"cannot take them by {_MODE_CALLS[mode]} at the same time: "
-                "call unsubscribe() first"
+                f"{_MODE_CALLS[mode]} failed: the consumer already uses "
+                f"{_MODE_CALLS[self._mode]}. Call unsubscribe() first"
             )
         self._mode = mode
 
@@ -128,21 +130,22 @@ class SubscriptionState(BoundPositions):
             state.is_unsubscribed = tp.topic not in topics
             self.touch(tp)
 
-    # --- what is owned --------------------------------------------------------------------------
+    # --- assignment -----------------------------------------------------------------------------
 
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions owned now; an immutable set, safe from any thread."""
+        """Return the assigned partitions in an immutable set. Any thread may call it."""
         return self._assigned
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Own exactly these; returns the new ones, which wait for a position.
+        """Set the assignment of the group, and return the new partitions.
 
-        Those owned before keep their positions, their pause and what is buffered of them.
+        New partitions wait for a position. Partitions that remain keep position, pause and buffered
+        records.
         """
         wanted = frozenset(partitions)
         with self.lock:
             if self._mode not in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN):
-                raise IllegalStateError("a group assigned partitions, but nothing is subscribed to")
+                raise IllegalStateError("the group assigned partitions without a subscription")
             added = wanted - self._assigned
             self._set_assigned(wanted)
             for tp in wanted:
@@ -152,14 +155,14 @@ class SubscriptionState(BoundPositions):
             return added
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Own these no more; returns those that were owned."""
+        """Remove these partitions, and return those that were assigned."""
         with self.lock:
             revoked = self._assigned.intersection(partitions)
             self._set_assigned(self._assigned - revoked)
             return revoked
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch and deliver nothing more of these; they stay owned until :meth:`revoke`."""
+        """End fetches and deliveries of these. They remain assigned until :meth:`revoke`."""
         with self.lock:
             self._stop_run()
             for tp in partitions:
@@ -182,12 +185,12 @@ class SubscriptionState(BoundPositions):
         self._stop_run()
 
     def start_run(self, run: PartitionRun) -> None:
-        """Let the caller take records without the lock, which it holds now."""
+        """Let the caller take records without the lock. The caller holds the lock now."""
         self._run.apply()
         self._run = run
 
     def stop_run(self, run: PartitionRun) -> None:
-        """That was enough. The caller holds the lock."""
+        """End a run. The caller holds the lock."""
         if self._run is run:
             self._stop_run()
 
@@ -197,7 +200,7 @@ class SubscriptionState(BoundPositions):
         self._run = NO_RUN
 
     def _new_epoch(self) -> int:
-        """Unique over partitions and ownerships, so that a stale fetch can never look current."""
+        """Return an epoch that no partition has had, so that every stale fetch is recognized."""
         self._epochs += 1
         self.changes += 1
         self._stop_run()
@@ -206,15 +209,15 @@ class SubscriptionState(BoundPositions):
     # --- positions ------------------------------------------------------------------------------
 
     def partition(self, tp: TopicPartition) -> PartitionState | None:
-        """The state of an assigned partition. The caller holds the lock."""
+        """Return the state of an assigned partition. The caller holds the lock."""
         self._run.apply()
         state = self._partitions.get(tp)
         if state is not None:
-            self._moved[tp] = state  # the caller may move the position
+            self._moved[tp] = state  # the caller of the method may move the position
         return state
 
     def partition_at(self, tp: TopicPartition, epoch: int) -> PartitionState | None:
-        """The state if the partition is still at this epoch. The caller holds the lock."""
+        """Return the state if the partition still has this epoch. The caller holds the lock."""
         state = self.partition(tp)
         return state if state is not None and state.epoch == epoch else None
 
@@ -222,25 +225,24 @@ class SubscriptionState(BoundPositions):
         state = self.partition(tp)
         if state is None:
             raise NotAssignedError(
-                f"{tp.topic}-{tp.partition} is not assigned to this consumer; "
-                "see assignment() for what is"
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer. "
+                "Call assignment() to see its partitions"
             )
         return state
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The next offset to hand to the caller; None while it is not known."""
+        """Return the next offset for the caller, or None while it is unknown."""
         with self.lock:
             return self._assigned_partition(tp).position
 
     def seek(
         self, tp: TopicPartition, offset: int, leader_epoch: int = -1, *, until: int | None = None
     ) -> None:
-        """Continue at ``offset``; what was fetched before is dropped.
-
-        From ``until`` on nothing is fetched.
-        """
+        """Continue at ``offset`` and drop the buffered records. ``until`` ends the fetching."""
         if offset < 0:
-            raise ValueError(f"cannot seek {tp.topic}-{tp.partition} to {offset}: must be >= 0")
+            raise ValueError(
+                f"seek of {tp.topic}-{tp.partition} to {offset} failed: it must be >= 0"
+            )
         with self.lock:
             state = self._assigned_partition(tp)
             state.epoch = self._new_epoch()
@@ -251,36 +253,36 @@ class SubscriptionState(BoundPositions):
             self.touch(tp)
 
     def forget_fetched(self) -> None:
-        """What was fetched and not handed out is gone: continue at the positions."""
+        """Fetch again from the positions, because the buffered records are lost."""
         with self.lock:
             self._stop_run()
             for state in self._partitions.values():
                 self.refetch_from(state)
 
     def refetch_from(self, state: PartitionState) -> None:
-        """Drop what was fetched of a partition and not handed out. The caller holds the lock."""
+        """Drop the buffered records of a partition. The caller holds the lock."""
         state.epoch = self._new_epoch()
         state.fetch_offset, state.fetch_leader_epoch = state.position, state.leader_epoch
         self.touch(state.topic_partition)
 
     def skip_to(self, state: PartitionState, offset: int) -> None:
-        """Pass over what is before ``offset`` without handing it out. The caller holds the lock."""
-        # What is passed over may be of a later epoch than the last record before it.
+        """Skip the records before ``offset``. The caller holds the lock."""
+        # Skipped records may have a later epoch than the last record before them.
         state.position, state.leader_epoch = offset, -1
         self.refetch_from(state)
 
     def request_reset(self, tp: TopicPartition, strategy: OffsetReset | None = None) -> None:
-        """Continue where the rule (else the default one) says, once it has been looked up."""
+        """Look the position up by a rule, or by the default one."""
         with self.lock:
             self.start_reset(self._assigned_partition(tp), strategy)
 
     def start_reset(self, state: PartitionState, strategy: OffsetReset | None = None) -> None:
-        """:meth:`request_reset` for code that holds the lock."""
+        """Request a reset. The caller holds the lock."""
         state.epoch = self._new_epoch()
         state.position = state.fetch_offset = state.fetch_end = state.consumed = None
         state.leader_epoch = state.fetch_leader_epoch = -1
         state.last_error = None
-        if state.is_recreated:  # what the brokers said of the old topic
+        if state.is_recreated:  # these offsets are of the old topic
             state.high_watermark = state.last_stable_offset = state.log_start_offset = None
         state.topic_id, state.is_recreated, state.is_first = NO_ID, False, False
         state.reset = strategy or self.default_reset
@@ -295,10 +297,10 @@ class SubscriptionState(BoundPositions):
         epoch: int,
         topic_id: bytes | None = None,
     ) -> bool:
-        """Take a position that was looked up, if the partition is still at that epoch.
+        """Set a position that was looked up, if the partition still has this epoch.
 
-        ``topic_id``: the id that the topic had when it was asked for; None: the one of now. False
-        if the epoch is another one, or there is a position by now: the partition was sought.
+        ``topic_id``: the id of the topic at the request, or None for the current one. Returns False
+        if the partition was sought meanwhile, so that its epoch or position differs.
         """
         with self.lock:
             state = self.partition_at(tp, epoch)
@@ -313,7 +315,7 @@ class SubscriptionState(BoundPositions):
             return True
 
     def reset_if_unknown(self, tp: TopicPartition, *, epoch: int) -> None:
-        """Have the first position looked up, if the partition still waits at that epoch."""
+        """Look the first position up, if the partition still waits at this epoch."""
         with self.lock:
             state = self.partition_at(tp, epoch)
             if state is not None and state.awaits_position:
@@ -321,20 +323,20 @@ class SubscriptionState(BoundPositions):
                 state.is_first = True
 
     def awaiting_position(self) -> dict[TopicPartition, int]:
-        """Partitions with neither a position nor a reset under way -> their epochs."""
+        """Return the epochs of partitions without a position or a pending reset."""
         with self.lock:
             return {
                 tp: state.epoch for tp, state in self._partitions.items() if state.awaits_position
             }
 
     def pending_resets(self) -> list[PendingReset]:
-        """The partitions whose position is to be looked up by a rule."""
+        """Return the partitions whose positions must be looked up by a rule."""
         with self.lock:
             found = [self.pending_reset(state) for state in self._partitions.values()]
             return [pending for pending in found if pending is not None]
 
     def pending_reset(self, state: PartitionState) -> PendingReset | None:
-        """The rule to look the position up by; None without one. The caller holds the lock."""
+        """Return the pending reset of a partition, or None. The caller holds the lock."""
         if state.reset is None or state.is_leaving:
             return None
         tp = state.topic_partition
@@ -343,9 +345,9 @@ class SubscriptionState(BoundPositions):
         )
 
     def positions_for_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all owned partitions that have one: what was consumed up to.
+        """Return the positions of all assigned partitions that have one.
 
-        Without those in topics that were recreated since.
+        Positions in topics that were recreated since are left out.
         """
         with self.lock:
             self._run.apply()
@@ -356,9 +358,9 @@ class SubscriptionState(BoundPositions):
             }
 
     def note_consumed(self, partitions: frozenset[TopicPartition] | None = None) -> None:
-        """The caller is done with all that it was given before: it may be committed.
+        """Note that the caller has processed all records it received, so they may be committed.
 
-        ``partitions``: that holds for these only; None: for all.
+        ``partitions`` limits the call to these partitions.
         """
         with self.lock:
             self._stop_run()
@@ -366,16 +368,16 @@ class SubscriptionState(BoundPositions):
                 for tp in partitions & self._moved.keys():
                     self._moved.pop(tp).note_consumed()
                 return
-            # Whatever moves a position got the state from partition() since the last call.
+            # Code that moves a position gets the state from partition(), which notes it in _moved.
             for state in self._moved.values():
                 state.consumed, state.consumed_epoch = state.position, state.leader_epoch
             self._moved.clear()
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions as of the latest :meth:`note_consumed`, or put by a seek or look-up since.
+        """Return the positions as of the latest :meth:`note_consumed`, seek or look-up.
 
-        Bound to the ownership: a partition that was revoked and comes back starts again. Positions
-        in topics that were recreated since are left out.
+        A partition that was revoked and assigned again starts without an offset. Positions in
+        topics that were recreated since are left out.
         """
         with self.lock:
             self._run.apply()
@@ -385,16 +387,16 @@ class SubscriptionState(BoundPositions):
                 if state.consumed is not None and not state.is_recreated
             }
 
-    # --- what may be fetched --------------------------------------------------------------------
+    # --- fetches --------------------------------------------------------------------------------
 
     def fetch_targets(self) -> list[FetchTarget]:
-        """What to ask for next of every partition that is positioned, not paused, not leaving."""
+        """Return the next offset to fetch of every partition that may be fetched."""
         with self.lock:
             found = [state.fetch_target() for state in self._partitions.values()]
             return [target for target in found if target is not None]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver nothing of these until :meth:`resume`; what is buffered stays buffered."""
+        """Deliver no records of these until :meth:`resume`, and keep their buffered records."""
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -409,22 +411,22 @@ class SubscriptionState(BoundPositions):
             self._stop_run()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The owned partitions that are paused."""
+        """Return the assigned partitions that are paused."""
         with self.lock:
             return frozenset(tp for tp, state in self._partitions.items() if state.paused)
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
-        """The offset after the last replicated record, as of the latest fetch; None before one."""
+        """Return the offset after the last replicated record by the latest fetch, or None."""
         with self.lock:
             return self._assigned_partition(tp).high_watermark
 
     def last_stable_offset(self, tp: TopicPartition) -> int | None:
-        """The end of what is decided, as of the latest fetch; None before one."""
+        """Return the offset before the first open transaction by the latest fetch, or None."""
         with self.lock:
             return self._assigned_partition(tp).last_stable_offset
 
     def snapshot(self) -> SubscriptionSnapshot:
-        """A copy of everything."""
+        """Return a copy of the whole state."""
         with self.lock:
             self._run.apply()
             return SubscriptionSnapshot(

@@ -12,7 +12,7 @@ from kohort.errors import BrokerNotAvailableError
 from kohort.fetcher._buffer import FetchBuffer
 from kohort.fetcher._candidates import Candidates
 from kohort.fetcher._completed import FailedFetch
-from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, FetchConnection
+from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, FetchConnection
 from kohort.fetcher._leaders import Leaders
 from kohort.fetcher._memory import FetchMemory
 from kohort.fetcher._planning import FetchPlanner, PlannedFetch
@@ -236,8 +236,8 @@ class Machine:
         for node in free:
             lanes = self.planner.connections(node)
             took = any(fetch.connection.node == node for fetch in fetches)
-            until = lanes.main.until - 2 * MEET_MARGIN
-            is_parked = lanes.main.sent_at + PARKED_AFTER <= self.now < until
+            until = lanes.main.until - 2 * EXTRA_POLL_MARGIN
+            is_parked = lanes.main.sent_at + LONG_POLL_AFTER <= self.now < until
             if not took and (not lanes.main.is_busy or (is_parked and not lanes.extra.is_busy)):
                 assert not free[node], "something may be fetched, and nothing was"
         assert self.planner.in_flight().keys() <= {tp for tp, _ in self.asked}

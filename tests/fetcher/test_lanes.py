@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kohort.fetcher._connections import MEET_MARGIN, PARKED_AFTER, NodeConnections
+from kohort.fetcher._connections import EXTRA_POLL_MARGIN, LONG_POLL_AFTER, NodeConnections
 from kohort.fetcher._retries import Retries
 from kohort.transport import Backoff
 
@@ -18,21 +18,21 @@ class TestLanes:
     def test_a_fetch_that_may_just_be_coming_in_is_waited_for(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
-        choice = lanes.choose(10.0 + PARKED_AFTER / 2, 0.5)
+        choice = lanes.choose(10.0 + LONG_POLL_AFTER / 2, 0.5)
         assert choice.connection is None
-        assert choice.retry_at == 10.0 + PARKED_AFTER
+        assert choice.retry_at == 10.0 + LONG_POLL_AFTER
 
     def test_beside_a_parked_fetch_goes_one_that_ends_before_it(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
         choice = lanes.choose(10.1, 0.5)
         assert choice.connection is lanes.extra
-        assert abs(10.1 + choice.max_wait - (10.5 - MEET_MARGIN)) < 1e-9
+        assert abs(10.1 + choice.max_wait - (10.5 - EXTRA_POLL_MARGIN)) < 1e-9
 
     def test_shortly_before_its_end_the_main_lane_is_waited_for(self) -> None:
         lanes = NodeConnections(1)
         lanes.main.start(10.0, 0.5)
-        assert lanes.choose(10.51 - MEET_MARGIN, 0.5) == (None, 0.0, 10.5 + PARKED_AFTER)
+        assert lanes.choose(10.51 - EXTRA_POLL_MARGIN, 0.5) == (None, 0.0, 10.5 + LONG_POLL_AFTER)
 
     def test_each_lane_has_one_fetch_in_flight(self) -> None:
         lanes = NodeConnections(1)
@@ -45,9 +45,9 @@ class TestLanes:
     def test_beside_full_partitions_nothing_is_parked_for_long_at_first(self) -> None:
         lanes = NodeConnections(1)
         waits = [lanes.choose(10.0, 0.5, has_waiting=True).max_wait for _ in range(7)]
-        assert waits == [PARKED_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
+        assert waits == [LONG_POLL_AFTER * factor for factor in (1, 2, 4, 8, 16)] + [0.5, 0.5]
         lanes.note_records()
-        assert lanes.choose(10.0, 0.5, has_waiting=True).max_wait == PARKED_AFTER
+        assert lanes.choose(10.0, 0.5, has_waiting=True).max_wait == LONG_POLL_AFTER
         assert lanes.choose(10.0, 0.5).max_wait == 0.5
 
     def test_a_fetch_whose_answer_takes_long_is_not_waited_for(self) -> None:
@@ -55,11 +55,11 @@ class TestLanes:
         choice = lanes.choose(10.0, 0.5, has_waiting=True)
         lanes.main.start(10.0, choice.max_wait)
         choice = lanes.choose(10.001, 0.5)
-        assert (choice.connection, choice.retry_at) == (None, 10.0 + PARKED_AFTER)
-        overdue_at = lanes.main.until + PARKED_AFTER
-        assert lanes.choose(10.0 + PARKED_AFTER, 0.5) == (None, 0.0, overdue_at)
+        assert (choice.connection, choice.retry_at) == (None, 10.0 + LONG_POLL_AFTER)
+        overdue_at = lanes.main.until + LONG_POLL_AFTER
+        assert lanes.choose(10.0 + LONG_POLL_AFTER, 0.5) == (None, 0.0, overdue_at)
         choice = lanes.choose(overdue_at, 0.5)
-        assert (choice.connection, choice.max_wait) == (lanes.extra, PARKED_AFTER)
+        assert (choice.connection, choice.max_wait) == (lanes.extra, LONG_POLL_AFTER)
 
     def test_a_broker_in_back_off_is_left_alone(self) -> None:
         lanes = NodeConnections(1)
