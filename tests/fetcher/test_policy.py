@@ -88,11 +88,11 @@ class TestSkippingRecords:
         with caplog.at_level(logging.WARNING, "kohort.fetcher"):
             bench.drain()
         first, second = caplog.messages
-        assert "t-0: skipped what is at offset 3, 1 bytes; going on at 4: " in first
+        assert "t-0: skipped 1 bytes at offset 3. The next offset is 4. " in first
         assert first.endswith(
             "RecordDeserializationError: the value does not deserialize: LookupError: "
         )
-        assert "t-0: skipped what is at offset 11, 2 bytes; going on at 12" in second
+        assert "t-0: skipped 2 bytes at offset 11. The next offset is 12." in second
         assert bench.buffer.policy.counters.bytes_skipped == 3
 
     def test_an_interrupt_in_the_midst_loses_nothing(self) -> None:
@@ -151,7 +151,7 @@ class TestSkippingBatches:
             assert bench.drain() == {}
         assert (bench.position(T0), bench.rooms) == (4, 2)
         [told] = caplog.messages
-        assert f"t-0: skipped what is at offset 2, {len(data[1])} bytes; going on at 4" in told
+        assert f"t-0: skipped {len(data[1])} bytes at offset 2. The next offset is 4." in told
         refetched(bench, T0, data[2])
         assert bench.drain() == {T0: [4, 5]}
         assert bench.buffer.policy.counters.batches_skipped == 1
@@ -191,7 +191,7 @@ class TestSkippingBatches:
             read_twice(bench, bad)
             assert bench.drain() == {}
         assert bench.position(T0) == 1
-        assert "where it ends in these cannot be told" in caplog.text
+        assert "the end of the batch is unknown" in caplog.text
         assert bench.buffer.policy.counters.bytes_skipped == 0
 
     def test_an_end_behind_the_end_of_the_log_is_not_believed(self) -> None:

@@ -39,7 +39,7 @@ class TestModes:
         subscription = SubscriptionState()
         subscription.subscribe(["a"])
         with pytest.raises(
-            IllegalStateError, match=r"subscribe\(topics\).*assign\(\).*unsubscribe"
+            IllegalStateError, match=r"assign\(\).*subscribe\(topics\).*unsubscribe"
         ):
             subscription.assign([A0])
         with pytest.raises(IllegalStateError, match="pattern"):
