@@ -1,10 +1,10 @@
 """A Kafka cluster in the process, for tests and experiments.
 
-::
-
-    with Cluster(topics={"orders": 6}) as cluster:
-        cluster.produce("orders", [("key", "value")])
-        consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+```python
+with Cluster(topics={"orders": 6}) as cluster:
+    cluster.produce("orders", [("key", "value")])
+    consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+```
 """
 
 from __future__ import annotations

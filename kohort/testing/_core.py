@@ -40,7 +40,7 @@ from kohort.testing.groups import (
     ClassicGroup,
     GroupCoordinator,
     GroupEnvironment,
-    Records,
+    GroupRecords,
 )
 from kohort.testing.security import Authorizer, SecurityState
 
@@ -364,7 +364,7 @@ class ClusterCore:
         """Return the partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self._offsets_topic().partitions[coordinator_partition(group_id, PARTITIONS)]
 
-    def _append_group_records(self, index: int, records: Records) -> None:
+    def _append_group_records(self, index: int, records: GroupRecords) -> None:
         partition = self._offsets_topic().partitions[index]
         now = self.now_ms()
         batch = encode_batch([NewRecord(now, key, value) for key, value in records])

@@ -221,7 +221,7 @@ class FaultControl(ABC):
         client_id: str | None = None,
         chance: float = 1.0,
     ) -> Fault:
-        """Neither respond nor execute; stopping the fault closes the connections."""
+        """Hold requests without executing them; stopping the fault closes their connections."""
         stopped = self._call(lambda _: anyio.Event())
 
         async def wait(_: Call) -> Outcome:

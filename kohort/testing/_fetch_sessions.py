@@ -60,6 +60,8 @@ class CachedPartition:
 
 @dataclass(slots=True)
 class BrokerFetchSession:
+    """A fetch session of one client; ``epoch`` is that of its next request."""
+
     id: int
     uses_topic_ids: bool
     epoch: int = 1

@@ -32,6 +32,8 @@ class ServerConnection(Protocol):
 
 
 class SocketConnection:
+    """Connection over a non-blocking TCP socket."""
+
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock

@@ -15,10 +15,10 @@ from kohort.testing.log import AppendError, Marker, PartitionLog
 from kohort.testing.transactions import (
     TRANSACTION_PARTITIONS,
     ProducerEpoch,
-    Records,
     TransactionCoordinator,
     TransactionEnvironment,
     TransactionPartition,
+    TransactionRecords,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class TransactionRouter:
         return ErrorCode.NONE
 
     def append_offsets(
-        self, partition: Partition, producer: ProducerEpoch, records: Records
+        self, partition: Partition, producer: ProducerEpoch, records: TransactionRecords
     ) -> None:
         """Write offsets to ``__consumer_offsets`` as part of the producer's transaction."""
         now_ms = self._cluster.now_ms()
@@ -148,7 +148,7 @@ class TransactionRouter:
         if partition is not None:  # else it was deleted meanwhile
             self.write_marker(partition, marker)
 
-    def _append(self, index: int, records: Records) -> None:
+    def _append(self, index: int, records: TransactionRecords) -> None:
         partition = self.state_topic().partitions[index]
         now_ms = self._cluster.now_ms()
         data = encode_batch([NewRecord(now_ms, key, value) for key, value in records])

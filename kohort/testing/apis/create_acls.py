@@ -42,6 +42,8 @@ async def create_acls(ctx: Context, request: CreateAclsRequest) -> CreateAclsRes
 
 
 class _Codes(NamedTuple):
+    """The enumeration values of a requested ACL."""
+
     operation: AclOperation
     kind: ResourceType
     pattern: PatternType

@@ -28,6 +28,8 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 
 
 class _RefusedTopic(Exception):
+    """Refusal to create a topic."""
+
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kohort.testing.groups._coordinator import (
     PARTITIONS,
     GroupCoordinator,
+    GroupRecords,
     OpenRecords,
-    Records,
 )
 from kohort.testing.groups._environment import (
     Append,
@@ -36,11 +36,11 @@ __all__ = [
     "GroupCoordinator",
     "GroupEnvironment",
     "GroupLimits",
+    "GroupRecords",
     "GroupState",
     "Member",
     "OffsetToCommit",
     "OpenRecords",
-    "Records",
     "SendResponse",
     "TimerKey",
     "load_groups",

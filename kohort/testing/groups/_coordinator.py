@@ -51,7 +51,7 @@ from kohort.testing.groups._transactional import (
 PARTITIONS = 50
 """Number of partitions of ``__consumer_offsets``."""
 
-Records = list[tuple[bytes, bytes | None]]
+GroupRecords = list[tuple[bytes, bytes | None]]
 OpenRecords = Iterable[tuple[int, Buffer | None, Buffer | None, bool]]
 """(producer id, key, value, outdated) of transactions that have not ended."""
 
@@ -91,7 +91,7 @@ class GroupCoordinator:
     def __init__(
         self,
         env: GroupEnvironment,
-        append: Callable[[int, Records], None],
+        append: Callable[[int, GroupRecords], None],
         changed: Callable[[], None],
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
@@ -250,7 +250,7 @@ class GroupCoordinator:
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, offsets: Sequence[OffsetToCommit]
-    ) -> tuple[list[ErrorCode], Records]:
+    ) -> tuple[list[ErrorCode], GroupRecords]:
         """Return one error code for each offset, and the records to append in the transaction."""
         error = self.check(request.group_id)
         group = self.groups.get(request.group_id)
@@ -364,7 +364,7 @@ class GroupCoordinator:
         if effects:
             self._schedule_expiration(now)
             self._env.effects = []
-            appends: dict[int, Records] = {}
+            appends: dict[int, GroupRecords] = {}
             for effect in effects:
                 if isinstance(effect, Append):
                     where = self._partition(effect.group_id)

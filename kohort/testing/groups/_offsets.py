@@ -14,6 +14,8 @@ from kohort.testing.groups._state import GroupState
 
 
 class OffsetToCommit(NamedTuple):
+    """An offset that a client commits for a partition."""
+
     topic: str
     topic_id: bytes
     partition: int

@@ -48,6 +48,8 @@ class AppendResult(NamedTuple):
 
 
 class TimestampedOffset(NamedTuple):
+    """Result of a lookup by time; ``timestamp`` is -1 for the ends of the log."""
+
     offset: int
     timestamp: int
     leader_epoch: int

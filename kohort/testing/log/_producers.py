@@ -19,6 +19,8 @@ _SEQUENCES = 1 << 31
 
 
 class AppendedBatch(NamedTuple):
+    """Sequences, base offset and largest timestamp of a batch in the log."""
+
     first_sequence: int
     last_sequence: int
     base_offset: int

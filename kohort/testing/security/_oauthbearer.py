@@ -15,6 +15,11 @@ from kohort.testing.security._mechanism import (
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
 """Challenge after a refused token, and later the error message."""
+_OTHER_ID = (
+    "Authentication failed: Client requested an authorization id ({}) that is different from the "
+    "token's principal name ({})"
+)
+"""Kafka's message for an authorization id that is not the user of the token."""
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST = re.compile(
     rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
@@ -52,9 +57,6 @@ class OAuthBearerServer:
             self._refused = True
             return INVALID_TOKEN.encode()
         if match["authzid"] not in (None, user):
-            raise LoginRefusedError(
-                f"Authentication failed: Client requested an authorization id "
-                f"({match['authzid']}) that is different from the token's principal name ({user})"
-            )
+            raise LoginRefusedError(_OTHER_ID.format(match["authzid"], user))
         self.identity = Identity(user, int(expiry * 1000))
         return b""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from kohort.testing.transactions._coordinator import (
     TRANSACTION_PARTITIONS,
-    Records,
     TransactionConfig,
     TransactionCoordinator,
     TransactionEnvironment,
+    TransactionRecords,
 )
 from kohort.testing.transactions._epochs import ProducerEpoch
 from kohort.testing.transactions._state import TransactionState
@@ -20,11 +20,11 @@ from kohort.testing.transactions._transaction import Transaction, TransactionPar
 __all__ = [
     "TRANSACTION_PARTITIONS",
     "ProducerEpoch",
-    "Records",
     "Transaction",
     "TransactionConfig",
     "TransactionCoordinator",
     "TransactionEnvironment",
     "TransactionPartition",
+    "TransactionRecords",
     "TransactionState",
 ]

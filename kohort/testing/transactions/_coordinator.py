@@ -25,7 +25,7 @@ from kohort.testing.transactions._transaction import Transaction, TransactionPar
 TRANSACTION_PARTITIONS = 50
 """Number of partitions of ``__transaction_state``."""
 
-Records = list[tuple[bytes, bytes | None]]
+TransactionRecords = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TransactionEnvironment:
     """
 
     config: TransactionConfig
-    append: Callable[[int, Records], None]
+    append: Callable[[int, TransactionRecords], None]
     write_marker: Callable[[TransactionPartition, Marker], None]
     new_producer_id: Callable[[], int]
     epoch_of: Callable[[int], int]
