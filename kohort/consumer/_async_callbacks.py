@@ -17,7 +17,7 @@ from kohort.consumer._callback_runner import ASSIGNED, LOST, REVOKED
 from kohort.consumer._engine import Engine
 from kohort.consumer._signal import TaskSignal
 from kohort.errors import IllegalStateError, KafkaError, RebalanceListenerError, ReentrantCallError
-from kohort.listeners import CallbackName, call_listener, is_awaited
+from kohort.listeners._dispatch import CallbackName, call_listener, is_awaited
 from kohort.transport import start_soon
 from kohort.types import TopicPartition
 

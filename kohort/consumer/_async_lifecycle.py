@@ -32,7 +32,7 @@ from kohort.errors import (
     NoBrokersAvailable,
     SecurityError,
 )
-from kohort.listeners import acall_listener
+from kohort.listeners._dispatch import acall_listener
 from kohort.transport import weak_callback
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from kohort.errors import (
     NotAssignedError,
     TopicAuthorizationFailedError,
 )
-from kohort.listeners import check_listener
+from kohort.listeners._dispatch import check_listener
 from kohort.records import RecordRun
 from kohort.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 

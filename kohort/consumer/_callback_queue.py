@@ -11,7 +11,7 @@ import anyio
 
 from kohort.consumer._caller_latency import CallerLatency
 from kohort.errors import WakeupError
-from kohort.listeners import CallbackName
+from kohort.listeners._dispatch import CallbackName
 from kohort.records import WakeUp
 from kohort.transport import with_principal
 from kohort.types import OffsetAndMetadata, TopicPartition

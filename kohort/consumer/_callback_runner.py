@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from kohort.consumer._callback_queue import AssignorCallback, ListenerCallback, PendingCallback
 from kohort.consumer._engine import Engine
 from kohort.errors import KafkaError, RebalanceListenerError, WakeupError
-from kohort.listeners import CallbackName
+from kohort.listeners._dispatch import CallbackName
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")

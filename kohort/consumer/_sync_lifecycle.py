@@ -28,7 +28,7 @@ from kohort.errors import (
     KafkaError,
     RebalanceListenerError,
 )
-from kohort.listeners import CallbackName, call_listener
+from kohort.listeners._dispatch import CallbackName, call_listener
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from kohort.listeners._base import ConsumerRebalanceListener
-from kohort.listeners._dispatch import (
-    CallbackName,
-    acall_listener,
-    call_listener,
-    check_listener,
-    is_awaited,
+from kohort.listeners._base import (
+    AsyncRebalanceListener,
+    ConsumerRebalanceListener,
+    RebalanceListener,
 )
 from kohort.listeners._logging import LoggingRebalanceListener
 from kohort.listeners._ready import CommitOnRevoke, ExternalOffsets, ListenerChain
 
 __all__ = [
-    "CallbackName",
+    "AsyncRebalanceListener",
     "CommitOnRevoke",
     "ConsumerRebalanceListener",
     "ExternalOffsets",
     "ListenerChain",
     "LoggingRebalanceListener",
-    "acall_listener",
-    "call_listener",
-    "check_listener",
-    "is_awaited",
+    "RebalanceListener",
 ]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from kohort.listeners._base import ConsumerRebalanceListener
+from kohort.listeners._base import AsyncRebalanceListener, ConsumerRebalanceListener
 from kohort.listeners._dispatch import CallbackName, check_listener, is_awaited, method_of
 from kohort.types import TopicPartition
 
@@ -38,7 +38,7 @@ class CommitOnRevoke(ConsumerRebalanceListener):
         self._consumer = consumer
         self.awaits: bool = inspect.iscoroutinefunction(consumer.commit)
 
-    def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, revoked: Partitions) -> Any:
         offsets = _of(self._consumer.positions(), revoked)
         result: Awaitable[None] | None = self._consumer.commit(offsets) if offsets else None
         return result
@@ -63,14 +63,14 @@ class ExternalOffsets(ConsumerRebalanceListener):
         self._save = save
         self.awaits: bool = inspect.iscoroutinefunction(load) or inspect.iscoroutinefunction(save)
 
-    def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
+    def on_partitions_assigned(self, assigned: Partitions) -> Any:
         found = self._load(assigned) if assigned else {}
         if inspect.isawaitable(found):
             return self._seek_later(found)
         self._seek(found)
         return None
 
-    def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, revoked: Partitions) -> Any:
         offsets = _of(self._consumer.positions(), revoked)
         result = self._save(offsets) if offsets else None
         return result if inspect.isawaitable(result) else None
@@ -91,19 +91,19 @@ class ListenerChain(ConsumerRebalanceListener):
     """Calls several listeners, in the order given. One that raises does not keep the others from
     being called; the first exception is raised then."""
 
-    def __init__(self, *listeners: Any) -> None:
+    def __init__(self, *listeners: AsyncRebalanceListener) -> None:
         for listener in listeners:
             check_listener(listener, asynchronous=True)
         self._listeners = listeners
         self.awaits: bool = any(is_awaited(listener) for listener in listeners)
 
-    def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
+    def on_partitions_assigned(self, assigned: Partitions) -> Any:
         return self._call("on_partitions_assigned", assigned)
 
-    def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, revoked: Partitions) -> Any:
         return self._call("on_partitions_revoked", revoked)
 
-    def on_partitions_lost(self, lost: Partitions) -> Awaitable[None] | None:
+    def on_partitions_lost(self, lost: Partitions) -> Any:
         return self._call("on_partitions_lost", lost)
 
     def _call(self, callback: CallbackName, partitions: Partitions) -> Awaitable[None] | None:

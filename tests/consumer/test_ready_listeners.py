@@ -185,4 +185,4 @@ def test_what_awaits_is_refused_by_the_synchronous_face(options: dict[str, Any])
         with pytest.raises(TypeError, match="AsyncKafkaConsumer"):
             consumer.subscribe(["t"], listener=each)
     with pytest.raises(TypeError, match="on_partitions_revoked"):
-        ListenerChain(object())
+        ListenerChain(object())  # type: ignore[arg-type]

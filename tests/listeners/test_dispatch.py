@@ -9,13 +9,8 @@ import anyio
 import pytest
 
 from kohort.errors import RebalanceListenerError
-from kohort.listeners import (
-    CallbackName,
-    ConsumerRebalanceListener,
-    acall_listener,
-    call_listener,
-    check_listener,
-)
+from kohort.listeners import ConsumerRebalanceListener
+from kohort.listeners._dispatch import CallbackName, acall_listener, call_listener, check_listener
 from kohort.types import TopicPartition
 
 PARTITIONS = [TopicPartition("orders", 1), TopicPartition("orders", 0)]

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from kohort.listeners import LoggingRebalanceListener, call_listener
+from kohort.listeners import LoggingRebalanceListener
+from kohort.listeners._dispatch import call_listener
 from kohort.types import TopicPartition
 
 PARTITIONS = {TopicPartition("orders", 10), TopicPartition("orders", 9)}
