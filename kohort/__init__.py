@@ -21,17 +21,28 @@ from kohort.errors import (
     RebalanceListenerError,
     RecordDeserializationError,
 )
-from kohort.listeners import ConsumerRebalanceListener
+from kohort.listeners import AsyncRebalanceListener, ConsumerRebalanceListener, RebalanceListener
 from kohort.records import ConsumerRecord
-from kohort.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, lazy_names
+from kohort.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    lazy_names,
+)
 
 __all__ = [
+    "AsyncConsumerOptions",
     "AsyncKafkaConsumer",
+    "AsyncRebalanceListener",
     "CommitFailedError",
     "ConfigurationError",
+    "ConsumerGroupMetadata",
+    "ConsumerOptions",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptBatchError",
+    "Explanation",
     "KafkaConnectionError",
     "KafkaConsumer",
     "KafkaError",
@@ -39,6 +50,7 @@ __all__ = [
     "NoBrokersAvailable",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "RebalanceListener",
     "RebalanceListenerError",
     "RecordColumns",
     "RecordDeserializationError",
@@ -49,7 +61,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kohort.consumer import AsyncKafkaConsumer, KafkaConsumer
+    from kohort._options import AsyncConsumerOptions, ConsumerOptions
+    from kohort.consumer import AsyncKafkaConsumer, Explanation, KafkaConsumer
     from kohort.records import RecordColumns
     from kohort.security import create_ssl_context
 else:
@@ -57,7 +70,10 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "AsyncConsumerOptions": "kohort._options",
             "AsyncKafkaConsumer": "kohort.consumer",
+            "ConsumerOptions": "kohort._options",
+            "Explanation": "kohort.consumer",
             "KafkaConsumer": "kohort.consumer",
             "RecordColumns": "kohort.records",
             "create_ssl_context": "kohort.security",

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from kohort.types import lazy_names
 
-__all__ = ["AsyncKafkaConsumer", "KafkaConsumer"]
+__all__ = ["AsyncKafkaConsumer", "Explanation", "KafkaConsumer"]
 
 if TYPE_CHECKING:
     from kohort.consumer._async import AsyncKafkaConsumer
+    from kohort.consumer._explanation import Explanation
     from kohort.consumer._sync import KafkaConsumer
 else:
     # A program that uses one API does not import the modules of the other.
@@ -17,6 +18,7 @@ else:
         __name__,
         {
             "AsyncKafkaConsumer": "kohort.consumer._async",
+            "Explanation": "kohort.consumer._explanation",
             "KafkaConsumer": "kohort.consumer._sync",
         }.get,
     )

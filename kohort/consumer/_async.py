@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-import anyio
-
-from kohort.config import ConsumerConfig, conceal_secrets
+from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
 from kohort.consumer._async_lifecycle import AsyncLifecycle
-from kohort.consumer._base import Pattern
+from kohort.consumer._base import K, V
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import (
     ConsumerClosedError,
@@ -20,6 +17,7 @@ from kohort.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
+from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
 from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
@@ -30,17 +28,20 @@ if TYPE_CHECKING:
     import pyarrow
 
     import kohort
+    from kohort import _options
+    from kohort.consumer import _typing
     from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
     kohort, uuid, pyarrow = LazyModule("kohort"), LazyModule("uuid"), LazyModule("pyarrow")
+    _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
-Record = ConsumerRecord[Any, Any]
-Records = dict[TopicPartition, list[Record]]
+U = TypeVar("U")
+Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
-class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
+class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
     """Reads topics, alone or as a member of a consumer group, on asyncio or trio.
 
     ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``;
@@ -59,15 +60,117 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
     records are buffered. A deserializer, or your own code without an ``await``, can take longer.
     """
 
-    def __init__(self, *topics: str, **configs: Any) -> None:
+    @overload
+    def __init__(
+        self: AsyncKafkaConsumer[bytes, bytes],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **options: Unpack[_options.AsyncConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncKafkaConsumer[K, bytes],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[K],
+        value_deserializer: None = None,
+        **options: Unpack[_options.AsyncConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncKafkaConsumer[bytes, V],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: _typing.Deserializer[V],
+        **options: Unpack[_options.AsyncConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncKafkaConsumer[K, V],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[K],
+        value_deserializer: _typing.Deserializer[V],
+        **options: Unpack[_options.AsyncConsumerOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+        **options: Unpack[_options.AsyncConsumerOptions],
+    ) -> None:
+        configs = cast("dict[str, Any]", options)
         conceal_secrets(configs)
-        self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
+        config = ConsumerConfig.from_kwargs(
+            key_deserializer=key_deserializer, value_deserializer=value_deserializer, **configs
+        )
+        self._set_up(config, topics)
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+    ) -> AsyncKafkaConsumer[bytes, bytes]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[T],
+        value_deserializer: None = None,
+    ) -> AsyncKafkaConsumer[T, bytes]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: _typing.Deserializer[U],
+    ) -> AsyncKafkaConsumer[bytes, U]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[T],
+        value_deserializer: _typing.Deserializer[U],
+    ) -> AsyncKafkaConsumer[T, U]: ...
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+    ) -> Any:
+        """Return a consumer with the dotted names of Java and librdkafka as options.
+
+        For instance ``{"group.id": "billing"}``. The errors are those of the constructor and have
+        the names as they were given.
+        """
+        properties = conceal_properties(properties)
+        return cls._from_properties(properties, topics, key_deserializer, value_deserializer)
 
     # -- records ------------------------------------------------------------------------------
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> Records:
+    ) -> Records[K, V]:
         """Records that are there (of these partitions only, if any are named), maybe none.
 
         Waits for some up to ``timeout_ms``; at most ``max_records`` (default
@@ -82,7 +185,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
             self._engine.callback_queue.has_returned_records |= bool(records)
             return records
 
-    async def getone(self, *partitions: TopicPartition) -> Record:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """The next record (of these partitions only, if any are named), however long it takes."""
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getone()"):
@@ -95,7 +198,9 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
                     return record
         raise ConsumerClosedError("the consumer was stopped")
 
-    async def _next_record(self, chosen: frozenset[TopicPartition] | None) -> Record | None:
+    async def _next_record(
+        self, chosen: frozenset[TopicPartition] | None
+    ) -> ConsumerRecord[K, V] | None:
         self._engine.callback_queue.raise_wakeup()
         # A rebalance goes on between two records: what is held may last for hours.
         waits = self._engine.callback_queue.pending or self._is_unsubscribing or self._unpolled_task
@@ -172,7 +277,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         *,
         buffered: bool = True,
         table: TablePoll[Any] | None = None,
-    ) -> Records:
+    ) -> Records[K, V]:
         """``held``: with what is held for iteration; else nothing, as soon as some may be given.
 
         ``table``: the rows go there, and nothing is returned.
@@ -211,12 +316,16 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
                 return records
             await event.wait(remaining)
 
+    if TYPE_CHECKING:
+
+        def __anext__(self) -> Coroutine[Any, Any, ConsumerRecord[K, V]]: ...
+
     def __aiter__(self) -> Self:
         if self._closed:
             raise ConsumerClosedError("the consumer is closed; make a new one")
         return self
 
-    async def _step(self) -> Record:
+    async def _step(self) -> ConsumerRecord[K, V]:
         """Return the next record where AsyncIteration.__anext__() has none at hand."""
         run = self._record_run
         if self._clock() >= self._run_until:
@@ -227,7 +336,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         # From here on nothing is called: signal handlers run in calls.
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
             run.wake_up.taken_at = run.now
-            record: Record = run.records[run.index]
+            record: ConsumerRecord[K, V] = run.records[run.index]
             run.index += 1
             return record
         callback_queue = self._engine.callback_queue
@@ -255,8 +364,24 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
 
     # -- subscription -------------------------------------------------------------------------
 
+    @overload
     def subscribe(
-        self, topics: Iterable[str] = (), pattern: Pattern | None = None, listener: Any = None
+        self,
+        topics: _typing.Topics,
+        pattern: None = None,
+        listener: AsyncRebalanceListener | None = None,
+    ) -> None: ...
+
+    @overload
+    def subscribe(
+        self, *, pattern: _typing.Pattern, listener: AsyncRebalanceListener | None = None
+    ) -> None: ...
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: _typing.Pattern | None = None,
+        listener: AsyncRebalanceListener | None = None,
     ) -> None:
         """Subscribe as :meth:`KafkaConsumer.subscribe` does; the group is joined in the background.
 
@@ -267,10 +392,6 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         self._is_unsubscribing = False
         if begins and self._background_task is not None:
             self._engine.callback_queue.note_call()
-
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """As :meth:`KafkaConsumer.enforce_rebalance`."""
-        self._enforce_rebalance(reason)
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""
@@ -293,11 +414,6 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
             self._assign(chosen)
         else:
             self.unsubscribe()
-
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a topic, as far as known without asking; None if it is not known."""
-        self._check_process()
-        return set(self._engine.cluster.metadata.partitions_for(topic)) or None
 
     # -- positions ----------------------------------------------------------------------------
 
@@ -363,68 +479,8 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle):
         )
 
     async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         self._check_running()
         return await self._engine.offsets_at(_arguments.timestamps(timestamps), None)
-
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The end for read_committed, as of the last fetch; None before, -1 if uncommitted."""
-        self._check_process()
-        tp = _arguments.topic_partition(partition)
-        offset = self._engine.subscription.last_stable_offset(tp)
-        committed = self._config.fetch.isolation_level == "read_committed"
-        return offset if committed or offset is None else -1
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When the last answer to a fetch of the partition came, ms since the epoch; or None."""
-        self._check_process()
-        tp = _arguments.topic_partition(partition)
-        self._check_assigned([tp])
-        fetched = self._engine.fetcher.fetched_at(tp)
-        if fetched is None:
-            return None
-        now = (self._config.wall_clock or time.time)()
-        return int((now - (anyio.current_time() - fetched)) * 1000)
-
-    # -- committing ---------------------------------------------------------------------------
-
-    async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
-        """As :meth:`KafkaConsumer.commit`; NotAssignedError for what is not assigned."""
-        self._check_running()
-        chosen = self._offsets_to_commit(offsets)
-        self._check_assigned(chosen)
-        await self._engine.commit(chosen, None)
-
-    @overload
-    async def committed(self, partition: TopicPartition) -> int | None: ...
-
-    @overload
-    async def committed(
-        self, partition: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int | None]: ...
-
-    async def committed(
-        self, partition: TopicPartition | Iterable[TopicPartition]
-    ) -> int | dict[TopicPartition, int | None] | None:
-        """The offset that the group has committed, None if none; of several partitions a dict."""
-        self._require_group()
-        self._check_running()
-        one, chosen = _arguments.one_or_more(partition)
-        found = await self._engine.committed(chosen, None)
-        offsets = {tp: None if at is None else at.offset for tp, at in found.items()}
-        return offsets[chosen[0]] if one else offsets
-
-    async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
-        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
-
-        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
-        """
-        self._check_running()
-        return await self._engine.topic_ids(_arguments.topic_names(topics), None)
-
-    async def topics(self) -> set[str]:
-        """The names of all topics. KafkaTimeoutError."""
-        self._check_running()
-        return set(await self._engine.all_topics(None))

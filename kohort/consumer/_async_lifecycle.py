@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
+from kohort.consumer import _arguments
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._background_task import (
     BackgroundTask,
@@ -34,6 +36,14 @@ from kohort.errors import (
 )
 from kohort.listeners._dispatch import acall_listener
 from kohort.transport import weak_callback
+from kohort.types import LazyModule, TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+
+    from kohort.consumer import _typing
+else:
+    uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
 
@@ -43,7 +53,7 @@ async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
 
 
 class AsyncLifecycle(AsyncCallbacks):
-    """Everything of AsyncKafkaConsumer that is not about records, positions and offsets."""
+    """Base of AsyncKafkaConsumer without records, subscription and positions."""
 
     _asynchronous = True
     _close_hint = "await stop(), or use an async with block"
@@ -69,6 +79,73 @@ class AsyncLifecycle(AsyncCallbacks):
         runner = CallbackRunner(self._engine, acall_listener)
         runner.connect(_call, weak_callback(self._call_with_callbacks))
         return runner
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """The end for read_committed, as of the last fetch; None before, -1 if uncommitted."""
+        self._check_process()
+        tp = _arguments.topic_partition(partition)
+        offset = self._engine.subscription.last_stable_offset(tp)
+        committed = self._config.fetch.isolation_level == "read_committed"
+        return offset if committed or offset is None else -1
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When the last answer to a fetch of the partition came, ms since the epoch; or None."""
+        self._check_process()
+        tp = _arguments.topic_partition(partition)
+        self._check_assigned([tp])
+        fetched = self._engine.fetcher.fetched_at(tp)
+        if fetched is None:
+            return None
+        now = (self._config.wall_clock or time.time)()
+        return int((now - (anyio.current_time() - fetched)) * 1000)
+
+    # -- committing ---------------------------------------------------------------------------
+
+    async def commit(self, offsets: _typing.CommitOffsets | None = None) -> None:
+        """As :meth:`KafkaConsumer.commit`; NotAssignedError for what is not assigned."""
+        self._check_running()
+        chosen = self._offsets_to_commit(offsets)
+        self._check_assigned(chosen)
+        await self._engine.commit(chosen, None)
+
+    @overload
+    async def committed(self, partition: TopicPartition) -> int | None: ...
+
+    @overload
+    async def committed(
+        self, partition: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]: ...
+
+    async def committed(
+        self, partition: TopicPartition | Iterable[TopicPartition]
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """The offset that the group has committed, None if none; of several partitions a dict."""
+        self._require_group()
+        self._check_running()
+        one, chosen = _arguments.one_or_more(partition)
+        found = await self._engine.committed(chosen, None)
+        offsets = {tp: None if at is None else at.offset for tp, at in found.items()}
+        return offsets[chosen[0]] if one else offsets
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The partitions of a topic, as far as known without asking; None if it is not known."""
+        self._check_process()
+        return set(self._engine.cluster.metadata.partitions_for(topic)) or None
+
+    async def topic_ids(self, topics: _typing.Topics) -> dict[str, uuid.UUID]:
+        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
+
+        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
+        """
+        self._check_running()
+        return await self._engine.topic_ids(_arguments.topic_names(topics), None)
+
+    async def topics(self) -> set[str]:
+        """The names of all topics. KafkaTimeoutError."""
+        self._check_running()
+        return set(await self._engine.all_topics(None))
 
     # -- life ---------------------------------------------------------------------------------
 

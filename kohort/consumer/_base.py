@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from kohort.config import ConsumerConfig, conceal_properties, in_dotted_names
+from kohort.config import ConsumerConfig, in_dotted_names
 from kohort.consumer import _arguments
 from kohort.consumer._callback_runner import CallbackRunner
 from kohort.consumer._diagnosis import collect_diagnosis
@@ -45,6 +44,15 @@ def leave_timeout(limit: float) -> float:
     return limit * _LEAVE_SHARE
 
 
+if TYPE_CHECKING:
+    import typing_extensions  # with defaults of type variables, as in Python 3.13
+
+    K = typing_extensions.TypeVar("K", default=Any)
+    V = typing_extensions.TypeVar("V", default=Any)
+else:
+    K, V = TypeVar("K"), TypeVar("V")
+
+
 class ConsumerBase:
     """The plain methods of a consumer. They may be called before it has started."""
 
@@ -65,18 +73,14 @@ class ConsumerBase:
     _pid: int | None
 
     @classmethod
-    def from_properties(
+    def _from_properties(
         cls,
         properties: Mapping[str, Any],
-        *topics: str,
-        key_deserializer: Any = None,
-        value_deserializer: Any = None,
+        topics: tuple[str, ...],
+        key_deserializer: Any,
+        value_deserializer: Any,
     ) -> Self:
-        """A consumer from the dotted names of Java and librdkafka: ``{"group.id": "g", ...}``.
-
-        Errors as for the constructor, with the names as they were given.
-        """
-        properties = conceal_properties(properties)
+        """Return a consumer with these properties, of which no traceback shows a secret."""
         config = ConsumerConfig.from_properties(
             properties, key_deserializer=key_deserializer, value_deserializer=value_deserializer
         )
@@ -166,7 +170,12 @@ class ConsumerBase:
         self._engine.callback_queue.drop_errors(TopicAuthorizationFailedError)
         self._call_soon(self._engine.apply_new_subscription)
 
-    def _enforce_rebalance(self, reason: str | None) -> None:
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance at the next poll(), unless it does already (KIP-568).
+
+        The reason goes to the coordinator (KIP-800) and to the logs. IllegalStateError without a
+        subscription in a group.
+        """
         self._check_usable()
         self._require_group()
         if reason is not None and not isinstance(reason, str):
@@ -287,7 +296,7 @@ class ConsumerBase:
     # -- offsets to commit --------------------------------------------------------------------
 
     def _offsets_to_commit(
-        self, offsets: Mapping[TopicPartition, Any] | None
+        self, offsets: Mapping[TopicPartition, object] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._engine.coordinator is None:
             raise IllegalStateError("there is nothing to commit to: give the consumer a group_id")
@@ -314,6 +323,3 @@ def _group_state(group: MembershipSnapshot) -> str:
     if group.is_stable:
         return "<stable>"
     return "<unjoined>" if group.generation_id < 0 else "<rebalancing>"
-
-
-Pattern = str | re.Pattern[str]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_secrets
+from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
-from kohort.consumer._base import Pattern
-from kohort.consumer._callback_queue import CommitCallback
+from kohort.consumer._base import K, V
 from kohort.consumer._callback_runner import run_inline
-from kohort.consumer._commit_future import CommitFuture
 from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._iteration_buffer import RUN_SECONDS
 from kohort.consumer._sync_lifecycle import SyncLifecycle
@@ -22,27 +19,29 @@ from kohort.errors import (
     KafkaTimeoutError,
     NoBrokersAvailable,
 )
+from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP, OffsetReset
-from kohort.types import LazyModule, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    import uuid
-
     import pyarrow
 
     import kohort
+    from kohort import _options
+    from kohort.consumer import _typing
     from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
-    kohort, uuid, pyarrow = LazyModule("kohort"), LazyModule("uuid"), LazyModule("pyarrow")
+    kohort, pyarrow = LazyModule("kohort"), LazyModule("pyarrow")
+    _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
-Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-Committed = int | OffsetAndMetadata | None
+U = TypeVar("U")
+Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
-class KafkaConsumer(SyncIteration, SyncLifecycle):
+class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
     """Reads topics, alone or as a member of a consumer group.
 
     ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``; all options
@@ -60,13 +59,115 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
     be started, each call that needs one raises ThreadStartError, and a later call tries again.
     """
 
-    def __init__(self, *topics: str, **configs: Any) -> None:
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes, bytes],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **options: Unpack[_options.ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaConsumer[K, bytes],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[K],
+        value_deserializer: None = None,
+        **options: Unpack[_options.ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaConsumer[bytes, V],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: _typing.Deserializer[V],
+        **options: Unpack[_options.ConsumerOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: KafkaConsumer[K, V],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[K],
+        value_deserializer: _typing.Deserializer[V],
+        **options: Unpack[_options.ConsumerOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+        **options: Unpack[_options.ConsumerOptions],
+    ) -> None:
+        configs = cast("dict[str, Any]", options)
         conceal_secrets(configs)
-        self._set_up(ConsumerConfig.from_kwargs(**configs), topics)
+        config = ConsumerConfig.from_kwargs(
+            key_deserializer=key_deserializer, value_deserializer=value_deserializer, **configs
+        )
+        self._set_up(config, topics)
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+    ) -> KafkaConsumer[bytes, bytes]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[T],
+        value_deserializer: None = None,
+    ) -> KafkaConsumer[T, bytes]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: None = None,
+        value_deserializer: _typing.Deserializer[U],
+    ) -> KafkaConsumer[bytes, U]: ...
+
+    @overload
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: _typing.Deserializer[T],
+        value_deserializer: _typing.Deserializer[U],
+    ) -> KafkaConsumer[T, U]: ...
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, Any],
+        *topics: str,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+    ) -> Any:
+        """Return a consumer with the dotted names of Java and librdkafka as options.
+
+        For instance ``{"group.id": "billing"}``. The errors are those of the constructor and have
+        the names as they were given.
+        """
+        properties = conceal_properties(properties)
+        return cls._from_properties(properties, topics, key_deserializer, value_deserializer)
 
     # -- records ------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[K, V]:
         """Records that are there, waiting for some up to ``timeout_ms``; maybe none.
 
         At most ``max_records`` (default ``max_poll_records``) in all. Positions move past what is
@@ -78,7 +179,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
         count = _arguments.max_records(max_records, self._config.fetch.max_poll_records)
-        records: Records = {}
+        records: Records[K, V] = {}
 
         def poll() -> None:
             nonlocal records
@@ -145,7 +246,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         *,
         buffered: bool = True,
         table: TablePoll[Any] | None = None,
-    ) -> Records:
+    ) -> Records[K, V]:
         """``held``: with what is held for iteration; else nothing, as soon as some may be given.
 
         ``table``: the rows go there, and nothing is returned.
@@ -183,10 +284,14 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         thread = self._thread
         return timeout <= 0 and thread is not None and self._pauses.pause(thread.is_busy)
 
+    if TYPE_CHECKING:
+
+        def __next__(self) -> ConsumerRecord[K, V]: ...
+
     def __iter__(self) -> Self:
         return self
 
-    def _step(self) -> ConsumerRecord[Any, Any]:
+    def _step(self) -> ConsumerRecord[K, V]:
         """Return the next record where SyncIteration.__next__() has none at hand."""
         if self._closed:
             raise StopIteration
@@ -203,7 +308,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
             raise StopIteration
         return record
 
-    def _next_buffered(self) -> ConsumerRecord[Any, Any] | None:
+    def _next_buffered(self) -> ConsumerRecord[K, V] | None:
         """The next record without much ado, if there is nothing else to do."""
         callback_queue = self._callback_queue
         self._iteration_buffer.end_run()
@@ -225,7 +330,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
             )
         return record
 
-    def _next(self) -> ConsumerRecord[Any, Any] | None:
+    def _next(self) -> ConsumerRecord[K, V] | None:
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         timed_out = False
         self._engine.callback_queue.raise_wakeup()
@@ -241,7 +346,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         return record
 
     def _refill(self, timeout: float) -> None:
-        drained: Records = {}
+        drained: Records[K, V] = {}
         try:
             drained = self._poll(timeout, self._drain_size.count, buffered=False)
             self._drain_size.adapt(drained.values())
@@ -252,8 +357,24 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
 
     # -- subscription -------------------------------------------------------------------------
 
+    @overload
     def subscribe(
-        self, topics: Iterable[str] = (), pattern: Pattern | None = None, listener: Any = None
+        self,
+        topics: _typing.Topics,
+        pattern: None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None: ...
+
+    @overload
+    def subscribe(
+        self, *, pattern: _typing.Pattern, listener: RebalanceListener | None = None
+    ) -> None: ...
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: _typing.Pattern | None = None,
+        listener: RebalanceListener | None = None,
     ) -> None:
         """Read these topics, or all whose names the pattern matches from the start.
 
@@ -267,14 +388,6 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         """The topics subscribed to; None before a subscription."""
         self._check_process()
         return set(self._engine.subscription.topics()) if self._engine.is_subscribed else None
-
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance at the next poll(), unless it does already (KIP-568).
-
-        The reason goes to the coordinator (KIP-800) and to the logs. IllegalStateError without a
-        subscription in a group.
-        """
-        self._enforce_rebalance(reason)
 
     def unsubscribe(self) -> None:
         """Commit (if automatic), call the listener, leave the group, want nothing."""
@@ -363,135 +476,9 @@ class KafkaConsumer(SyncIteration, SyncLifecycle):
         return self._call_engine(lambda: engine.boundary_offsets(chosen, end, timeout), timeout)
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first offsets at or after timestamps (ms since the epoch); None where none is."""
         wanted = _arguments.timestamps(timestamps)
         timeout = self._timeout(timeout_ms)
         return self._call_engine(lambda: self._engine.offsets_at(wanted, timeout), timeout)
-
-    # -- committing ---------------------------------------------------------------------------
-
-    def commit(
-        self, offsets: Mapping[TopicPartition, Any] | None = None, timeout_ms: float | None = None
-    ) -> None:
-        """Commit the positions, or these offsets, and wait until that is done.
-
-        ``{partition: OffsetAndMetadata | offset}``. CommitFailedError when the group moved on,
-        KafkaTimeoutError, IllegalStateError without a group.
-        """
-        self._check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        timeout = self._timeout(timeout_ms)
-        try:
-            self._call_engine(lambda: self._engine.commit(chosen, timeout), timeout)
-        finally:
-            if self._owner_lock.is_free:
-                self._callback_runner.run_commit_callbacks()
-
-    def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, Any] | None = None,
-        callback: Callable[[Any, Any], Any] | None = None,
-    ) -> Future[None]:
-        """Commit without waiting; close() waits for it.
-
-        ``callback(offsets, error)`` is called from a later poll(), commit() or close(); error is
-        None when it worked. Without one, ``default_offset_commit_callback`` is. ``result()`` of the
-        future waits no longer than commit() does, and raises its errors.
-        """
-        self._check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        wanted = callback or self._config.default_offset_commit_callback
-        callback_queue, thread = self._engine.callback_queue, self._running_thread()
-        self._engine.check_running()
-        ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
-        timeout = self._timeout(None)
-        future = thread.call(
-            lambda: self._engine.commit(chosen, None, ids=ids),
-            CommitFuture(timeout, self._deadline(timeout)),
-        )
-        self._commits.add(future)
-
-        def done(future: Future[None]) -> None:
-            if wanted is not None and not future.cancelled():
-                result = CommitCallback(wanted, chosen, future.exception())
-                callback_queue.add_commit_callback(result)
-            self._commits.discard(future)
-            callback_queue.notify()
-
-        future.add_done_callback(done)
-        return future
-
-    @overload
-    def committed(
-        self, partition: TopicPartition, metadata: bool = ..., timeout_ms: float | None = ...
-    ) -> Committed: ...
-
-    @overload
-    def committed(
-        self,
-        partition: Iterable[TopicPartition],
-        metadata: bool = ...,
-        timeout_ms: float | None = ...,
-    ) -> dict[TopicPartition, Committed]: ...
-
-    def committed(
-        self,
-        partition: TopicPartition | Iterable[TopicPartition],
-        metadata: bool = False,
-        timeout_ms: float | None = None,
-    ) -> Committed | dict[TopicPartition, Committed]:
-        """The offset that the group has committed, None if none; with ``metadata``, all of it.
-
-        Of several partitions, asked for in one request, a dict.
-        """
-        self._require_group()
-        one, chosen = _arguments.one_or_more(partition)
-        timeout = self._timeout(timeout_ms)
-        found = self._call_engine(lambda: self._engine.committed(chosen, timeout), timeout)
-        offsets: dict[TopicPartition, Committed] = {
-            tp: at if metadata or at is None else at.offset for tp, at in found.items()
-        }
-        return offsets[chosen[0]] if one else offsets
-
-    # -- the cluster --------------------------------------------------------------------------
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        """The partitions of a topic; empty if there is no such topic. KafkaTimeoutError."""
-        (name,) = _arguments.topic_names([topic])
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.partitions_of(name, timeout), timeout))
-
-    def topics(self) -> set[str]:
-        """The names of all topics. KafkaTimeoutError."""
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.all_topics(timeout), timeout))
-
-    def topic_ids(
-        self, topics: Iterable[str], timeout_ms: float | None = None
-    ) -> dict[str, uuid.UUID]:
-        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
-
-        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
-        """
-        names = _arguments.topic_names(topics)
-        timeout = self._timeout(timeout_ms)
-        return self._call_engine(lambda: self._engine.topic_ids(names, timeout), timeout)
-
-    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait until the cluster is known; ``refresh`` asks for it anew.
-
-        ``timeout_ms=None`` is ``bootstrap_timeout_ms``. NoBrokersAvailable, KafkaTimeoutError.
-        """
-        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
-        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
-        self._call_engine(
-            lambda: self._engine.bootstrap(timeout, refresh=refresh),
-            seconds if timeout is None else timeout,
-        )
-
-    def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached since the start, and the consumer is open."""
-        self._check_process()
-        return not self._closed and self._engine.cluster.bootstrapped

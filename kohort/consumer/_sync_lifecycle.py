@@ -1,4 +1,4 @@
-"""The synchronous face from its first call to close(): its thread, and whose turn it is."""
+"""KafkaConsumer from its first call to close(): its thread, its owner, commits, the cluster."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent import futures
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leave_timeout
+from kohort.consumer._callback_queue import CommitCallback
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
-from kohort.consumer._commit_future import thread_timeout
+from kohort.consumer._commit_future import CommitFuture, thread_timeout
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._owner_lock import OwnerLock
@@ -29,7 +30,14 @@ from kohort.errors import (
     RebalanceListenerError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
-from kohort.types import TopicPartition
+from kohort.types import LazyModule, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+
+    from kohort.consumer import _typing
+else:
+    uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer._typing")
 
 logger = logging.getLogger("kohort.consumer")
 
@@ -42,7 +50,7 @@ CLOSE_OVERRUN_SECONDS = 0.2
 
 
 class SyncLifecycle(ConsumerBase):
-    """Everything of KafkaConsumer that is not about records, positions and offsets."""
+    """Base of KafkaConsumer without records, subscription and positions."""
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_sync()
@@ -206,6 +214,151 @@ class SyncLifecycle(ConsumerBase):
         if timeout_ms is None and self._closing_until is not None:
             return min(timeout, max(0.1, self._closing_until - time.monotonic()))
         return timeout
+
+    # -- committing ---------------------------------------------------------------------------
+
+    def commit(
+        self, offsets: _typing.CommitOffsets | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Commit the positions, or these offsets, and wait until that is done.
+
+        ``{partition: OffsetAndMetadata | offset}``. CommitFailedError when the group moved on,
+        KafkaTimeoutError, IllegalStateError without a group.
+        """
+        self._check_usable()
+        chosen = self._offsets_to_commit(offsets)
+        timeout = self._timeout(timeout_ms)
+        try:
+            self._call_engine(lambda: self._engine.commit(chosen, timeout), timeout)
+        finally:
+            if self._owner_lock.is_free:
+                self._callback_runner.run_commit_callbacks()
+
+    def commit_async(
+        self,
+        offsets: _typing.CommitOffsets | None = None,
+        callback: _typing.CommitCallback | None = None,
+    ) -> Future[None]:
+        """Commit without waiting; close() waits for it.
+
+        ``callback(offsets, error)`` is called from a later poll(), commit() or close(); error is
+        None when it worked. Without one, ``default_offset_commit_callback`` is. ``result()`` of the
+        future waits no longer than commit() does, and raises its errors.
+        """
+        self._check_usable()
+        chosen = self._offsets_to_commit(offsets)
+        wanted = callback or self._config.default_offset_commit_callback
+        callback_queue, thread = self._engine.callback_queue, self._running_thread()
+        self._engine.check_running()
+        ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
+        timeout = self._timeout(None)
+        future = thread.call(
+            lambda: self._engine.commit(chosen, None, ids=ids),
+            CommitFuture(timeout, self._deadline(timeout)),
+        )
+        self._commits.add(future)
+
+        def done(future: Future[None]) -> None:
+            if wanted is not None and not future.cancelled():
+                result = CommitCallback(wanted, chosen, future.exception())
+                callback_queue.add_commit_callback(result)
+            self._commits.discard(future)
+            callback_queue.notify()
+
+        future.add_done_callback(done)
+        return future
+
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> int | None: ...
+
+    @overload
+    def committed(
+        self,
+        partition: TopicPartition,
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> OffsetAndMetadata | None: ...
+
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[False] = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    def committed(
+        self,
+        partition: Iterable[TopicPartition],
+        metadata: Literal[True],
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    def committed(
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The offset that the group has committed, None if none; with ``metadata``, all of it.
+
+        Of several partitions, asked for in one request, a dict.
+        """
+        self._require_group()
+        one, chosen = _arguments.one_or_more(partition)
+        timeout = self._timeout(timeout_ms)
+        found = self._call_engine(lambda: self._engine.committed(chosen, timeout), timeout)
+        offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
+            tp: at if metadata or at is None else at.offset for tp, at in found.items()
+        }
+        return offsets[chosen[0]] if one else offsets
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The partitions of a topic; empty if there is no such topic. KafkaTimeoutError."""
+        (name,) = _arguments.topic_names([topic])
+        timeout = self._timeout(None)
+        return set(self._call_engine(lambda: self._engine.partitions_of(name, timeout), timeout))
+
+    def topics(self) -> set[str]:
+        """The names of all topics. KafkaTimeoutError."""
+        timeout = self._timeout(None)
+        return set(self._call_engine(lambda: self._engine.all_topics(timeout), timeout))
+
+    def topic_ids(
+        self, topics: _typing.Topics, timeout_ms: float | None = None
+    ) -> dict[str, uuid.UUID]:
+        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
+
+        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
+        """
+        names = _arguments.topic_names(topics)
+        timeout = self._timeout(timeout_ms)
+        return self._call_engine(lambda: self._engine.topic_ids(names, timeout), timeout)
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster is known; ``refresh`` asks for it anew.
+
+        ``timeout_ms=None`` is ``bootstrap_timeout_ms``. NoBrokersAvailable, KafkaTimeoutError.
+        """
+        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
+        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
+        self._call_engine(
+            lambda: self._engine.bootstrap(timeout, refresh=refresh),
+            seconds if timeout is None else timeout,
+        )
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached since the start, and the consumer is open."""
+        self._check_process()
+        return not self._closed and self._engine.cluster.bootstrapped
 
     # -- the end ------------------------------------------------------------------------------
 

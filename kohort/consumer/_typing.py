@@ -30,8 +30,8 @@ Deserializer: TypeAlias = Callable[[bytes], T] | DeserializerObject[T] | TopicDe
 """Function or object that turns bytes into a key or value."""
 
 
-class Topics(Protocol):
-    """Several topic names. A ``str`` is none: it is one name."""
+class TopicNames(Protocol):
+    """Collection of topic names. One ``str`` is no such collection."""
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
@@ -40,6 +40,8 @@ class Topics(Protocol):
         """Return True if the topic is among them; ``str`` takes only ``str`` here."""
 
 
+Topics: TypeAlias = TopicNames | Iterator[str]
+"""Several topic names."""
 Pattern: TypeAlias = str | re.Pattern[str]
 """Regular expression for topic names."""
 CommitOffsets: TypeAlias = Mapping[

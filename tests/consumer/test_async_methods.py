@@ -219,7 +219,7 @@ async def test_automatic_commits(
         at = cluster.committed(group).get(tp)
         return None if at is None else at.offset
 
-    interval = {"auto_commit_interval_ms": 10, "group_id": group}
+    interval: dict[str, Any] = {"auto_commit_interval_ms": 10, "group_id": group}
     async with AsyncKafkaConsumer(tp.topic, **interval, **options) as consumer:
         await consumer.getone()
         await consumer.getone()
@@ -319,7 +319,7 @@ async def test_before_the_start_and_after_the_stop_calls_are_refused(
 
 async def test_the_timeout_of_iteration_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="consumer_timeout_ms"):
-        AsyncKafkaConsumer(**options, consumer_timeout_ms=1_000)
+        AsyncKafkaConsumer(**options | {"consumer_timeout_ms": 1_000})
 
 
 async def test_getone_waits_until_there_is_something(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kohort import AsyncKafkaConsumer, KafkaConsumer, TopicPartition
+from kohort import AsyncKafkaConsumer, ConsumerOptions, KafkaConsumer, TopicPartition
 from kohort.errors import ErrorCode
 from kohort.testing import Cluster
 
@@ -125,11 +125,15 @@ def test_consumer_is_freed_when_log_records_are_kept(cluster: Cluster) -> None:
     logger, keeper = logging.getLogger("kohort.consumer"), Keeper()
     cluster.create_topic("orders", 1)
     cluster.produce("orders", [b"a"])
-    options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "kept"}
+    options: ConsumerOptions = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "group_id": "kept",
+        "auto_offset_reset": "earliest",
+    }
     logger.addHandler(keeper)
     try:
         with collector_off():
-            consumer = KafkaConsumer("orders", auto_offset_reset="earliest", **options)
+            consumer = KafkaConsumer("orders", **options)
             while not consumer.poll(timeout_ms=1000):
                 pass
             with cluster.fail("OffsetCommit", ErrorCode.GROUP_AUTHORIZATION_FAILED, times=None):

@@ -146,7 +146,7 @@ async def test_groups_read_when_they_log_in_with_tickets(
     kdc.kinit()
     topic = unique("t")
     await anyio.to_thread.run_sync(on_kafka(kerberos).fill, topic, COUNT)
-    given = {
+    given: dict[str, Any] = {
         "bootstrap_servers": kerberos.bootstrap_servers_of("SASL_PLAINTEXT"),
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "GSSAPI",

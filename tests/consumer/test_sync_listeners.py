@@ -301,7 +301,7 @@ def test_coroutine_listeners_are_refused(topic: str, make: MakeConsumer) -> None
             pass
 
     with pytest.raises(TypeError, match="use AsyncKafkaConsumer"):
-        make().subscribe([topic], listener=Coroutine())
+        make().subscribe([topic], listener=Coroutine())  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("raises", [False, True])

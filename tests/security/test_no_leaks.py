@@ -195,7 +195,7 @@ def test_logs_and_reports_of_a_consumer_show_no_secret(
     files: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    options = {
+    options: dict[str, Any] = {
         "ssl_cafile": files.ca,
         "ssl_certfile": str(files.path("client.pem")),
         "ssl_keyfile": str(files.path("client.enc.key")),

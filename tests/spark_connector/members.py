@@ -30,7 +30,7 @@ def member(cluster: Cluster, **given: object) -> Query:
 
 def plain(cluster: Cluster, **given: Any) -> KafkaConsumer:
     """A consumer of the same group that is no query."""
-    chosen = {
+    chosen: dict[str, Any] = {
         "bootstrap_servers": cluster.bootstrap_servers,
         "group_id": GROUP,
         "auto_offset_reset": "earliest",

@@ -28,7 +28,7 @@ HEARTBEAT = m.HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
 
 
 def consumer(cluster: Cluster, **options: object) -> KafkaConsumer:
-    keywords: dict[str, object] = {
+    keywords: dict[str, Any] = {
         "bootstrap_servers": cluster.bootstrap_servers,
         "group_id": "g",
         "auto_offset_reset": "earliest",
