@@ -78,16 +78,17 @@ def check_in_steps(
             if tp.topic not in topics:
                 raise AssignorError(
                     f"assignor {name!r} assigned {describe([tp])} to {escaped(member)}, which does "
-                    "not subscribe to the topic"
+                    "not subscribe to the topic. Assign only topics of the member's subscription"
                 )
             if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
                 raise AssignorError(
-                    f"assignor {name!r} assigned {describe([tp])}, which does not exist"
+                    f"assignor {name!r} assigned {describe([tp])}, which does not exist. Assign "
+                    "only partitions of the given cluster"
                 )
             if tp in new_owners:
                 raise AssignorError(
                     f"assignor {name!r} assigned {describe([tp])} to two members: "
-                    f"{escaped(new_owners[tp])} and {escaped(member)}"
+                    f"{escaped(new_owners[tp])} and {escaped(member)}. Assign it to one of them"
                 )
             new_owners[tp] = member
     if cooperative and name not in SELF_CHECKING:

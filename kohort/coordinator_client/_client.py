@@ -206,7 +206,7 @@ class CoordinatorClient:
         )
 
     def request_rejoin(self, reason: str) -> None:
-        """Start a rebalance (KIP-568) unless one is in progress."""
+        """Request a rebalance (KIP-568), unless one has begun and waits for JoinGroup."""
         self._handle(RejoinRequested(reason))
 
     def apply_metadata(self, metadata: MetadataView | None = None) -> None:
@@ -249,32 +249,32 @@ class CoordinatorClient:
 
     def snapshot(self) -> MembershipSnapshot:
         """Return the current membership without I/O."""
-        machine = self._membership
+        membership = self._membership
         return MembershipSnapshot(
-            generation_id=machine.generation,
-            member_id=machine.member_id,
+            generation_id=membership.generation,
+            member_id=membership.member_id,
             group_instance_id=self._config.group_instance_id,
-            protocol=machine.protocol,
-            state=machine.state.value,
+            protocol=membership.protocol,
+            state=membership.state.value,
             coordinator=self._coordinator.node,
-            owned=machine.owned,
+            owned=membership.owned,
         )
 
     def statistics(self) -> GroupStatistics:
         """Return counts and times of the membership without I/O."""
-        machine = self._membership
+        membership = self._membership
         return GroupStatistics(
-            reason=machine.join_reason,
-            join_obstruction=self._coordinator.lookup_failure or machine.join_obstruction,
-            last_failure=machine.last_failure,
-            denied_operation=machine.denied_operation,
-            is_fenced=machine.is_fenced,
-            is_leader=machine.is_leader,
-            rebalances=machine.rebalances,
-            rebalance_seconds=machine.rebalance_seconds,
-            rebalance_longest=machine.rebalance_longest,
-            heartbeats=machine.heartbeats.count,
-            last_heartbeat=machine.heartbeats.last,
+            reason=membership.join_reason,
+            join_obstruction=self._coordinator.lookup_failure or membership.join_obstruction,
+            last_failure=membership.last_failure,
+            denied_operation=membership.denied_operation,
+            is_fenced=membership.is_fenced,
+            is_leader=membership.is_leader,
+            rebalances=membership.rebalances,
+            rebalance_seconds=membership.rebalance_seconds,
+            rebalance_longest=membership.rebalance_longest,
+            heartbeats=membership.heartbeats.count,
+            last_heartbeat=membership.heartbeats.last,
         )
 
     @property

@@ -45,7 +45,7 @@ class CoordinatorFound(NamedTuple):
     """A successful lookup of the coordinator. The requests that waited for it are sent now."""
 
 
-class CommitRefused(NamedTuple):
+class CommitRejected(NamedTuple):
     """A commit with this generation and member id that the coordinator rejected."""
 
     code: int
@@ -106,7 +106,7 @@ Event = (
     | RejoinRequested
     | TopicsChanged
     | CoordinatorFound
-    | CommitRefused
+    | CommitRejected
     | PollEntered
     | CallbackDone
     | ResponseReceived

@@ -175,7 +175,7 @@ class Joining(MemberData, ABC):
     def stop_leading(self) -> None:
         """Stop to be the leader, if this member is one."""
 
-    # --- thrown back ----------------------------------------------------------------------------
+    # --- restarts and failures ------------------------------------------------------------------
 
     def restart(self, reason: str, now: float, *, wait: bool = False) -> None:
         """Restart the rebalance in progress. Wait for poll() only if a callback must come first."""

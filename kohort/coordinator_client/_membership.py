@@ -17,7 +17,7 @@ from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
     CommandFailed,
-    CommitRefused,
+    CommitRejected,
     CoordinatorFound,
     Event,
     LeaveRequested,
@@ -111,8 +111,8 @@ class ClassicMembership(Leaving):
                 self.topics_changed(topics, covered, now)
             case CoordinatorFound():
                 self.heartbeats.found(now)
-            case CommitRefused():
-                self._commit_refused(event, now)
+            case CommitRejected():
+                self._commit_rejected(event, now)
             case Tick(last_poll):
                 self._tick(last_poll, now)
             case _:
@@ -137,7 +137,7 @@ class ClassicMembership(Leaving):
             times.append(self.retry_failed_at)
         return min((time for time in times if time is not None), default=None)
 
-    # --- what the caller wants ------------------------------------------------------------------
+    # --- requests of the caller -----------------------------------------------------------------
 
     def _subscribed(self, topics: frozenset[str], now: float) -> None:
         changed, self.topics = topics != self.topics, topics
@@ -150,7 +150,7 @@ class ClassicMembership(Leaving):
             case _:
                 pass  # the rebalance in progress, or the rejoin after leaving, uses the new topics
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     def _done(self, role: Role, event: Event, now: float) -> None:
         match event:
@@ -251,7 +251,7 @@ class ClassicMembership(Leaving):
         else:
             self.restart(f"SyncGroup failed: {error}", now, wait=True)
 
-    def _commit_refused(self, event: CommitRefused, now: float) -> None:
+    def _commit_rejected(self, event: CommitRejected, now: float) -> None:
         """Handle a rejected commit, which may be the first sign of a rebalance or a lost member."""
         same = (event.generation, event.member_id) == (self.generation, self.member_id)
         if not same or self.state in (

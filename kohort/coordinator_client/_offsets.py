@@ -12,7 +12,7 @@ from kohort.config import GroupConfig
 from kohort.coordinator_client._cluster_view import GroupCluster, TopicIdHistory, topic_ids
 from kohort.coordinator_client._coordinator import CoordinatorConnection
 from kohort.coordinator_client._error_actions import CoordinatorAction, action_for, error_for
-from kohort.coordinator_client._events import CommitRefused, Event
+from kohort.coordinator_client._events import CommitRejected, Event
 from kohort.coordinator_client._member import NO_GENERATION
 from kohort.coordinator_client._membership import Membership
 from kohort.coordinator_client._offset_messages import (
@@ -198,7 +198,7 @@ class OffsetManager:
                     error = error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
                     raise type(error)(f"{error} (for {describe(affected)})", code=code)
                 case _:
-                    self._check_commit_refusal(code, generation, member_id, affected)
+                    self._check_rejection(code, generation, member_id, affected)
         return retry_reason
 
     def _commit_identity(self, offsets: Offsets) -> tuple[int, str]:
@@ -210,7 +210,7 @@ class OffsetManager:
             then = "Subscribe again" if member.is_fenced else "Keep polling; the consumer rejoins"
             raise CommitFailedError(
                 f"commit failed for {describe(offsets)}: the consumer is not a member of group "
-                f"{self._group_id!r} in state {member.state.value!r}, and another member may own "
+                f"{self._group_id!r}, its state is {member.state.value!r}. Another member may own "
                 f"the partitions. {then}",
                 offsets=offsets,
             )
@@ -232,8 +232,8 @@ class OffsetManager:
             "poll() to complete the rebalance, then commit again"
         )
 
-    def _check_commit_refusal(
-        self, code: int, generation: int, member_id: str, denied: Offsets
+    def _check_rejection(
+        self, code: int, generation: int, member_id: str, rejected: Offsets
     ) -> None:
         """Raise the error for a commit that the coordinator rejected; return to retry it.
 
@@ -242,10 +242,10 @@ class OffsetManager:
         member = self._membership
         if generation == NO_GENERATION:
             raise CommitFailedError(
-                f"commit failed for {describe(denied)} with {error_name(code)}: group "
+                f"commit failed for {describe(rejected)} with {error_name(code)}: group "
                 f"{self._group_id!r} has members, and only they may commit. Call subscribe() or "
                 "use another group_id",
-                offsets=denied,
+                offsets=rejected,
             ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
         if (generation, member_id) != (member.generation, member.member_id):
             return  # a rebalance completed meanwhile; the next attempt checks the ownership
@@ -255,16 +255,16 @@ class OffsetManager:
             CoordinatorAction.LOSE_GENERATION,
         ):
             return  # the join round has ended; the response to JoinGroup has the new generation
-        self._send_event(CommitRefused(code, generation, member_id))
-        still_owned = all(tp in member.owned for tp in denied)
+        self._send_event(CommitRejected(code, generation, member_id))
+        still_owned = all(tp in member.owned for tp in rejected)
         rejoining = member.state is MemberState.JOINING and action is not CoordinatorAction.FENCED
         if still_owned and (action is CoordinatorAction.REJOIN or rejoining):
             raise self._rebalance_error()
         raise CommitFailedError(
-            f"commit failed for {describe(denied)} with {error_name(code)}: the group continued "
+            f"commit failed for {describe(rejected)} with {error_name(code)}: the group continued "
             "without this consumer, and another member may own the partitions. Poll within "
             "max_poll_interval_ms, or set a lower max_poll_records",
-            offsets=denied,
+            offsets=rejected,
         ) from error_for(ApiKey.OFFSET_COMMIT, code, self._group_id)
 
     # --- fetch ----------------------------------------------------------------------------------

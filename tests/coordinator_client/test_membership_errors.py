@@ -17,7 +17,7 @@ from kohort.coordinator_client._commands import (
     SyncGroup,
 )
 from kohort.coordinator_client._error_actions import ACTIONS, CoordinatorAction, action_for
-from kohort.coordinator_client._events import CommitRefused, Tick
+from kohort.coordinator_client._events import CommitRejected, Tick
 from kohort.coordinator_client._state import MemberState
 from kohort.coordinator_client.assignors import Subscription
 from kohort.errors import (
@@ -148,7 +148,7 @@ def test_leave_group(code: int) -> None:
 def test_what_a_refused_commit_tells_the_machine(code: int) -> None:
     script = Script()
     script.to_stable()
-    script.feed(CommitRefused(code, 1, "me"))
+    script.feed(CommitRejected(code, 1, "me"))
     match action_for(ApiKey.OFFSET_COMMIT, code):
         case CoordinatorAction.REJOIN:
             assert script.at(MemberState.JOIN_PENDING)
@@ -167,8 +167,8 @@ def test_what_a_refused_commit_tells_the_machine(code: int) -> None:
 def test_a_commit_of_an_earlier_generation_tells_nothing() -> None:
     script = Script()
     script.to_stable()
-    script.feed(CommitRefused(25, 0, "me"))
-    script.feed(CommitRefused(25, 1, "another"))
+    script.feed(CommitRejected(25, 0, "me"))
+    script.feed(CommitRejected(25, 1, "another"))
     assert script.at(MemberState.STABLE)
 
 

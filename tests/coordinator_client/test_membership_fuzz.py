@@ -26,7 +26,7 @@ from kohort.coordinator_client._events import (
     AssignmentMade,
     CallbackDone,
     CommandFailed,
-    CommitRefused,
+    CommitRejected,
     CoordinatorFound,
     Event,
     LeaveRequested,
@@ -171,7 +171,7 @@ class Fuzz:
             RejoinRequested("please"),
             CoordinatorFound(),
             TopicsChanged(ClusterTopics({"t": rng.randint(1, 4), "u": 2})),
-            CommitRefused(rng.choice(CODES), self.machine.generation, self.machine.member_id),
+            CommitRejected(rng.choice(CODES), self.machine.generation, self.machine.member_id),
         ]
         self.feed(rng.choice(events))
 
