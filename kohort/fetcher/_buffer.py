@@ -345,9 +345,15 @@ class FetchBuffer(PartitionQueues):
             state = self._subscription.partition_at(item.topic_partition, item.epoch)
             if state is None:
                 return
+            offset = state.fetch_offset
             self._subscription.start_reset(state, strategy)
         if not recreated:
-            logger.warning("%s: resetting to %s", str(item.error), strategy.value)
+            logger.warning(
+                "%s-%d: offset %s is out of range. The position is reset to %r",
+                *item.topic_partition,
+                offset,
+                strategy.value,
+            )
         self._on_room()
 
     def _deliver(self, target: DrainTarget, drained: list[_DrainedFetch]) -> set[TopicPartition]:

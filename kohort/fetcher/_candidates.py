@@ -211,7 +211,7 @@ class Candidates:
         tp, epoch = target.topic_partition, target.epoch
         leader = self._leaders.find(tp)
         if leader is None:
-            self._timers.add(self._leaders.search(tp, now), tp)
+            self._timers.add(self._leaders.request_refresh(tp, now), tp)
             return None, None
         not_before = self._retries.not_before(tp, epoch)
         if not_before > now:

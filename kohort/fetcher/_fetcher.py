@@ -63,14 +63,14 @@ SMALL_RESPONSE_BYTES = 16 << 10
 
 
 class Fetcher:
-    """Loop that fetches every fetchable partition until its share of the buffer is full.
+    """The loop that fetches every fetchable partition until its share of the buffer is full.
 
-    :meth:`run` does the work. :meth:`wake` starts the next look in its event loop and follows every
-    change of the subscription or the metadata. ``on_ready`` is called when there is something to
-    drain. ``notify_waiting_caller`` comes before it, in the callback that received a small
-    response, and returns True if it notified the caller. :meth:`FetchBuffer.drain` calls
-    ``on_room`` on its own thread when the fetcher waits for room. While ``may_deliver`` is False,
-    drains return nothing. ``wall_clock`` gives seconds since 1970.
+    :meth:`run` is the loop. Call :meth:`wake` in its event loop after each change of the
+    subscription or the metadata. ``on_ready`` is called when there are records or errors to drain.
+    ``notify_waiting_caller`` is called before it, in the callback that received a small response.
+    It returns True if it notified the caller. :meth:`FetchBuffer.drain` calls ``on_room`` on the
+    caller's thread when the fetcher waits for room. While ``may_deliver`` is False, drains return
+    nothing. ``wall_clock`` returns seconds since 1970.
     """
 
     def __init__(
@@ -409,11 +409,11 @@ class Fetcher:
                 received.is_ready = True
 
     def _note_response(self, connection: FetchConnection, received: ReceivedResponse) -> bool:
-        """Note the rest of a response. Returns True if there is something new to drain."""
+        """Note the rest of a response, and return True if there are records or errors to drain."""
         session, node = connection.session, connection.node
         now, response = received.now, received.response
         if response is None or not received.is_buffered:
-            session.restart()  # Ctrl-C came in the callback
+            session.restart()  # Ctrl-C was raised in the callback
             return True
         self._counters.note_response(now - connection.sent_at)
         self._sizes.note_response(node, received.largest, received.size, now - connection.sent_at)

@@ -27,7 +27,7 @@ class Leaders:
 
     def __init__(self, cluster: FetchCluster, backoff: Backoff, rng: random.Random) -> None:
         self._cluster = cluster
-        self._searches: Retries[TopicPartition] = Retries(backoff, rng)
+        self._refreshes: Retries[TopicPartition] = Retries(backoff, rng)
 
     @property
     def metadata(self) -> LeaderView:
@@ -38,7 +38,7 @@ class Leaders:
         """Return the leader, or None if there is none or the metadata lacks the partition."""
         leader = self._cluster.metadata.leader(tp)
         if leader is not None:
-            self._searches.succeeded(tp)
+            self._refreshes.succeeded(tp)
         return leader
 
     def topic_id(self, topic: str) -> bytes:
@@ -78,14 +78,14 @@ class Leaders:
         known = None if topic is None else topic.partitions.get(tp.partition)
         return known is not None and node in known.replicas and node not in known.offline
 
-    def search(self, tp: TopicPartition, now: float) -> float:
+    def request_refresh(self, tp: TopicPartition, now: float) -> float:
         """Request a metadata refresh after the back-off, and return the time of the next check."""
-        at = self._searches.not_before(tp)
+        at = self._refreshes.not_before(tp)
         if at <= now:
             self._cluster.request_refresh()
-            at = self._searches.failed(tp, now)
+            at = self._refreshes.failed(tp, now)
         return at
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the refreshes for all other partitions."""
-        self._searches.keep_only(partitions)
+        self._refreshes.keep_only(partitions)

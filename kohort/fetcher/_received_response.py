@@ -55,7 +55,7 @@ class ReceivedResponse:
         self.partitions: dict[TopicPartition, FetchResponse.PartitionData] = {}
         self.results: dict[TopicPartition, FetchResult] = {}
         self.is_ready = False
-        """True if there is something new to drain."""
+        """True if there are new records or errors to drain."""
         self.is_caller_notified = False
         """True if the caller was notified."""
 

@@ -86,7 +86,7 @@ class PositionResets:
             elif (tp, epoch) not in self._in_flight:
                 not_before = self._retries.not_before(tp, epoch)
                 if strategy is None or (leader := self._leaders.find(tp)) is None:
-                    wake_at = min(wake_at, self._leaders.search(tp, now))
+                    wake_at = min(wake_at, self._leaders.request_refresh(tp, now))
                 elif not_before > now:
                     wake_at = min(wake_at, not_before)
                 else:

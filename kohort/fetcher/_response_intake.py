@@ -76,7 +76,7 @@ class ResponseIntake:
         *,
         had_room: bool = False,
     ) -> bool:
-        """Process the result for one partition, and return True if there is news to drain."""
+        """Process the result for one partition, and return True if it must be drained."""
         tp = request.topic_partition
         if isinstance(result, Redirect):
             failure = self._follow_redirect(node, request, result.node, now)
@@ -92,14 +92,14 @@ class ResponseIntake:
             logger.info("%s-%d: a batch needs %d bytes to be fetched", *tp, result.max_bytes)
             self.sizes[tp] = result.max_bytes
             return False
-        brought = not result.is_exhausted
-        if brought:
+        has_records = not result.is_exhausted
+        if has_records:
             self._validation.note_read_epoch(
                 tp, request.epoch, request.leader_epoch, result.last_leader_epoch
             )
             self._arrivals += 1
             self.arrival_order[tp] = self._arrivals
-        return self._buffer.append(result, at=now, had_room=had_room) and brought
+        return self._buffer.append(result, at=now, had_room=had_room) and has_records
 
     def _follow_redirect(
         self, node: int, request: PartitionRequest, follower: int, now: float

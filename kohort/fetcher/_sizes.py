@@ -40,15 +40,19 @@ class FetchSizes:
     """
 
     def __init__(self, config: FetchConfig) -> None:
-        self._most = config.max_partition_fetch_bytes
-        self._adapts = self._most == DEFAULTS.max_partition_fetch_bytes
-        self._first = FIRST_BYTES if self._adapts else self._most
+        self._max_partition_bytes = config.max_partition_fetch_bytes
+        self._is_adaptive = self._max_partition_bytes == DEFAULTS.max_partition_fetch_bytes
+        self._first = FIRST_BYTES if self._is_adaptive else self._max_partition_bytes
         self._response = self._near_response = config.fetch_max_bytes
         self._first_response = self._fast_response = self._response
         if self._response == DEFAULTS.fetch_max_bytes:
-            self._near_response = min(self._response, max(RESPONSE_BYTES, self._most))
-            self._first_response = min(self._response, max(FIRST_RESPONSE_BYTES, self._most))
-            self._fast_response = min(self._response, max(SHARED_BYTES, self._most))
+            self._near_response = min(
+                self._response, max(RESPONSE_BYTES, self._max_partition_bytes)
+            )
+            self._first_response = min(
+                self._response, max(FIRST_RESPONSE_BYTES, self._max_partition_bytes)
+            )
+            self._fast_response = min(self._response, max(SHARED_BYTES, self._max_partition_bytes))
         self._known: set[int] = set()
         self._fast: set[int] = set()
         self._near: set[int] = set()
@@ -62,9 +66,11 @@ class FetchSizes:
 
     def partition_bytes(self, node: int) -> int:
         """Return the bytes of one partition to request from a broker."""
-        if node not in self._fast or not self._adapts:
+        if node not in self._fast or not self._is_adaptive:
             return self._first
-        return max(self._first, min(self._most, SHARED_BYTES // max(self.partitions, 1)))
+        return max(
+            self._first, min(self._max_partition_bytes, SHARED_BYTES // max(self.partitions, 1))
+        )
 
     def response_bytes(self, node: int) -> int:
         """Return the bytes of all partitions to request. One larger batch is still returned."""

@@ -34,7 +34,7 @@ class SubscriptionState(BoundPositions):
     def __init__(self, default_reset: OffsetReset = OffsetReset.LATEST) -> None:
         super().__init__()
         self.wake_up: WakeUp = WakeUp()
-        """Rings at whatever changes which records may be handed out."""
+        """The event of every change that decides which records may be delivered."""
         self.default_reset = default_reset
         self.changes: int = 0
         """A counter that grows when a partition's epoch changes or a partition is revoked."""
