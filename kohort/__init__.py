@@ -1,7 +1,7 @@
-"""kohort: a client for Kafka consumer groups.
+"""Client for Kafka consumer groups.
 
-:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics; ``kohort.testing`` is a cluster
-to try them on; ``spark.read.format("kohort")`` reads topics into Spark.
+:class:`KafkaConsumer` and :class:`AsyncKafkaConsumer` read topics. ``kohort.testing`` has an
+in-process cluster for tests. ``spark.read.format("kohort")`` reads topics into Spark.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from kohort.records import RecordColumns
     from kohort.security import create_ssl_context
 else:
-    # A program imports the API that it uses, and tables only if it reads them.
+    # Imported on first use: a program needs only one API, and rarely columns.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""``python -m kohort``."""
+"""Entry point of ``python -m kohort``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that pass between kohort and its users: frozen, slotted, hashable."""
+"""Values that kohort passes to its users and takes from them. They are immutable and hashable."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic. A named tuple, as in kafka-python and aiokafka."""
+    """Partition of a topic, as a named tuple like in kafka-python and aiokafka."""
 
     topic: str
     partition: int
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed for a partition.
+    """Committed offset of a partition.
 
-    ``offset`` is the next one to read; ``metadata`` free text of at most 4,096 bytes;
-    ``leader_epoch`` that of the last record read, -1 if not known (KIP-320).
+    ``offset`` is the next offset to read. ``metadata`` is free text of at most 4,096 bytes.
+    ``leader_epoch`` is that of the last record read, or -1 if unknown (KIP-320).
     """
 
     offset: int
@@ -28,7 +28,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset at or after a timestamp (milliseconds since the epoch)."""
+    """First offset at or after a timestamp, which is in milliseconds since the epoch."""
 
     offset: int
     timestamp: int
@@ -36,7 +36,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group (KIP-447); the defaults stand for "not a member"."""
+    """Membership of a consumer in its group (KIP-447). The defaults stand for no membership."""
 
     group_id: str | None = None
     generation_id: int = -1
@@ -46,12 +46,12 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """Return the text without control characters, so that it cannot forge a line of the log."""
+    """Return the text with control characters escaped, so that it cannot forge a log line."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 class LazyModule:
-    """A stand-in for a module that annotations name: :func:`typing.get_type_hints` imports it."""
+    """Placeholder of a module in annotations. :func:`typing.get_type_hints` imports the module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -65,7 +65,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports names late (PEP 562).
 
-    ``module_of`` returns the module of such a name, and None for any other.
+    ``module_of`` returns the module of such a name, and None for any other name.
     """
     namespace = vars(sys.modules[package])
 

@@ -1,7 +1,7 @@
-"""The pytest plugin: a Kafka cluster as a fixture.
+"""Pytest plugin with a Kafka cluster as a fixture.
 
-A package of its own, because pytest loads it in every run, and it must cost nothing there: kohort
-is imported when the fixture is first used.
+It is a package without imports of kohort, because pytest loads it in every run. kohort is imported
+when the fixture is first used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARKER = "kafka_cluster"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, also to ``--strict-markers``."""
+    """Register the marker, which ``--strict-markers`` requires."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(brokers=1, topics={{}}, ...): the cluster of the fixture kafka_cluster, "
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A Kafka cluster for one test: :class:`kohort.testing.Cluster`, as its markers say."""
+    """Yield a :class:`kohort.testing.Cluster` for one test, with the arguments of its markers."""
     from kohort.errors import InvalidOptionError
     from kohort.testing import Cluster
 
@@ -48,8 +48,8 @@ def _options(node: pytest.Item) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for marker in node.iter_markers(MARKER):
         if marker.args:
-            _wrong("takes names only: topics={'orders': 3}")
-        # The nearest one comes first and wins.
+            _wrong("takes only keyword arguments, such as topics={'orders': 3}")
+        # iter_markers() yields the nearest marker first, which has precedence.
         options = {**marker.kwargs, **options}
     return options
 
@@ -58,15 +58,15 @@ def _check(options: dict[str, Any], known: list[str]) -> None:
     for name in options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"the arguments are {', '.join(known)}"
             _wrong(f"has no argument {name!r}: {hint}")
     brokers, topics = options.get("brokers", 1), options.get("topics", {})
     if not _is_whole(brokers) or brokers < 1:
-        _wrong(f"brokers={brokers!r}: a whole number of at least 1")
+        _wrong(f"brokers={brokers!r} is not a whole number of at least 1")
     if not isinstance(topics, Mapping) or not all(
         isinstance(name, str) and _is_whole(count) for name, count in topics.items()
     ):
-        _wrong(f"topics={topics!r}: names and how many partitions each, {{'orders': 3}}")
+        _wrong(f"topics={topics!r} is not a dict of partition counts such as {{'orders': 3}}")
 
 
 def _is_whole(value: object) -> bool:
@@ -74,5 +74,5 @@ def _is_whole(value: object) -> bool:
 
 
 def _wrong(what: str) -> NoReturn:
-    # Where it was noticed is of no interest: the marker says where to look.
+    # Without a traceback, because the fault is in the marker.
     pytest.fail(f"@pytest.mark.{MARKER}: {what}", pytrace=False)

@@ -1,4 +1,4 @@
-"""The ``kohort`` command."""
+"""Command line of kohort."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kohort.config import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="kohort", description="Kafka consumer groups: a cluster to try them on, and a demo."
+        prog="kohort",
+        description="Kafka consumer groups: an in-process cluster, a demo, and tools.",
     )
     parser.add_argument("--version", action="version", version=f"kohort {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,4 +1,4 @@
-"""``kohort broker``: the in-process cluster, run from a shell until it is interrupted."""
+"""Command ``kohort broker``, which runs the in-process cluster until it is interrupted."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "broker",
-        help="run a Kafka-compatible cluster in this process, for trying and testing",
-        description="Run a Kafka-compatible cluster, all in memory, until interrupted. The first "
-        "broker listens on --port, the others on the ports behind it.",
+        help="run a Kafka-compatible cluster in this process, for trials and tests",
+        description="Run a Kafka-compatible cluster in memory until interrupted. The first broker "
+        "listens on --port, and the others on the following ports.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
-        "--port", type=port, default=9092, help="the first broker's port (%(default)s); 0: any"
+        "--port",
+        type=port,
+        default=9092,
+        help="port of the first broker (%(default)s), or 0 for a free one",
     )
     parser.add_argument(
-        "--advertised-host", metavar="HOST", help="the host name that clients are told (--host)"
+        "--advertised-host", metavar="HOST", help="host name that clients connect to (--host)"
     )
     parser.add_argument(
-        "--brokers", type=whole_above_zero, default=1, help="how many (%(default)s)"
+        "--brokers", type=whole_above_zero, default=1, help="number of brokers (%(default)s)"
     )
     parser.add_argument(
         "--topic",
@@ -40,7 +43,7 @@ def add_to(commands: Commands) -> None:
         type=_topic,
         default=[],
         metavar="NAME[:PARTITIONS]",
-        help="a topic to begin with; may be repeated",
+        help="topic to create at the start, may be repeated",
     )
     parser.add_argument(
         "--default-partitions",
@@ -58,26 +61,26 @@ def add_to(commands: Commands) -> None:
         type=_config,
         default=[],
         metavar="NAME=VALUE",
-        help="a broker config by Kafka's name: group.min.session.timeout.ms=500; may be repeated",
+        help="broker config such as group.min.session.timeout.ms=500, may be repeated",
     )
     parser.add_argument(
         "--properties",
         metavar="FILE",
-        help="broker configs from a file like Kafka's server.properties; --config goes before it. "
-        "Listeners with TLS and SASL are given here",
+        help="broker configs from a file like Kafka's server.properties. --config overrides it. "
+        "Set listeners with TLS and SASL here",
     )
     parser.add_argument(
         "--users",
         metavar="FILE",
-        help="users of PLAIN and SCRAM, a NAME=PASSWORD in each line",
+        help="file of PLAIN and SCRAM users, one NAME=PASSWORD per line",
     )
     _faults.add_to(parser)
     parser.set_defaults(run=partial(run, parser))
 
 
 def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM; 1 if it cannot, 2 (as argparse) if the options are wrong."""
-    from kohort.testing import serve  # the cluster is not loaded for other commands
+    """Serve until Ctrl-C or SIGTERM. Return 1 on failure, or 2 if an option is wrong."""
+    from kohort.testing import serve  # other commands do not load the cluster
 
     try:
         return serve(
@@ -105,7 +108,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _topic(text: str) -> tuple[str, int | None]:
     name, colon, count = text.partition(":")
     if not name:
-        raise argparse.ArgumentTypeError("a topic needs a name")
+        raise argparse.ArgumentTypeError(f"{text!r} has no topic name")
     return name, whole_above_zero(count) if colon else None
 
 
@@ -115,5 +118,7 @@ def _config(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     if re.search(r"password|jaas|secret|passphrase|keystore\.key", name, re.IGNORECASE):
         # Other users of the machine see the arguments of a process.
-        raise argparse.ArgumentTypeError(f"{name.strip()} is a secret: give it in --properties")
+        raise argparse.ArgumentTypeError(
+            f"{name.strip()} is a secret: set it in the file of --properties"
+        )
     return name.strip(), value.strip()

@@ -1,4 +1,4 @@
-"""The options of ``kohort broker`` that make its cluster misbehave."""
+"""Options of ``kohort broker`` for fault injection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser of the command."""
-    faults = parser.add_argument_group("faults", "what goes wrong, by --seed always the same")
+    faults = parser.add_argument_group("faults", "fault injection, repeatable with the same --seed")
     faults.add_argument(
         "--fail",
         action="append",
         type=_failure,
         default=[],
         metavar="API=ERROR[@CHANCE]",
-        help="answer requests with an error: JoinGroup=COORDINATOR_LOAD_IN_PROGRESS@0.1",
+        help="respond with an error: JoinGroup=COORDINATOR_LOAD_IN_PROGRESS@0.1",
     )
     faults.add_argument(
         "--delay",
@@ -29,28 +29,31 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=_delay,
         default=[],
         metavar="API=SECONDS",
-        help="let requests wait: Fetch=0.5",
+        help="delay responses: Fetch=0.5",
     )
     faults.add_argument(
-        "--disconnect", type=chance, metavar="CHANCE", help="end connections instead of answering"
+        "--disconnect",
+        type=chance,
+        metavar="CHANCE",
+        help="probability of a disconnect instead of a response",
     )
     faults.add_argument(
         "--slow",
         type=above_zero,
         metavar="BYTES",
-        help="send this many bytes of a response each second",
+        help="bytes of a response sent per second",
     )
     faults.add_argument(
         "--fragment",
         type=whole_above_zero,
         metavar="BYTES",
-        help="send answers in pieces up to this size",
+        help="largest piece in which responses are sent",
     )
-    faults.add_argument("--seed", type=int, default=0, help="of all that is random (%(default)s)")
+    faults.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
 
 
 def apply(options: argparse.Namespace, cluster: Cluster) -> None:
-    """Do as the options say; InvalidOptionError for an API that is not."""
+    """Inject the faults of the options. Raise InvalidOptionError for an unknown API."""
     for api, error, share in options.fail:
         cluster.fail(api, error, times=None, chance=share)
     for api, seconds in options.delay:
@@ -65,7 +68,7 @@ def _failure(text: str) -> tuple[str, ErrorCode, float]:
     api, _, rest = text.partition("=")
     name, at, share = rest.partition("@")
     if name not in ErrorCode.__members__ or not api:
-        raise argparse.ArgumentTypeError(f"{text!r} is not API=ERROR with an error of Kafka's")
+        raise argparse.ArgumentTypeError(f"{text!r} is not API=ERROR with a Kafka error code")
     return api, ErrorCode[name], chance(share) if at else 1.0
 
 

@@ -1,22 +1,22 @@
-"""Numbers among the options of the commands."""
+"""Parsers of numbers in the options of the commands."""
 
 from __future__ import annotations
 
 import argparse
 
 MAX_DIGITS = 18
-"""More are no number that an option could mean, and Python refuses to read very long ones."""
+"""Limit of digits. No option needs more, and Python refuses very long numbers."""
 
 
 def whole_above_zero(text: str) -> int:
-    """Read a whole number above 0; ArgumentTypeError for everything else."""
+    """Parse a whole number above 0. Raise ArgumentTypeError for anything else."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def above_zero(text: str) -> float:
-    """Read a number above 0; ArgumentTypeError for everything else."""
+    """Parse a number above 0. Raise ArgumentTypeError for anything else."""
     try:
         number = float(text)
     except ValueError:
@@ -27,7 +27,7 @@ def above_zero(text: str) -> float:
 
 
 def chance(text: str) -> float:
-    """Read a probability above 0, up to 1; ArgumentTypeError for everything else."""
+    """Parse a probability above 0 and up to 1. Raise ArgumentTypeError for anything else."""
     number = above_zero(text)
     if number > 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a chance: above 0, up to 1")
@@ -35,7 +35,7 @@ def chance(text: str) -> float:
 
 
 def port(text: str) -> int:
-    """Read a port, 0 to 65535; ArgumentTypeError for everything else."""
+    """Parse a port from 0 to 65535. Raise ArgumentTypeError for anything else."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: 0 to 65535")
     return int(text)

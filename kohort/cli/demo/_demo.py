@@ -1,4 +1,4 @@
-"""The demo from beginning to end."""
+"""Sequence of the demo: load, read, check, report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kohort.testing import Cluster
 TOPIC, GROUP, PARTITIONS = "flights", "airline", 6
 LOAD_SIZE = 5_000
 ONE_MEMBER_S = 24.0
-"""So long a member alone would work on all flights: time for the others to come and go."""
+"""Seconds in which one member alone would read all flights, so that others can join and leave."""
 NO_PROGRESS_S = 120.0
 """Seconds without a new record after which the demo gives up."""
 
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=DemoMember)
 
 
 class Demo:
-    """Loads, reads, proves, and says so."""
+    """Demo with its cluster, its members and its checks."""
 
     def __init__(self, *, flights: int | None, spark: bool) -> None:
         self._console = Console(highlight=False)
@@ -49,14 +49,14 @@ class Demo:
         self._moves = Moves(range(PARTITIONS))
 
     def run(self) -> int:
-        """The exit status: 0 if everything came out as it must, else 1."""
+        """Run the demo. Return 0 if all checks pass, else 1."""
         flights = Flights(self._limit)
         expected = flights.by_carrier()
         self._pace = max(1.0, len(flights) / ONE_MEMBER_S)
         with Cluster(brokers=3, topics={TOPIC: PARTITIONS}) as cluster:
             self._say(f"A cluster of three brokers in this process: {cluster.bootstrap_servers}")
             try:
-                query = self._start_spark(cluster)  # it takes its time, so it goes first
+                query = self._start_spark(cluster)  # Spark starts slowly, so it is started first
                 ledger = self._load(cluster, flights)
                 faults = self._read(cluster, ledger, query)
                 faults += self._prove(cluster, ledger, expected)
@@ -110,14 +110,18 @@ class Demo:
         return member
 
     def _start_spark(self, cluster: Cluster) -> SparkMember | None:
-        missing = _spark.missing_requirement() if self._spark else "Spark is left out, as asked for"
+        missing = (
+            _spark.missing_requirement()
+            if self._spark
+            else "Spark is left out because of --no-spark"
+        )
         if missing is not None:
             self._say(missing)
             return None
         return self._start(SparkMember, cluster, "spark")
 
     def _wait_for(self, what: Callable[[], object], ledger: Ledger, member: DemoMember) -> bool:
-        """Take what the members tell until something is so; False if this one has not done it."""
+        """Take reports until a condition holds. Return False if the member ends or is too slow."""
         deadline = time.monotonic() + NO_PROGRESS_S
         while not what():
             self._take_report(ledger)
@@ -128,7 +132,7 @@ class Demo:
     def _read(self, cluster: Cluster, ledger: Ledger, query: SparkMember | None) -> list[str]:
         """Read all records while one member joins, one leaves and one is killed.
 
-        Members that have read everything stay until the others have come and gone.
+        Members that have read everything stay until the other members have joined and left.
         """
         if query is not None:
             if not self._wait_for(lambda: "ready" in query.reports_by_event, ledger, query):
@@ -151,14 +155,14 @@ class Demo:
                 if third is None and ledger.fraction > 0.15:
                     third = self._start(DemoMember, cluster, "member-c")
                 if first.running and third is not None and self._can_leave(first, third, ledger):
-                    self._say(f"[{colour_of(first.name)}]{first.name}[/] is asked to leave")
+                    self._say(f"[{colour_of(first.name)}]{first.name}[/] gets the order to leave")
                     self._leave(first)
                 may_kill = second.rebalances and not first.running and ledger.fraction > 0.6
                 if second.running and may_kill:
                     self._say(f"[{colour_of(second.name)}]{second.name}[/] is killed (SIGKILL)")
                     self._moves.record_end(second.name, "killed")
                     second.kill()
-        if query is not None:  # Its last batch is committed when it leaves.
+        if query is not None:  # it commits its last batch when it leaves
             self._leave(query)
             self._wait_for(lambda: "left" in query.reports_by_event, ledger, query)
         if third is not None:
@@ -176,7 +180,7 @@ class Demo:
 
     @staticmethod
     def _can_leave(first: DemoMember, third: DemoMember, ledger: Ledger) -> bool:
-        """True if both are in the group and the third reads, or nothing is left to read."""
+        """True if both members are in the group and the third reads, or nothing is left to read."""
         works = ledger.by_member[third.name] or ledger.complete
         return bool(first.rebalances and third.rebalances and works and ledger.fraction > 0.4)
 
@@ -189,7 +193,7 @@ class Demo:
         return {tp.partition: at.offset for tp, at in cluster.committed(GROUP).items()}
 
     def _take_report(self, ledger: Ledger) -> bool:
-        """Take one message of a member; True if it held a record that nobody had read before."""
+        """Take one report of a member. Return True if it has a record that no member had read."""
         try:
             member, report = self._reports.get(timeout=0.5)
         except queue.Empty:
@@ -213,7 +217,7 @@ class Demo:
 
     def _show_callback(self, member: DemoMember, callback: str, report: dict[str, Any]) -> None:
         member.rebalances += callback == "assigned"
-        if report["partitions"]:  # a cooperative rebalance says so too when there is nothing new
+        if report["partitions"]:  # empty in a cooperative rebalance without new ones
             partitions = ", ".join(map(str, report["partitions"]))
             self._say(
                 f"[{colour_of(member.name)}]{member.name}[/] on_partitions_{callback}  {partitions}"
@@ -236,7 +240,7 @@ class Demo:
         self._say(
             f"{len(ledger.readers):,} of {ledger.total:,} records read; "
             f"{len(ledger.duplicates()):,} of them twice, which "
-            f"{' and '.join(killed) or 'nobody'} had read and not committed when it was killed"
+            f"{' and '.join(killed) or 'no member'} had read and not committed when it was killed"
         )
         faults = ledger.faults(killed[0] if killed else "", committed)
         if found != expected:
@@ -251,7 +255,7 @@ class Demo:
     def _count_with_spark(
         self, ledger: Ledger, query: SparkMember, expected: dict[str, CarrierFigures]
     ) -> list[str]:
-        self._say("Spark counts what is in the topic, all at once")
+        self._say("Spark counts the records of the topic in one batch query")
         query.send_order("count")
         if not self._wait_for(lambda: "counted" in query.reports_by_event, ledger, query):
             return ["Spark does not count"]

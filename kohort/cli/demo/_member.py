@@ -1,8 +1,8 @@
-"""One member of the demo's group: an operating-system process of its own.
+"""Member of the demo's group, in its own operating system process.
 
-It reports each event on standard output as one line of JSON. A record is reported before the
-commit that covers it, so every committed record has been reported. The process leaves the group on
-SIGTERM or when the demo closes its standard input.
+The process reports each event on standard output as one line of JSON. A record is reported before
+the commit that covers it, so every committed record has been reported. The process leaves the group
+on SIGTERM or when the demo closes its standard input.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from kohort.errors import RebalanceInProgressError
 
 
 def report(**message: Any) -> None:
-    """Tell the demo something."""
+    """Send a report to the demo."""
     sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 class ReportingListener(ConsumerRebalanceListener):
-    """Tells of every call. Commits before partitions go to other members."""
+    """Listener that reports every call and commits before partitions are revoked."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self.uncommitted = False
-        """True if records were reported that no commit covers."""
+        """True if reported records are not committed yet."""
         self._consumer = consumer
 
     def commit(self) -> None:
-        """Commit what was told, now or after the next poll() if the group rebalances."""
+        """Commit reported records, or leave them for the next poll() during a rebalance."""
         if self.uncommitted:
             try:
                 self._consumer.commit()
@@ -56,10 +56,10 @@ class ReportingListener(ConsumerRebalanceListener):
 
 
 def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
-    """Read and commit until asked to leave; work on ``pace`` records a second at most."""
+    """Read and commit until the order to leave, at most ``pace`` records a second."""
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo handles Ctrl-C
 
     def watch() -> None:
         sys.stdin.read()
@@ -71,7 +71,9 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
         group_id=group,
         client_id=name,
         auto_offset_reset="earliest",
-        partition_assignment_strategy=["cooperative-sticky"],  # what does not move is read on
+        partition_assignment_strategy=[
+            "cooperative-sticky"
+        ],  # kept partitions are read during a rebalance
         enable_auto_commit=False,
         session_timeout_ms=6_000,
         heartbeat_interval_ms=300,
@@ -91,7 +93,7 @@ def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -
             if rows:
                 report(event="read", records=rows)
                 listener.uncommitted = True
-                leaving.wait(len(rows) / float(pace))  # the work that a real member would do
+                leaving.wait(len(rows) / float(pace))  # stands for the work of a real member
             listener.commit()
     report(event="left")
 

@@ -1,4 +1,4 @@
-"""The demo's member processes, seen from the demo."""
+"""Member processes of the demo, as the demo starts and stops them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import threading
 from typing import IO, Any
 
 Report = tuple["DemoMember", dict[str, Any] | None]
-"""A member and what it told; None when its output has ended."""
+"""Member and its report, or None at the end of its output."""
 
 
 class DemoMember:
-    """One process; what it tells goes into a queue that all members share."""
+    """Member process. Its reports go into a queue that all members share."""
 
     module = "kohort.cli.demo._member"
     reports_on_stderr = False
-    """Whether its standard error holds messages, too, among other lines."""
+    """True if the standard error has reports too, among other lines."""
 
     def __init__(self, name: str, arguments: list[str], reports: queue.Queue[Report]) -> None:
         self.name = name
         self.ended_by = ""
         self.rebalances = 0
         self.reports_by_event: dict[str, dict[str, Any]] = {}
-        """What it told once: that it has ``left``, is ``ready``, has ``counted``."""
+        """Reports of single events: ``left``, ``ready`` and ``counted``."""
         self._reports = reports
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module, *arguments, name],
@@ -49,42 +49,44 @@ class DemoMember:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Id of the process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process.poll() is None
 
     @property
     def running(self) -> bool:
-        """Neither told to leave nor killed."""
+        """True if the member has neither been killed nor got the order to leave."""
         return not self.ended_by
 
     def _read(self, stream: IO[str]) -> None:
         for line in stream:
-            if line.startswith("{") and line.endswith("}\n"):  # what a killed one did not finish
+            if line.startswith("{") and line.endswith(
+                "}\n"
+            ):  # a killed process may leave a partial line
                 self._reports.put((self, json.loads(line)))
         self._reports.put((self, None))
 
     def leave(self) -> None:
-        """Have it leave the group and end."""
+        """Order the member to leave the group and end."""
         self.ended_by = "left"
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: the group learns of it when the session is over."""
+        """Send SIGKILL. The group removes the member when its session expires."""
         self.ended_by = "killed"
         self._process.kill()
 
     def destroy(self) -> None:
-        """End the process, if it still runs; for a demo that ends before its time."""
+        """Kill the process if it still runs, for a demo that ends early."""
         self._process.kill()
         self.wait(5)
 
     def wait(self, timeout: float) -> int:
-        """The exit status; killed if it does not end in time."""
+        """Return the exit status. Kill the process if it does not end in time."""
         try:
             status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -99,13 +101,13 @@ class DemoMember:
 
 
 class SparkMember(DemoMember):
-    """A streaming query; it does what it is told, and is a member from ``start`` to ``leave``."""
+    """Process with a streaming query, which is a member from ``start`` to ``leave``."""
 
     module = "kohort.cli.demo._query"
     reports_on_stderr = True
 
     def send_order(self, order: str) -> None:
-        """Tell it to do something: ``start``, ``leave`` or ``count``."""
+        """Send an order: ``start``, ``leave`` or ``count``."""
         assert self._process.stdin is not None
         self._process.stdin.write(order + "\n")
         self._process.stdin.flush()
@@ -115,7 +117,7 @@ class SparkMember(DemoMember):
         self.send_order("leave")
 
     def stop(self) -> None:
-        """Let it stop Spark and end."""
+        """Stop Spark and the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self.wait(30)

@@ -1,4 +1,4 @@
-"""Which member had which partitions, from rebalance to rebalance."""
+"""Moves of partitions between members, from rebalance to rebalance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """From ``seconds`` on each partition has one owner; ``after`` is what has led to it."""
+    """Time from which each partition has one owner. ``after`` names the cause."""
 
     seconds: float
     after: str
@@ -15,7 +15,7 @@ class Moment(NamedTuple):
 
 
 class Moves:
-    """Follows the callbacks of all members of a cooperative group."""
+    """Owners of partitions, from the callbacks of all members of a cooperative group."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._all = frozenset(partitions)
@@ -26,14 +26,14 @@ class Moves:
     def record_callback(
         self, callback: str, member: str, named: Iterable[int], seconds: float
     ) -> None:
-        """A callback: ``assigned`` names what is new, ``revoked`` and ``lost`` what goes."""
+        """Record a callback. ``named`` has the added partitions, or the revoked or lost ones."""
         before = self._owners.get(member, frozenset())
         after = before.union(named) if callback == "assigned" else before.difference(named)
         self._owners[member] = after
         self._add_moment(seconds)
 
     def record_end(self, member: str, how: str) -> None:
-        """A member is told to leave, or killed: then no callback says what it had."""
+        """Record the end of a member. After SIGKILL no callback reports its partitions."""
         self._ends[member] = how
         if how == "killed":
             del self._owners[member]

@@ -1,8 +1,8 @@
-"""The Spark member of the demo's group: a streaming query in a process of its own, with its JVM.
+"""Streaming query as a member of the demo's group, in its own process with its JVM.
 
-Says what it does on standard output, a JSON object a line, as the other members do; what happens in
-the group comes from the query's own process, by standard error. Does what it is told on standard
-input: ``start`` the query, ``leave`` the group, ``count`` what is in the topic, a line each.
+The process reports each event as one line of JSON on standard output. The query's own process
+reports rebalances on standard error. Each line of standard input is an order: ``start`` the query,
+``leave`` the group, or ``count`` the records of the topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort import ConsumerRebalanceListener, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODULE = "kohort.cli.demo._query"  # this, as the query's process finds it
+MODULE = "kohort.cli.demo._query"  # import path of this module
 FLIGHT = "carrier string, dep_delay double"
 CONFIGURATION = {
     "spark.ui.enabled": "false",
@@ -32,22 +32,22 @@ CONFIGURATION = {
 
 
 def report_line(**message: Any) -> str:
-    """A message to the demo."""
+    """Return a report as a line of JSON."""
     return json.dumps(message, separators=(",", ":")) + "\n"
 
 
 def report(**message: Any) -> None:
-    """Tell the demo something."""
+    """Send a report to the demo."""
     sys.stdout.write(report_line(**message))
     sys.stdout.flush()
 
 
 class QueryListener(ConsumerRebalanceListener):
-    """Tells of every call, from the process in which Spark runs the source."""
+    """Listener that reports every call, in the process in which Spark runs the source."""
 
     def _report_call(self, callback: str, partitions: Collection[TopicPartition]) -> None:
         numbers = sorted(tp.partition for tp in partitions)
-        os.write(2, report_line(event=callback, partitions=numbers).encode())  # whole lines at once
+        os.write(2, report_line(event=callback, partitions=numbers).encode())  # one write per line
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._report_call("assigned", assigned)
@@ -60,7 +60,7 @@ class QueryListener(ConsumerRebalanceListener):
 
 
 class FlightQuery:
-    """The session, and the query while it runs."""
+    """Spark session, and the query while it runs."""
 
     def __init__(
         self, bootstrap_servers: str, topic: str, group: str, pace: float, name: str
@@ -92,7 +92,7 @@ class FlightQuery:
         }
 
     def start(self) -> None:
-        """Have the query join the group and read."""
+        """Start the query, which joins the group."""
         stream = self._flights(self._spark.readStream, self._topic | self._member)
         self._query = (
             stream.writeStream.foreachBatch(self._take)
@@ -101,7 +101,7 @@ class FlightQuery:
         )
 
     def leave(self) -> None:
-        """Stop the query between two batches, with all committed."""
+        """Stop the query between two batches, with all offsets committed."""
         from kohort.spark_connector import stop
 
         if self._query is not None:
@@ -110,7 +110,7 @@ class FlightQuery:
         report(event="left")
 
     def count(self) -> None:
-        """Tell what Spark counts in the whole topic, by carrier."""
+        """Report the figures that Spark counts in the whole topic, by carrier."""
         from pyspark.sql import functions as f
 
         rows = (
@@ -127,7 +127,7 @@ class FlightQuery:
         report(event="counted", carriers=figures)
 
     def stop(self) -> None:
-        """Stop Spark."""
+        """Stop Spark and remove its folder."""
         self._spark.stop()
         self._folder.cleanup()
 
@@ -142,12 +142,12 @@ class FlightQuery:
         rows = [tuple(row) for row in batch.collect()]
         if rows:
             report(event="read", records=rows)
-            time.sleep(len(rows) / self._pace)  # the work that a real query would do
+            time.sleep(len(rows) / self._pace)  # stands for the work of a real query
 
 
 def main(bootstrap_servers: str, topic: str, group: str, pace: str, name: str) -> None:
-    """Do what is said, until nothing more is."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides what Ctrl-C means
+    """Carry out orders until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo handles Ctrl-C
     query = FlightQuery(bootstrap_servers, topic, group, float(pace), name)
     report(event="ready")
     try:

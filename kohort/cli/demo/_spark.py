@@ -1,4 +1,4 @@
-"""What Spark needs to take part in the demo."""
+"""Requirements of Spark in the demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JAVA_AT_LEAST = 17
 
 
 def missing_requirement() -> str | None:
-    """One line that says what Spark needs and how to get it; None when all is there."""
+    """Return a line that says what Spark needs, or None if nothing is missing."""
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "pyarrow")):
         return "Spark is left out: PySpark is not installed. pip install 'kohort[spark]'"
     java = java_version()
@@ -31,7 +31,7 @@ def missing_requirement() -> str | None:
 
 
 def java_version() -> int | None:
-    """The main version of the Java that Spark would start."""
+    """Return the major version of the Java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
@@ -45,5 +45,5 @@ def java_version() -> int | None:
     match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
         return None
-    # Java 8 and older called themselves 1.8 and so on.
+    # Java 8 and older report 1.8, 1.7 and so on.
     return int(match[2] if match[1] == "1" and match[2] else match[1])

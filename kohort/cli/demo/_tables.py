@@ -1,4 +1,4 @@
-"""The demo's tables and lines, as people see them."""
+"""Tables that the demo prints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 def colour_of(name: str) -> str:
-    """A member's colour, by the last letter of its name."""
+    """Return a member's colour, by the last letter of its name."""
     return COLOURS[ord(name[-1]) % len(COLOURS)]
 
 
 def members_table(ledger: Ledger, members: Sequence[DemoMember]) -> Table:
-    """What each member did."""
+    """Return the table of members and their work."""
     table = Table(title="Members", title_justify="left")
     table.add_column("member")
     for heading in ("process", "rebalances", "records read"):
@@ -38,7 +38,7 @@ def members_table(ledger: Ledger, members: Sequence[DemoMember]) -> Table:
 
 
 def moves_table(moves: Moves, members: Sequence[DemoMember]) -> Table:
-    """Who had what, a row for each time that every partition had one owner."""
+    """Return the table of owners, with a row for each time that every partition has one owner."""
     table = Table(title="Partitions that move", title_justify="left")
     table.add_column("second", justify="right")
     table.add_column("after")
@@ -52,7 +52,7 @@ def moves_table(moves: Moves, members: Sequence[DemoMember]) -> Table:
 
 
 def partitions_table(ledger: Ledger, committed: dict[int, int]) -> Table:
-    """What became of each partition."""
+    """Return the table of records and offsets per partition."""
     table = Table(title="Partitions", title_justify="left")
     for heading in ("partition", "written", "read", "missing", "read twice", "committed", "lag"):
         table.add_column(heading, justify="right")
@@ -66,7 +66,7 @@ def partitions_table(ledger: Ledger, committed: dict[int, int]) -> Table:
 
 
 def carriers_table(columns: dict[str, dict[str, CarrierFigures]]) -> Table:
-    """Flights and mean delay per carrier, beside each other by where they were computed."""
+    """Return the table of flights and mean delay per carrier, with a column for each source."""
     table = Table(title="Flights and mean departure delay", title_justify="left")
     table.add_column("carrier")
     for source in columns:
