@@ -81,7 +81,7 @@ def test_it_ends_when_it_is_interrupted(brokers: list[Broker], by: signal.Signal
     [
         (["--brokers", "0"], "not a whole number above 0"),
         (["--port", "70000"], "not a port"),
-        (["--topic", ":3"], "a topic needs a name"),
+        (["--topic", ":3"], "':3' has no topic name"),
         (["--topic", "orders:none"], "not a whole number above 0"),
         (["--port", "0", "--topic", "my orders"], "'my orders' is not a legal name"),
         (["--port", "0", "--topic", ".."], "'..' is not a legal name"),
@@ -264,5 +264,5 @@ def test_secret_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         main(["broker", "--config", "ssl.key.password=hidden"])
     printed = capsys.readouterr().err
-    assert "is a secret: give it in --properties" in printed
+    assert "is a secret: set it in the file of --properties" in printed
     assert "hidden" not in printed

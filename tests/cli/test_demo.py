@@ -41,7 +41,7 @@ def test_demo_proves_itself_when_members_outnumber_flights() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 of 1 records read" in done.stdout
-    for fate in ("member-a is asked to leave", "member-b is killed", "member-c has left"):
+    for fate in ("member-a gets the order to leave", "member-b is killed", "member-c has left"):
         assert fate in done.stdout
 
 

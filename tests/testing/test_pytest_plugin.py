@@ -141,12 +141,12 @@ def test_beside_all_of_them_in_two_processes_of_xdist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("marker", "told"),
     [
-        ("{'t': 1}", "takes names only"),
+        ("{'t': 1}", "takes only keyword arguments"),
         ("topix={}", "has no argument 'topix': did you mean topics?"),
-        ("brokers='two'", "brokers='two': a whole number of at least 1"),
-        ("brokers=0", "brokers=0: a whole number of at least 1"),
-        ("topics=['t']", "topics=['t']: names and how many partitions each, {'orders': 3}"),
-        ("topics={'t': None}", "topics={'t': None}: names and how many partitions each"),
+        ("brokers='two'", "brokers='two' is not a whole number of at least 1"),
+        ("brokers=0", "brokers=0 is not a whole number of at least 1"),
+        ("topics=['t']", "topics=['t'] is not a dict of partition counts such as {'orders': 3}"),
+        ("topics={'t': None}", "topics={'t': None} is not a dict of partition counts"),
         ("topics={'my orders': 1}", "topics: 'my orders' is not a legal name"),
         ("topics={'t': 0}", "topic 't': 0 partitions, must be 1 to"),
     ],
