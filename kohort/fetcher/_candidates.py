@@ -91,8 +91,8 @@ class _Timers:
 class Candidates:
     """The result of the latest check of each partition.
 
-    :attr:`nodes`, :attr:`has_waiting`, :attr:`unvalidated` and :attr:`resets` are up to date after
-    :meth:`refresh`.
+    The attributes :attr:`nodes`, :attr:`waiting_for_room`, :attr:`unvalidated` and :attr:`resets`
+    are up to date after :meth:`refresh`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Candidates:
         self._size_of = size_of
         self.nodes: dict[int, NodeCandidates] = {}
         """Candidates by the broker that each partition is read from."""
-        self.has_waiting: dict[TopicPartition, int] = {}
+        self.waiting_for_room: dict[TopicPartition, int] = {}
         """Brokers of the partitions that wait for room in the buffer."""
         self.unvalidated: dict[FetchTarget, Leader] = {}
         """Leaders by the positions that must be validated first."""
@@ -143,14 +143,14 @@ class Candidates:
             self._buffer.update_limits()
             self._touched |= subscription.take_touched()
             for tp in self._touched:
-                self.has_waiting.pop(tp, None)
+                self.waiting_for_room.pop(tp, None)
                 self.resets.pop(tp, None)
                 state = subscription.partition(tp)
                 target = None if state is None else state.fetch_target()
                 targets.append((tp, target, target is None or self._buffer.has_room(target)))
                 if state is not None and (pending := subscription.pending_reset(state)):
                     self.resets[tp] = pending
-            if self.has_waiting:
+            if self.waiting_for_room:
                 self._buffer.note_waiting()
         for tp, target, has_room in targets:
             if not (same and has_room and target is not None and self._advance(target)):
@@ -221,7 +221,7 @@ class Candidates:
         if (until := self._replicas.until(tp)) is not None:
             self._timers.add(until, tp)
         if not has_room:
-            self.has_waiting[tp] = node
+            self.waiting_for_room[tp] = node
             return node, None
         if self._validation.is_needed(target, leader):
             self.unvalidated[target], self._unvalidated_targets[tp] = leader, target

@@ -119,7 +119,7 @@ class FetchPlanner:
         if self._buffer.is_ample:
             return wake_at  # the next drain that makes room calls on_room
         max_wait = self._config.fetch_max_wait_ms / 1000
-        has_waiting = self._nodes_with_waiting()
+        nodes_with_waiting = self._nodes_with_waiting()
         waiting = [
             (connections, candidates)
             for node, candidates in self._candidates.nodes.items()
@@ -135,7 +135,9 @@ class FetchPlanner:
                     continue
                 if connections.main.is_busy or connections.extra.is_busy:
                     continue
-            choice = connections.choose(now, max_wait, has_waiting=connections.node in has_waiting)
+            choice = connections.choose(
+                now, max_wait, has_waiting=connections.node in nodes_with_waiting
+            )
             if (connection := choice.connection) is None:
                 wake_at = min(wake_at, choice.retry_at)
                 continue
@@ -262,11 +264,11 @@ class FetchPlanner:
         if self._config.fetch_min_bytes > 1:
             return set()
         found: set[int] = set()
-        if self._candidates.has_waiting:
+        if self._candidates.waiting_for_room:
             permanent_errors = self._buffer.permanent_errors()
             found = {
                 node
-                for tp, node in self._candidates.has_waiting.items()
+                for tp, node in self._candidates.waiting_for_room.items()
                 if tp not in permanent_errors
             }
         if (allowed := self._buffer.allowed) is not None:

@@ -377,7 +377,7 @@ class Machine:
         walk = self.walk()
         nodes = self.candidates.nodes
         assert {node: mine.ready for node, mine in nodes.items() if mine.ready} == walk.ready
-        assert self.candidates.has_waiting == walk.has_waiting
+        assert self.candidates.waiting_for_room == walk.has_waiting
         assert {
             target.topic_partition for target in self.candidates.unvalidated
         } == walk.unvalidated
