@@ -114,7 +114,7 @@ class _TopicState:
             del self._unassigned[number]
 
     def assign_ranges(self, result: _Result, *, within_racks: bool = False) -> Steps[None]:
-        """Assign the remaining partitions in ranges, ``within_racks`` only those in a member's."""
+        """Assign the rest in ranges. ``within_racks`` limits them to each member's rack."""
         for member in self.members:
             capacity = self.capacity(member)
             if capacity:
