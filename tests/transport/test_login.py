@@ -190,7 +190,7 @@ async def test_login_names_the_step_that_took_too_long(
     broker.authenticate = authenticate or broker.authenticate
     error = await failing(broker, timeout=0.05)
     assert type(error) is KafkaTimeoutError
-    assert str(error).endswith(f"PLAIN login within 0.05 s: no answer to {step}")
+    assert str(error).endswith(f"PLAIN login within 0.05 s: no response to {step}")
 
 
 @pytest.mark.parametrize("kind", [SaslHandshakeRequest, SaslAuthenticateRequest])
