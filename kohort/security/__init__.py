@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         explain_tls,
     )
 else:
-    # Consumers of PLAINTEXT listeners have no use for the module ssl.
+    # Consumers of PLAINTEXT listeners do not need the module ssl.
     __getattr__, __dir__ = lazy_names(
         __name__,
         {

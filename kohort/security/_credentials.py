@@ -80,7 +80,9 @@ def _read(result: Any) -> Credentials:
             return result  # type: ignore[no-any-return]
     kind = type(result).__name__
     del result
-    raise SecurityError(f"sasl_credentials returned {kind}: expected (user name, password)")
+    raise SecurityError(
+        f"sasl_credentials returned {kind}, but kohort expected (user name, password)"
+    )
 
 
 def _of_pair(username: str, password: str | bytes | Secret) -> Credentials:

@@ -1,4 +1,4 @@
-"""SASL GSSAPI (RFC 4752): Kerberos tickets, by the library gssapi.
+"""SASL GSSAPI with Kerberos tickets, by the library gssapi (RFC 4752).
 
 All calls of the library may ask the KDC. They run in a worker thread.
 """
@@ -186,7 +186,8 @@ async def _run(function: Any, library: ModuleType, step: str) -> Any:
         raise SecurityError(f"{text}. {_GET_A_TICKET}") from error
     except OSError as error:
         raise SecurityError(
-            f"{step} failed: sasl_kerberos_keytab cannot be read: {error.strerror}. {_GET_A_TICKET}"
+            f"{step} failed, because sasl_kerberos_keytab cannot be read: {error.strerror}. "
+            f"{_GET_A_TICKET}"
         ) from None
 
 

@@ -115,8 +115,8 @@ def signer(algorithm: str, pem: bytes, passphrase: Secret | None) -> Callable[[b
         del pem
     if problem:
         raise InvalidOptionError(
-            "the private key of the OAuth assertion does not load "
-            f"({problem}): check that it is PEM, and its passphrase"
+            "the private key of the OAuth assertion does not load: "
+            f"{problem}. Check that it is PEM, and its passphrase"
         )
     if algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
         return lambda data: key.sign(data, padding.PKCS1v15(), hashes.SHA256())

@@ -31,11 +31,11 @@ class LoginExchange(Protocol):
         ...
 
     def is_valid_for(self, seconds: float) -> bool:
-        """True if a broker that reads the first message so much later accepts it."""
+        """True if a broker that reads the first message after ``seconds`` accepts it."""
         ...
 
     def session_seconds(self, lifetime_ms: int | None) -> float | None:
-        """Return how long the session lasts; None without an end.
+        """Return the seconds that the session lasts, or None without an end.
 
         ``lifetime_ms`` is the broker's word, 0 without an end; None if it cannot say. Raises
         OAuthTokenError if the session is over before it can be used.
@@ -71,7 +71,7 @@ class Mechanism(Protocol):
         ...
 
     def join_obstruction(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps the credentials from coming; None if nothing does.
+        """Return the reason why no credentials come, or None.
 
         ``now`` is a time of the event loop's clock. Safe from other threads.
         """

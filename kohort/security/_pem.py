@@ -28,11 +28,11 @@ _HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 _JKS = bytes.fromhex("feedfeed")
 _JCEKS = bytes.fromhex("cececece")
 _DER = tuple(bytes((0x30, each)) for each in range(0x80, 0x85))
-"""A sequence with a long length, such as every certificate and store in DER form begins with."""
+"""First bytes of certificates and stores in DER form: a sequence with a long length."""
 
 
 def read_file(option: str, path: str) -> bytes:
-    """Return the content of a file that an option names. InvalidOptionError."""
+    """Return the content of a file that an option names. Raises InvalidOptionError."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_FILE)
@@ -40,7 +40,7 @@ def read_file(option: str, path: str) -> bytes:
         raise InvalidOptionError(f"{option}: there is no such file") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not a path"
-        raise InvalidOptionError(f"{option}: the file cannot be read: {why}") from None
+        raise InvalidOptionError(f"{option} names a file that cannot be read: {why}") from None
 
 
 def check_folder(option: str, path: str) -> None:
@@ -48,7 +48,9 @@ def check_folder(option: str, path: str) -> None:
     try:
         names = os.listdir(path)
     except OSError as error:
-        raise InvalidOptionError(f"{option}: the folder cannot be read: {error.strerror}") from None
+        raise InvalidOptionError(
+            f"{option} names a folder that cannot be read: {error.strerror}"
+        ) from None
     if not any(map(_HASHED.fullmatch, names)):
         raise InvalidOptionError(
             f"{option} is a folder where OpenSSL finds no certificate: run openssl rehash on it, "
@@ -58,7 +60,7 @@ def check_folder(option: str, path: str) -> None:
 
 @contextlib.contextmanager
 def as_file(data: bytes) -> Iterator[str]:
-    """Give a path under which OpenSSL can read the data: in memory on Linux.
+    """Yield a path where OpenSSL can read the data, which is in memory on Linux.
 
     Elsewhere it is a file that only this user may read. It is removed at the end.
     """
@@ -85,7 +87,7 @@ def as_file(data: bytes) -> Iterator[str]:
 
 
 def load_authorities(context: ssl.SSLContext, option: str, pem: bytes) -> None:
-    """Trust the CAs in a PEM text. InvalidOptionError if there are none."""
+    """Trust the CAs in a PEM text. Raises InvalidOptionError without one."""
     if not _CERTIFICATE.search(pem):
         raise InvalidOptionError(f"{option} has no certificate in PEM form{_instead(pem)}")
     try:
@@ -98,7 +100,7 @@ def load_authorities(context: ssl.SSLContext, option: str, pem: bytes) -> None:
 
 
 def load_revocations(context: ssl.SSLContext, option: str, pem: bytes) -> None:
-    """Refuse the certificates that a CRL in PEM form lists. InvalidOptionError."""
+    """Refuse the certificates that a CRL in PEM form lists. Raises InvalidOptionError."""
     if not _CRL.search(pem):
         raise InvalidOptionError(f"{option} has no CRL in PEM form{_instead(pem)}")
     try:
@@ -115,10 +117,11 @@ def load_identity(
     key: tuple[str, bytes] | None,
     password: Any,
 ) -> None:
-    """Present a client certificate: (option, PEM) of the chain and of the key, if apart.
+    """Load a client certificate. ``certificates`` and ``key`` are pairs of option and PEM.
 
-    ``password`` is what the option holds: text, a function that returns it, or None. OpenSSL would
-    ask for a missing one on the terminal, so it always gets a function. InvalidOptionError.
+    ``key`` is None if the chain has it. ``password`` is a text, a function that returns it, or
+    None. OpenSSL would prompt for a missing one on the terminal, so it always gets a function.
+    Raises InvalidOptionError.
     """
     option, chain = certificates
     key_option, key_pem = key or certificates
@@ -146,7 +149,7 @@ def load_identity(
 
 
 class _NoPassword(Exception):
-    """The key is encrypted and there is no password."""
+    """An encrypted key without a password."""
 
 
 def _supply(password: Any, asked: list[BaseException | None]) -> Callable[[], bytes]:
@@ -195,7 +198,7 @@ def _why_not(
 
 
 def _instead(data: bytes) -> str:
-    """A clause about what is there in place of PEM."""
+    """Return a clause about data that is not the expected PEM."""
     if data.startswith((_JKS, _JCEKS)):
         return f": it is a Java key store. {KEYTOOL}"
     if data.startswith(_DER):

@@ -9,9 +9,9 @@ from kohort.security._pem import KEYTOOL, is_java_store, reveal
 
 
 def read_store(option: str, data: bytes, password: Any) -> tuple[bytes, bytes]:
-    """Return (private key, certificates) of a store in PEM form; empty where it has none.
+    """Return the private key and the certificates of a store in PEM form, or empty bytes.
 
-    The key's certificate comes first. InvalidOptionError.
+    The key's certificate comes first. Raises InvalidOptionError.
     """
     if is_java_store(data):
         raise InvalidOptionError(f"{option} is a Java key store (JKS). {KEYTOOL}")
@@ -24,7 +24,7 @@ def read_store(option: str, data: bytes, password: Any) -> tuple[bytes, bytes]:
         )
     except ImportError:
         raise InvalidOptionError(
-            f"{option}: PKCS#12 stores need the package cryptography: pip install 'kohort[crypto]'"
+            f"{option} is a PKCS#12 store, which needs cryptography: pip install 'kohort[crypto]'"
         ) from None
     secret = b"" if password is None else reveal(password)
     try:

@@ -1,7 +1,7 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Apache Kafka speaks it.
 
-Kafka does not prepare passwords (SASLprep): their UTF-8 bytes are used. The client checks all that
-the mechanism asks of it, because an attacker in the broker's place learns the password otherwise.
+Kafka uses the UTF-8 bytes of a password without SASLprep. The client does all checks of the
+mechanism, because otherwise an attacker in the place of the broker learns the password.
 """
 
 from __future__ import annotations

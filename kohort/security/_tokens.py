@@ -1,4 +1,4 @@
-"""OAuth tokens: what a provider returns, how long it is used, and one source for all connections.
+"""OAuth tokens: the results of providers, their lifetime, and one source for all connections.
 
 A token is replaced after 80 % of its life, or with 2 s left. One that is about to expire is never
 sent. A broker would accept it within its tolerance for clocks, and close the connection at the
@@ -280,8 +280,8 @@ def provider_source(
             ) from error
         if given.value is None:
             raise OAuthTokenError(
-                f"the OAuth token provider returned {given.kind}: "
-                "expected str, (str, expiry in epoch seconds), or an object with .token"
+                f"the OAuth token provider returned {given.kind}. "
+                "kohort expected str, (str, expiry in epoch seconds), or an object with .token"
             )
         if not isinstance(given.extensions or {}, Mapping):
             raise OAuthTokenError(

@@ -1,4 +1,4 @@
-"""Connections to brokers, the cluster's metadata, and whom to ask.
+"""Connections to brokers, cluster metadata, and the choice of a broker for a request.
 
 Everything here belongs to one event loop, asyncio's or trio's, and takes no locks. Only reading a
 :class:`ClusterMetadata` and releasing a lease are safe from other threads.

@@ -1,4 +1,4 @@
-"""What the core asks of a network: bytes in, bytes out, and a way to get a connection."""
+"""Interface of a network: connections that carry bytes, and a function that opens them."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from kohort.protocol import Buffer
 class ByteConnection(Protocol):
     """A connection as a stream of bytes. Its failures are one of :data:`NETWORK_ERRORS`.
 
-    One task receives while another sends; never two of a kind at a time. It may have a method
-    ``expect(size)``, which is told that so many bytes are to come before anything can be done (1:
-    what was expected has come). It may have a method ``frame_receiver()``, which returns a
-    :data:`ReceiveFrame`, or None as long as there is none.
+    One task may receive while another sends. Two tasks never receive or send at a time. Two
+    methods are optional. ``expect(size)`` announces that the caller needs ``size`` more bytes
+    before it can go on. The size 1 ends that. ``frame_receiver()`` returns a
+    :data:`ReceiveFrame`, or None while there is none.
     """
 
     async def recv_into(self, view: memoryview, /) -> int:
-        """Receive at least one byte, as many as are there; 0 when the peer has ended."""
+        """Receive at least one byte and return the number. Return 0 at the end of the stream."""
         ...
 
     async def send(self, buffers: Sequence[Buffer], /) -> None:
-        """Send all of the buffers in order. Cancelled half-way, the connection is of no use."""
+        """Send all of the buffers in order. After a cancellation the connection is unusable."""
         ...
 
     async def aclose(self) -> None:
-        """Close it, also while other tasks wait in it: they get an error. Idempotent."""
+        """Close the connection. Tasks that wait in it get an error. Idempotent."""
         ...
 
 
 ReceiveFrame: TypeAlias = Callable[
     [memoryview, Callable[[], int | None]], Awaitable[tuple[bytes, int]]
 ]
-"""Receives the next frame of the protocol, and nothing behind it.
+"""Function that receives the next frame of the protocol, and no byte after it.
 
-It takes a view for the frame without its length prefix, and a function that returns the correlation
-id of the next response, if that is known. It returns the bytes of the prefix, fewer than 4 if the
-peer ended, and the number of bytes in the view: 0 if the frame does not fit there. It returns a
-part of a frame that begins with another id.
+Its arguments are a view for the frame without its length prefix, and a function. The function
+returns the correlation id of the next response, if that is known. The result is the bytes of the
+prefix and the number of bytes in the view. The prefix has fewer than 4 bytes if the stream ended.
+The number is 0 if the frame does not fit in the view. A frame with another id may be returned in
+part.
 """
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[ByteConnection]]
-"""``async (host, port) -> ByteConnection``; raises one of :data:`NETWORK_ERRORS`."""
+"""Function ``async (host, port) -> ByteConnection``, which raises :data:`NETWORK_ERRORS`."""
 
 NETWORK_ERRORS = (
     OSError,

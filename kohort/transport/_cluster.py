@@ -1,4 +1,4 @@
-"""The client of a cluster: connections, metadata, and whom to ask."""
+"""ClusterClient: requests to the brokers of a cluster, and its metadata."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = logging.getLogger("kohort.transport")
 R = TypeVar("R", bound=Response)
 
 METADATA_MIN_VERSION = 4
-"""The first that can say whether topics may be created (Kafka 0.11)."""
+"""First version with a flag that forbids the creation of topics (Kafka 0.11)."""
 CLOSE_SECONDS = 2.0
 
 
 class ClusterClient:
-    """All that the other parts ask of a cluster.
+    """The client of a cluster, which the other packages send their requests with.
 
-    run() has to be running. Everything belongs to its event loop; only reading ``metadata`` and
+    run() has to be running. All methods belong to its event loop. Only reading ``metadata`` and
     ``bootstrapped``, and releasing a lease, are safe from other threads.
     """
 
@@ -55,16 +55,18 @@ class ClusterClient:
         security: SecurityConfig | None = None,
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
-        """``security``: default PLAINTEXT. A ``connect`` hook makes whole connections, TLS too.
+        """Create a client. ``security`` is PLAINTEXT by default.
 
-        Raises InvalidOptionError for TLS files that do not load, and options without a login.
+        A ``connect`` hook replaces the whole connection, including TLS.
+
+        Raises InvalidOptionError for TLS files that do not load, and for options without a login.
         """
         rng = rng or random.Random()
         security = security or SecurityConfig()
         self._config = config
         self._security = security
         self.contexts: TlsContexts | None = None
-        """The SSL contexts of the connections; None without TLS, or with a hook."""
+        """SSL contexts of the connections, or None without TLS or with a ``connect`` hook."""
         if connect is None and security.uses_tls:
             from kohort.security import TlsContexts
             from kohort.transport._tls_connector import TlsConnector
@@ -94,7 +96,7 @@ class ClusterClient:
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: TaskStatus[None] | None = None) -> None:
-        """Serve until cancelled or closed; owns every task of the transport. Once only."""
+        """Run the tasks of the transport until cancelled or closed. Call it once."""
         if self._ended is not None or self._closed:
             raise IllegalStateError("a cluster client runs once")
         self._ended = anyio.Event()
@@ -120,7 +122,7 @@ class ClusterClient:
         self._metadata_updater.stop()
 
     async def aclose(self) -> None:
-        """End run() and close every connection, within two seconds. Idempotent."""
+        """End run() and close all connections within two seconds. Idempotent."""
         self._stop()
         if self._scope is not None and self._ended is not None:
             self._scope.cancel()
@@ -131,7 +133,7 @@ class ClusterClient:
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """The latest snapshot; empty before the first contact."""
+        """The latest snapshot. It is empty before the first contact."""
         return self._metadata_updater.snapshot
 
     @property
@@ -140,23 +142,23 @@ class ClusterClient:
         return self._metadata_updater.bootstrapped
 
     def want_topics(self, names: Collection[str] | None) -> None:
-        """Keep metadata of these topics, None: of all."""
+        """Keep metadata of these topics, or of all topics if None."""
         self._metadata_updater.want_topics(names)
 
     def request_refresh(self) -> None:
-        """The metadata is stale: refresh it soon, at most every ``retry_backoff_ms``."""
+        """Request a refresh of stale metadata, at most one every ``retry_backoff_ms``."""
         self._metadata_updater.request_refresh()
 
     async def wait_refreshed(self) -> None:
-        """Return after a refresh that begins from now on; NoBrokersAvailable at the start."""
+        """Wait for a refresh that begins after the call. Raises as wait_bootstrapped() does."""
         await self._metadata_updater.wait_refreshed()
 
     async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
-        """Return after the first contact with the cluster.
+        """Wait for the first contact with the cluster.
 
-        Raises NoBrokersAvailable whenever ``bootstrap_timeout_ms`` have passed without any. Raises
-        a SecurityError as soon as every bootstrap server refuses this client for good, unless it
-        says the same as ``known``.
+        Raises NoBrokersAvailable after each ``bootstrap_timeout_ms`` without contact. Raises a
+        SecurityError as soon as every bootstrap server refuses this client for good, unless the
+        error has the text of ``known``.
         """
         await self._metadata_updater.wait_bootstrapped(known)
 
@@ -165,8 +167,8 @@ class ClusterClient:
     ) -> None:
         """Call ``new`` with the error when brokers refuse this client for another cause.
 
-        Call ``over`` with the same error when no broker refuses it for that cause. The
-        refusals before the first contact are raised by wait_bootstrapped() instead.
+        Call ``over`` with the same error when no broker refuses it for that cause any longer.
+        wait_bootstrapped() raises refusals before the first contact instead.
         """
         self._nodes.refusals.on_new = new
         self._nodes.refusals.on_over = over
@@ -190,45 +192,46 @@ class ClusterClient:
 
     @property
     def last_error(self) -> str | None:
-        """The latest failure of a connection; None without one."""
+        """The latest failure of a connection, or None."""
         return self._nodes.last_error(None).removeprefix(": ") or None
 
     def credentials_obstacle(self, now: float) -> str | None:
-        """Return what keeps logins waiting for credentials at a time of the loop; else None."""
+        """Return the reason why logins wait for credentials at ``now``, or None."""
         error = self._nodes.credentials_obstacle(now)
         return None if error is None else f"{type(error).__name__}: {error}"
 
     async def fetch_topics(
         self, names: Collection[str] | None, /, *, may_create: bool = True
     ) -> ClusterMetadata:
-        """Ask for these topics (None: all) now, retrying for as long as it takes.
+        """Request the metadata of these topics, or of all if None, and retry without limit.
 
-        Returns a snapshot with all of them, errors included. Those without an error are in
-        ``metadata`` too, until the next refresh of the wanted ones. Without ``may_create`` none is
-        created by being asked for, whatever the configuration says.
+        Returns a snapshot with all of them, errors included. ``metadata`` has those without an
+        error until the next refresh of the wanted topics. Without ``may_create`` the request
+        creates no topic, whatever the configuration says.
         """
         return await self._metadata_updater.fetch_topics(names, may_create=may_create)
 
     def learn_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> None:
-        """Take leaders that a broker named beside an error into ``metadata``, if they are newer.
+        """Add newer leaders that a broker named with an error to ``metadata``.
 
-        ``brokers``: where they are reached (KIP-951).
+        ``brokers`` has their addresses (KIP-951).
         """
         self._metadata_updater.learn_leaders(leaders, brokers)
 
     def on_metadata_change(self, callback: MetadataCallback) -> None:
-        """Call it with (old, new) after each answer, whether or not anything is different."""
+        """Call the callback with (old, new) after each response, even without a change."""
         self._metadata_updater.on_change(callback)
 
     # -- requests -----------------------------------------------------------------------------
 
     def least_loaded_node(self) -> int | None:
-        """The node with the fewest requests in flight, of these the one idle longest.
+        """Return the node with the fewest requests in flight that was idle longest.
 
-        Never one in back-off: None if there is no other. Before the first contact, and while no
-        broker can be reached, it is a bootstrap address, which has a negative id.
+        Nodes in back-off are left out. None is returned if no node is left. Before the first
+        contact, and while no broker can be reached, the node is a bootstrap address with a
+        negative id.
         """
         return self._nodes.least_loaded()
 
@@ -242,13 +245,13 @@ class ClusterClient:
         max_version: int | None = None,
         min_version: int | None = None,
     ) -> R:
-        """Ask a node (None: the least loaded one) over its connection for the purpose.
+        """Send a request to a node over its connection for ``purpose`` and return the response.
 
-        A connection is opened if need be, after the node's back-off; all of that within
-        ``timeout_ms`` (default ``request_timeout_ms``). Raises KafkaTimeoutError,
-        KafkaConnectionError, ProtocolError, UnsupportedVersionError, NoBrokersAvailable before the
-        first contact, IllegalStateError when closed. Error codes inside the answer are not looked
-        at.
+        ``node``: None sends to the least loaded node. A missing connection is opened after the
+        node's back-off. All of that takes ``timeout_ms`` at most, by default
+        ``request_timeout_ms``. Raises KafkaTimeoutError, KafkaConnectionError, ProtocolError,
+        UnsupportedVersionError, NoBrokersAvailable before the first contact, and IllegalStateError
+        when closed. The caller checks the error codes in the response.
         """
         connection, left = await self._connected(node, purpose, timeout_ms)
         response = await connection.request(
@@ -269,7 +272,7 @@ class ClusterClient:
         min_version: int | None = None,
         on_response: Callable[[Leased[R]], None] | None = None,
     ) -> Leased[R]:
-        """Do the same as request() for large answers.
+        """Send a request as request() does, for a large response.
 
         See :meth:`BrokerConnection.request_leased`.
         """
@@ -285,7 +288,7 @@ class ClusterClient:
     async def _connected(
         self, node: int | None, purpose: str, timeout_ms: int | None
     ) -> tuple[BrokerConnection, float]:
-        """A connection, and the seconds that are left for the request."""
+        """Return a connection, and the seconds that are left for the request."""
         timeout = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         if node is not None and (found := self._nodes.open_connection(node, purpose)) is not None:
             return found, timeout
@@ -298,9 +301,9 @@ class ClusterClient:
             else:
                 connection = await self._known_connection(node, purpose)
         if connection is None:
-            whom = "any broker" if node is None else f"broker {node}"
+            target = "any broker" if node is None else f"broker {node}"
             raise KafkaTimeoutError(
-                f"no connection to {whom} within {in_seconds(timeout)}"
+                f"no connection to {target} within {in_seconds(timeout)}"
                 f"{self._nodes.last_error(node)}"
             )
         return connection, max(deadline - anyio.current_time(), 0.0)
@@ -311,7 +314,7 @@ class ClusterClient:
         return await self._nodes.connection(node, purpose)
 
     async def _any_connection(self, purpose: str) -> BrokerConnection:
-        """Go from node to node until one can be connected to; each failure means a back-off."""
+        """Try one node after another until a connection opens. Each failure starts a back-off."""
         while True:
             node = await self._nodes.wait_least_loaded()
             try:
@@ -327,14 +330,14 @@ class ClusterClient:
         connection = await self._any_connection("")
         timeout_ms = self._config.request_timeout_ms
         if not self.bootstrapped:
-            # One that takes requests and never answers must not use up the time of the others.
+            # A server that never answers must not use up the time of the others.
             timeout_ms = min(timeout_ms, self._config.socket_connection_setup_timeout_ms)
         return await connection.request(
             message, timeout=timeout_ms / 1000, min_version=METADATA_MIN_VERSION
         )
 
     def _learn(self, response: messages.FindCoordinatorResponse) -> None:
-        """The coordinator may be a broker that the metadata does not have yet."""
+        """Add the coordinators of a response, which the metadata may not have yet."""
         found = [(response.node_id, response.host, response.port)]
         found += [(each.node_id, each.host, each.port) for each in response.coordinators]
         for node_id, host, port in found:

@@ -1,8 +1,8 @@
-"""One connection to a broker: handshake, versions, pipelined requests, deadlines.
+"""BrokerConnection: handshake, versions, pipelined requests and their deadlines.
 
-Answers come in the order of the requests. So a request that passes its deadline takes the
-connection with it: every answer behind the missing one is stuck as well. A caller who is cancelled
-leaves the connection as it is; the answer is dropped when it comes.
+Responses come in the order of the requests. A request that passes its deadline therefore closes
+the connection, because its missing response holds back all later ones. The cancellation of a
+caller leaves the connection open. The response is dropped when it comes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kohort.transport._session import Logins
 
 DEFAULTS = ClientConfig()
-"""For callers without a configuration."""
+"""Defaults for callers without a configuration."""
 
 logger = logging.getLogger("kohort.transport")
 
@@ -62,7 +62,7 @@ R = TypeVar("R", bound=Response)
 
 CLOSE_SECONDS = 1.0
 HEAD_SECONDS = 1.0
-"""Seconds that the first bytes of a response over the bound may take."""
+"""Longest time for the first bytes of a response over the size limit, in seconds."""
 
 
 def _nothing() -> None:
@@ -70,14 +70,14 @@ def _nothing() -> None:
 
 
 def _in_callbacks(link: ByteConnection) -> bool:
-    """True for connections over a socket of our own, but not for classes derived from them."""
+    """Return True for TcpConnection and TlsConnection, but not for classes derived from them."""
     return "reads_in_callbacks" in type(link).__dict__
 
 
 class BrokerConnection:
-    """A connection that open() has made; run() has to be running for requests to be answered.
+    """A connection to a broker. open() creates it, and run() has to run for responses to come.
 
-    Not for several threads. All requests share one event loop and one order.
+    It belongs to one event loop. All requests share one order.
     """
 
     def __init__(
@@ -94,20 +94,20 @@ class BrokerConnection:
         self._loop = callback_loop()
         self._clock = clock_of(self._loop)
         self.last_used: float = self._clock()
-        """When a request was last made or answered."""
+        """Time of the latest request or response."""
         self.response_count: int = 0
-        """Answers since the handshake."""
+        """Number of responses since the handshake."""
         self.failure: KafkaError | None = None
-        """Why it is closed; None while it is open."""
+        """Reason why it is closed, or None while it is open."""
         self.closed_by_us: bool = False
         self.lost_requests: int = 0
-        """Requests that failed because it closed."""
+        """Number of requests that failed because it closed."""
         self.logins: Logins | None = None
-        """Renews the SASL session; None without SASL."""
+        """Logins that renew the SASL session, or None without SASL."""
         self.close_reason: KafkaError | None = None
-        """Why the broker is about to close it, if that is known."""
+        """Reason why the broker is about to close it, if that is known."""
         self.on_close: Callable[[], None] = _nothing
-        """Called the moment it is closed, before anybody hears of it."""
+        """Callback at the close, before any waiting caller continues."""
         self._link = link
         self._client_id = client_id
         self._source = FrameSource(link, pool, HANDSHAKE_MAX_BYTES)
@@ -116,15 +116,15 @@ class BrokerConnection:
         self._sendable = RepeatableEvent()
         self._send_now = getattr(link, "send_now", None) if _in_callbacks(link) else None
         self._unsent: list[Buffer] = []
-        """What did not go at once: for _send(), before anything else."""
+        """Bytes that begin_sending() could not send, which _send() sends first."""
         self._sending = False
         self._send_error: Exception | None = None
         self._tasks: anyio.CancelScope | None = None
         self._timer = anyio.CancelScope()
         self._next_check = math.inf
-        """Time when _watch() looks next whether the time of a request is up."""
+        """Time of the next check of deadlines in _watch()."""
         self._read_error: tuple[Exception, Pending | None] | None = None
-        """For _watch(): why reading ended, and the request whose answer was to come next."""
+        """Error that ended reading and the request that awaited a response, for _watch()."""
         self._wake_up = RepeatableEvent()  # for _watch()
         self._head_until = math.inf
 
@@ -147,8 +147,8 @@ class BrokerConnection:
     ) -> BrokerConnection:
         """Connect, do the TLS handshake, ask for versions and log in.
 
-        Each takes at most ``timeout`` seconds. A ``mechanism`` whose credentials the broker refuses
-        may have others by now: these are tried at once. ``rng`` spreads the later logins.
+        Each step takes at most ``timeout`` seconds. If the broker refuses the credentials and the
+        ``mechanism`` has others by now, these are tried at once. ``rng`` spreads the later logins.
         Raises SecurityError, KafkaConnectionError, KafkaTimeoutError, ProtocolError,
         UnsupportedVersionError or another BrokerResponseError, with the address in the message.
         """
@@ -165,7 +165,7 @@ class BrokerConnection:
                     raise
 
     async def _prepare(self, logins: Logins | None, timeout: float, max_frame: int) -> None:
-        """Exchange what comes before the first request. Closes the connection if that fails."""
+        """Do all steps before the first request. Close the connection if one fails."""
         source = self._source
         is_ready = False
         try:
@@ -197,7 +197,7 @@ class BrokerConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet, those included that nobody waits for any more."""
+        """Number of requests without a response, abandoned ones included."""
         return len(self._pipeline)
 
     def version_for(
@@ -206,7 +206,7 @@ class BrokerConnection:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> int:
-        """The highest version that both sides know; raises UnsupportedVersionError."""
+        """Return the highest version that both sides know. Raises UnsupportedVersionError."""
         return self.versions.choose(message, min_version, max_version)
 
     async def request(
@@ -217,10 +217,10 @@ class BrokerConnection:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> R:
-        """Ask, and wait for the answer ``timeout`` seconds at most.
+        """Send a request and wait at most ``timeout`` seconds for its response.
 
         Raises KafkaTimeoutError, KafkaConnectionError, ProtocolError, UnsupportedVersionError,
-        MessageEncodeError. What the answer holds as memoryviews stays as it is while they live.
+        MessageEncodeError. The memoryviews in the response stay valid.
         """
         response, frame = await self._exchange(message, timeout, min_version, max_version)
         frame.release()
@@ -235,11 +235,11 @@ class BrokerConnection:
         max_version: int | None = None,
         on_response: Callable[[Leased[R]], None] | None = None,
     ) -> Leased[R]:
-        """Send a request for a large response, whose buffer is used again when it is released.
+        """Send a request for a large response, whose buffer is reused after its release.
 
-        ``on_response`` gets the response first, in the callback that received it. So it must not
-        raise, wait, or ask anyio which event loop runs. Raises OversizedFrameError for an answer
-        over the bound.
+        ``on_response`` gets the response first, in the callback that received it. It must not
+        raise or wait, and it must not use anyio, which finds no event loop in a callback. Raises
+        OversizedFrameError for a response over the size limit.
         """
         return Leased(
             *await self._exchange(
@@ -284,7 +284,7 @@ class BrokerConnection:
             raise self._fail(error) from error
 
     def _large_answer(self) -> int | None:
-        """The correlation id of the next answer if it belongs to a request_leased(), else None."""
+        """Return the correlation id of the next response if it is for request_leased(), or None."""
         if (pending := self._pipeline.awaited) is None or not pending.large:
             return None
         self._head_until = self._clock() + HEAD_SECONDS
@@ -294,7 +294,7 @@ class BrokerConnection:
     def post(
         self, message: Request[R], version: int, timeout: float, *, large: bool = False
     ) -> Pending:
-        """Send a request, or queue it; its time begins now."""
+        """Send or queue a request. Its timeout begins now."""
         correlation_id = self._take_id()
         buffers = encode_request(message, version, correlation_id, self._client_id)
         now = self.last_used = self._clock()
@@ -312,7 +312,7 @@ class BrokerConnection:
         return self._next_id
 
     def _abandon(self, pending: Pending) -> None:
-        """Nobody waits for it any more; the connection still does, until its deadline."""
+        """Mark a request as abandoned by its caller. Its deadline still applies."""
         if not self._pipeline.withdraw(pending):
             pending.abandoned = True
 
@@ -321,7 +321,7 @@ class BrokerConnection:
             pending.fail(
                 KafkaTimeoutError(
                     f"{pending.name} could not be sent to {self.peer} within "
-                    f"{pending.timeout:g} s: the requests before it are not answered"
+                    f"{pending.timeout:g} s: earlier requests have no response yet"
                 )
             )
         else:
@@ -332,7 +332,7 @@ class BrokerConnection:
     # -- running ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Send and receive until it fails, is closed, or is cancelled; never raises. Closes it."""
+        """Send and receive until a failure, a close or cancellation, then close. Never raises."""
         reader = self._receive()
         try:
             async with anyio.create_task_group() as tasks:
@@ -356,7 +356,7 @@ class BrokerConnection:
             self._fail_reading(error, self._pipeline.awaited)
 
     def _fail_reading(self, error: Exception, pending: Pending | None) -> None:
-        # What makes no sense was sent in place of the next answer.
+        # A protocol error replaces the next response, so the awaited request gets the error.
         if not isinstance(error, ProtocolError):
             pending = None
         elif pending is not None and isinstance(error, OversizedFrameError):
@@ -367,7 +367,7 @@ class BrokerConnection:
         self._fail(error, pending)
 
     async def _watch(self) -> None:
-        """Fail the requests whose time is up, one timer for all of them."""
+        """Fail the requests whose deadline has passed, with one timer for all of them."""
         while self.failure is None:
             if self._read_error is not None:
                 return self._fail_reading(*self._read_error)
@@ -376,7 +376,7 @@ class BrokerConnection:
             for pending in self._pipeline.overdue(self._clock()):
                 if not pending.done.is_set:  # it failed with the one before it
                     self._expire(pending)
-            # The deadlines of one kind of request only grow: so the timer is hardly ever moved.
+            # Deadlines of requests of one kind only grow, so the timer is seldom moved.
             self._next_check = min(self._pipeline.next_deadline, self._head_until)
             with anyio.CancelScope(deadline=self._next_check) as self._timer:
                 await self._wake_up.wait()
@@ -384,7 +384,8 @@ class BrokerConnection:
     def _read_in_callbacks(self, reader: Coroutine[Any, Any, None]) -> bool:
         """Run the reader whenever the event loop finds the socket readable, without a task.
 
-        Nothing in it may ask anyio which event loop runs. So its error is left for _watch().
+        The reader must not use anyio, which finds no event loop in a callback. Its error is left
+        for _watch().
         """
         link, loop = self._link, self._loop
         if loop is None or not _in_callbacks(link):
@@ -395,7 +396,7 @@ class BrokerConnection:
                 reader.send(None)
             except Exception as error:
                 cast(TcpConnection, link).stop_reading()
-                # A request that is made before _watch() runs is not the one to blame.
+                # A request that is sent before _watch() runs is not the cause.
                 self._read_error = error, self._pipeline.awaited
                 self._wake_up.set()
 
@@ -418,7 +419,7 @@ class BrokerConnection:
             self._sendable.set()
 
     def begin_sending(self) -> None:
-        """Send at once what goes, which is nearly always all; another task sees to the rest."""
+        """Send without waiting, nearly always all. The task of _send() sends the rest."""
         if self._send_now is not None and not self._sending and not self._unsent:
             buffers = self._pipeline.take_sendable()
             try:
@@ -444,7 +445,7 @@ class BrokerConnection:
     # -- the end ------------------------------------------------------------------------------
 
     def _fail(self, error: Exception, culprit: Pending | None = None) -> KafkaError:
-        """Close for a reason; everything in flight fails with it. Returns it as a typed error."""
+        """Close with an error, fail all requests with it, and return it as a typed error."""
         explained = explained_error(self.peer, error)
         oversized = isinstance(explained, OversizedFrameError)
         if isinstance(explained, ProtocolError) and not oversized:
@@ -454,7 +455,7 @@ class BrokerConnection:
         if self.failure is not None:
             return explained
         self.failure = explained
-        self.closed_by_us = self.closed_by_us or oversized  # nothing is wrong with the broker
+        self.closed_by_us = self.closed_by_us or oversized  # the broker is healthy
         pipeline = self._pipeline
         self.lost_requests = len(pipeline)
         for pending in pipeline.clear():
@@ -473,13 +474,13 @@ class BrokerConnection:
         return explained
 
     def abort(self) -> None:
-        """Take no more requests and fail those in flight; run() then ends."""
+        """Refuse new requests and fail those in flight. run() then ends."""
         if self.failure is None:
             self.closed_by_us = True
             self._fail(KafkaConnectionError("the connection was closed by this client"))
 
     def retire(self, error: KafkaError) -> None:
-        """Close it for another to take its place, without a back-off."""
+        """Close it without a back-off, so that a new connection replaces it."""
         self.closed_by_us = True
         self._fail(error)
 
@@ -491,6 +492,6 @@ class BrokerConnection:
                 logger.debug("closing the connection to %s failed", self.peer, exc_info=True)
 
     async def aclose(self) -> None:
-        """Close it within a second; what is in flight fails. Idempotent."""
+        """Close it within a second and fail the requests in flight. Idempotent."""
         self.abort()
         await self._close_link()

@@ -12,7 +12,7 @@ from kohort.transport._leased import Leased
 R = TypeVar("R", bound=Response)
 
 MAX_THROTTLE_MS = 60_000
-"""Longest pause that a broker may ask for (KIP-219)."""
+"""Longest pause that a broker may request (KIP-219)."""
 
 
 def decoded(kind: type[R], version: int, frame: Frame) -> R:
@@ -25,7 +25,7 @@ def decoded(kind: type[R], version: int, frame: Frame) -> R:
 def respond(
     kind: type[R], version: int, on_response: Callable[[Leased[R]], None], frame: Frame
 ) -> R | None:
-    """Decode a response and pass it on. Return None if decoding fails: the task then raises it."""
+    """Decode a response and pass it on. Return None on failure, which the task then raises."""
     try:
         response = decoded(kind, version, frame)
     except Exception:
@@ -35,6 +35,6 @@ def respond(
 
 
 def _bound_throttle(response: Any) -> None:
-    asked = getattr(response, "throttle_time_ms", 0)
-    if not 0 <= asked <= MAX_THROTTLE_MS:
-        response.throttle_time_ms = min(max(asked, 0), MAX_THROTTLE_MS)
+    requested = getattr(response, "throttle_time_ms", 0)
+    if not 0 <= requested <= MAX_THROTTLE_MS:
+        response.throttle_time_ms = min(max(requested, 0), MAX_THROTTLE_MS)

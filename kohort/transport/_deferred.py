@@ -1,4 +1,4 @@
-"""Coroutines that are made when they are first awaited."""
+"""Coroutines that are created when they are first awaited."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Deferred(Coroutine[Any, Any, None]):
-    """A coroutine that does not exist before its task begins.
+    """A coroutine that is created when its task begins.
 
-    ``asyncio.run()`` cancels all tasks at its end, also those that have not begun. anyio never
-    awaits the coroutine of such a task, and Python warns of it. Programs that forget to close a
-    consumer would see that warning, and not only the one that names the consumer.
+    ``asyncio.run()`` cancels all tasks at its end, including those that have not begun. In such a
+    task anyio never awaits the coroutine, and Python warns of it. A program that forgets to close
+    a consumer would get that warning besides the one that names the consumer.
     """
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,4 +1,4 @@
-"""Frames out of a connection: small ones as bytes, large ones in a pooled buffer."""
+"""Reader of frames: small ones become bytes, large ones a pooled buffer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kohort.transport._bytes import ByteConnection, ReceiveFrame
 from kohort.transport._pool import BufferLease, BufferPool
 
 STAGING_SIZE = 32 << 10
-"""What comes together is received together: prefixes, small frames, the start of a large one."""
+"""Size of the buffer that receives several small frames, or the start of a large one, at once."""
 IDLE_STAGING_SIZE = 2 << 10
-"""Bytes of the staging buffer of a connection on which not more has come at once."""
+"""Size of the staging buffer until a connection receives more at once."""
 FIRST_PIECE = 1 << 20
 _CORRELATION_ID = struct.Struct(">i")
 """The first bytes of a response after its length prefix."""
@@ -38,10 +38,10 @@ def _no_receiver() -> ReceiveFrame | None:
 
 
 class OversizedFrameError(FrameTooLargeError):
-    """A frame over the bound, of which the first bytes came: they may show what makes it large.
+    """A frame over the size limit, with its first bytes, which may show why it is large.
 
-    ``size`` and ``limit`` are bytes without the length prefix, ``head`` the first bytes after it,
-    ``version`` the API version of the response in it; -1 unknown.
+    ``size`` and ``limit`` are bytes without the length prefix. ``head`` has the first bytes after
+    the prefix. ``version`` is the API version of the response, or -1 if unknown.
     """
 
     def __init__(self, message: str, size: int, limit: int, head: bytes, version: int = -1) -> None:
@@ -52,18 +52,18 @@ class OversizedFrameError(FrameTooLargeError):
         self.version = version
 
     def with_text(self, message: str) -> OversizedFrameError:
-        """The same with another message."""
+        """Return a copy with another message."""
         return OversizedFrameError(message, self.size, self.limit, self.head, self.version)
 
 
 def check_correlation_id(data: Buffer, expected: int) -> None:
-    """Raises CorrelationIdError if the frame answers another request, MessageDecodeError."""
+    """Raise CorrelationIdError if the frame answers another request, or MessageDecodeError."""
     if len(data) < _CORRELATION_ID.size:
-        raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for an answer")
+        raise MessageDecodeError(f"a frame of {len(data)} bytes is too short for a response")
     (correlation_id,) = _CORRELATION_ID.unpack_from(data)
     if correlation_id != expected:
         raise CorrelationIdError(
-            f"the answer carries correlation id {correlation_id}, the request had {expected}"
+            f"the response has correlation id {correlation_id}, the request had {expected}"
         )
 
 
@@ -78,28 +78,30 @@ class Frame:
 
     @property
     def is_pooled(self) -> bool:
-        """True if the bytes are in a buffer that is used again."""
+        """True if the bytes are in a buffer of the pool."""
         return self._lease is not None
 
     def release(self) -> None:
-        """Let the buffer be used again, as soon as nobody has a view of it any more."""
+        """Return the buffer to the pool, which waits until no view of it is left."""
         self.data = b""
         if self._lease is not None:
             self._lease.release()
 
 
 class FrameSource:
-    """Reads a connection frame by frame. A read that is cancelled leaves it of no use."""
+    """A reader of the frames of a connection. It is unusable after a cancelled read."""
 
     def __init__(self, connection: ByteConnection, pool: BufferPool, max_size: int) -> None:
         self.max_size = max_size
         self.wants_head_of: Callable[[], int | None] = _no_id
-        """Gives the correlation id of the next response if its first bytes are wanted, where it is
-        over the bound; else None."""
+        """Function that returns the correlation id of the next response, or None.
+
+        It returns the id if the first bytes are needed of a response over the size limit.
+        """
         self.awaited_id: Callable[[], int | None] = _no_id
-        """Gives the correlation id of the next response; None if no request was sent."""
+        """Function that returns the correlation id of the next response, or None."""
         self.too_large: FrameTooLargeError | None = None
-        """The error of a frame over the bound whose first bytes are being received."""
+        """Error of a frame over the size limit whose first bytes are being received."""
         self._connection = connection
         self._expect: Callable[[int], None] = getattr(connection, "expect", _ignore)
         self.pool = pool
@@ -109,14 +111,14 @@ class FrameSource:
             connection, "frame_receiver", _no_receiver
         )
         self._receive_frame: ReceiveFrame | None = None
-        """Receives the next frame in one piece. None after a small one."""
+        """Function that receives the next frame in one piece, or None after a small one."""
         self._last_size = 0
 
     async def read(self) -> Frame | None:
-        """The next frame; None if the peer ended the connection between two frames.
+        """Return the next frame, or None if the peer ended the connection between two frames.
 
-        Raises FrameTooLargeError, CorrelationIdError as soon as the first bytes of a response tell,
-        KafkaConnectionError when it ended inside a frame, and what the connection raises.
+        Raises FrameTooLargeError, CorrelationIdError as soon as the first bytes of a response show
+        it, and KafkaConnectionError if it ended inside a frame. Raises errors of the connection.
         """
         if self._receive_frame is not None and self._start == self._end:
             return await self._read_whole(self._receive_frame)
@@ -129,14 +131,14 @@ class FrameSource:
         return await self._read(await self._size(prefix))
 
     async def _size(self, prefix: Buffer) -> int:
-        """The size of the frame; FrameTooLargeError."""
+        """Return the size of the frame. Raises FrameTooLargeError."""
         try:
             return frame_size(prefix, self.max_size)
         except FrameTooLargeError as error:
             raise await self._with_head(error, int.from_bytes(prefix, "big", signed=True)) from None
 
     async def _read_whole(self, receive_frame: ReceiveFrame) -> Frame | None:
-        """Receive a frame in one piece, into a buffer like that of the frame before."""
+        """Receive a frame in one piece, into a buffer of the size of the previous one."""
         lease = self.pool.reuse(self._last_size) or self.pool.allocate(self._last_size)
         try:
             prefix, filled = await receive_frame(lease.view[: self.max_size], self.awaited_id)
@@ -175,20 +177,20 @@ class FrameSource:
         return Frame(data)
 
     async def _check_id(self, size: int) -> None:
-        """Check the correlation id of a frame that has not come as a whole, and may never."""
+        """Check the correlation id of a frame that is not complete, and may never be."""
         if size >= _CORRELATION_ID.size and await self._stage(_CORRELATION_ID.size):
             self._check_start(self._staging[self._start : self._end])
 
     def _check_start(self, data: Buffer) -> None:
-        """Check the correlation id in the first bytes of a frame, if it is there."""
+        """Check the correlation id if the first bytes of a frame contain it."""
         expected = self.awaited_id()
         if expected is not None and len(data) >= _CORRELATION_ID.size:
             check_correlation_id(data, expected)
 
     async def _with_head(self, error: FrameTooLargeError, size: int) -> FrameTooLargeError:
-        """The error with the first bytes of the frame, if it is the response that is wanted.
+        """Return the error, with the first bytes of the frame if ``wants_head_of`` has its id.
 
-        Only the correlation id is waited for in other frames: more bytes may never come.
+        In other frames only the correlation id is awaited, because more bytes may never come.
         """
         self.too_large = error
         correlation_id = self.wants_head_of()
@@ -203,7 +205,7 @@ class FrameSource:
         return OversizedFrameError(str(error), size, self.max_size, head)
 
     async def _stage(self, size: int) -> bool:
-        """Receive until ``size`` bytes are staged; False if the peer ended before."""
+        """Receive until ``size`` bytes are staged. Return False if the stream ends before."""
         while self._end - self._start < size:
             if self._start == self._end:
                 self._start = self._end = 0
@@ -218,7 +220,7 @@ class FrameSource:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Move what is staged to the beginning, of a larger buffer if ``size`` bytes need one."""
+        """Move the staged bytes to the beginning, of a larger buffer if ``size`` requires one."""
         rest = bytes(self._staging[self._start : self._end])
         if size > len(self._staging):
             self._staging = memoryview(bytearray(STAGING_SIZE))
@@ -226,8 +228,8 @@ class FrameSource:
         self._staging[: self._end] = rest
 
     async def _read_large(self, size: int) -> Frame:
-        # What a peer merely announces is not allocated: without a buffer at hand, memory grows
-        # with what has really come, at most eight times as much.
+        # An announced size alone allocates nothing. Without a free buffer, memory grows with the
+        # bytes received, to at most eight times their number.
         lease = self.pool.reuse(size) or self.pool.allocate(min(size, FIRST_PIECE))
         filled = self._end - self._start
         lease.view[:filled] = self._staging[self._start : self._end]
@@ -246,7 +248,7 @@ class FrameSource:
 
     @staticmethod
     def _moved(lease: BufferLease, other: BufferLease) -> BufferLease:
-        """Copy what fits there to another buffer, and release the first one."""
+        """Copy the bytes to another buffer as far as they fit, and release the first one."""
         size = min(len(lease.view), len(other.view))
         other.view[:size] = lease.view[:size]
         lease.release()

@@ -1,4 +1,4 @@
-"""The first steps of a connection: the connect hook, TLS, and ApiVersions (KIP-511)."""
+"""First steps of a connection, which are the connect hook, TLS, and ApiVersions (KIP-511)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.transport")
 
 MAX_BYTES = 1 << 19
-"""The answer to ApiVersions is a few KB; what announces more is not a broker."""
-_ERROR_CODE = struct.Struct(">4xh")  # behind the correlation id, in every version
+"""Largest response to ApiVersions. A broker sends a few KB."""
+_ERROR_CODE = struct.Struct(">4xh")  # after the correlation id, in every version
 
 
 async def secure(link: ByteConnection, timeout: float) -> None:
     """Do the handshake of a connection that has one, such as TLS, within ``timeout`` seconds.
 
-    Raises what its ``handshake()`` does: SecurityError, KafkaTimeoutError, NETWORK_ERRORS.
+    Raises SecurityError, KafkaTimeoutError and NETWORK_ERRORS, as its ``handshake()`` does.
     """
     handshake: Callable[[float], Awaitable[None]] | None = getattr(link, "handshake", None)
     if handshake is not None:
@@ -56,10 +56,10 @@ async def secure(link: ByteConnection, timeout: float) -> None:
 async def shake_hands(
     link: ByteConnection, source: FrameSource, peer: str, client_id: str
 ) -> BrokerVersions:
-    """Ask for the versions, in a lower version of the question if the broker wants that.
+    """Request the versions of a broker, in a lower version of the request if it requires one.
 
     Correlation ids 0 and below are used. Raises WrongListenerError, ProtocolError,
-    BrokerResponseError, KafkaConnectionError and what the connection raises.
+    BrokerResponseError, KafkaConnectionError and errors of the connection.
     """
     tried = messages.ApiVersionsRequest.versions.last
     for correlation_id in count(0, -1):
@@ -106,7 +106,7 @@ def _expect(source: FrameSource, correlation_id: int) -> None:
 
 
 def _decode(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
-    """The answer; one with UNSUPPORTED_VERSION has the body of version 0 whatever was asked."""
+    """Decode a response. With UNSUPPORTED_VERSION it always has the body of version 0."""
     refused = (
         len(frame) >= _ERROR_CODE.size
         and _ERROR_CODE.unpack_from(frame)[0] == ErrorCode.UNSUPPORTED_VERSION
@@ -115,7 +115,10 @@ def _decode(tried: int, frame: Buffer) -> messages.ApiVersionsResponse:
 
 
 def _fallback_version(tried: int, response: messages.ApiVersionsResponse) -> int | None:
-    """The version to ask in after a refusal: one that the broker named, else 0; None: give up."""
+    """Return the request version after a refusal, or None to give up.
+
+    It is the version that the broker named, or 0.
+    """
     if tried == 0:
         return None
     for each in response.api_keys:
@@ -127,7 +130,7 @@ def _fallback_version(tried: int, response: messages.ApiVersionsResponse) -> int
 
 @functools.cache
 def _client_version() -> str:
-    """The version of this package, in the characters that KIP-511 allows."""
+    """Return the version of this package in the characters that KIP-511 allows."""
     return re.sub(r"[^0-9A-Za-z.-]+", "-", VERSION).strip("-.") or "0"
 
 
@@ -148,7 +151,7 @@ async def connected(connect: Connect, host: str, port: int, timeout: float) -> B
 
 
 def explained_error(peer: str, error: Exception) -> KafkaError:
-    """Return any failure as a typed error that names the peer."""
+    """Return a failure as a typed error that names the peer."""
     text = reason(error)
     if not text.startswith(peer):
         text = f"{peer}: {text}"
@@ -166,12 +169,12 @@ def explained_error(peer: str, error: Exception) -> KafkaError:
 
 
 def _checked(link: ByteConnection) -> ByteConnection:
-    """The connect hook is the user's: TypeError for what cannot be used as a connection."""
+    """Raise TypeError if the result of the user's connect hook is not a connection."""
     for method in ("recv_into", "send", "aclose"):
         if not hasattr(link, method):
             raise TypeError(
-                f"the connect hook returned {link!r}, which has no {method}(): a stream of anyio's "
-                "has to be wrapped in kohort.transport.StreamConnection"
+                f"the connect hook returned {link!r}, which has no {method}(). Wrap a stream of "
+                "anyio in kohort.transport.StreamConnection"
             )
     return link
 

@@ -1,4 +1,4 @@
-"""Responses whose bytes are in a pooled buffer."""
+"""Leased: a response whose bytes are in a pooled buffer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Leased(Generic[R]):
-    """An answer whose bytes are in a pooled buffer until it is released, from any thread."""
+    """A response whose bytes are in a pooled buffer until its release, from any thread."""
 
     __slots__ = ("_frame", "_response")
 
@@ -21,17 +21,17 @@ class Leased(Generic[R]):
 
     @property
     def is_pooled(self) -> bool:
-        """True if the buffer is used again. The response owns its bytes otherwise."""
+        """True if the buffer returns to the pool. Otherwise the response owns its bytes."""
         return self._frame.is_pooled
 
     @property
     def response(self) -> R:
-        """The answer; ValueError when it is released."""
+        """The response. Raises ValueError after its release."""
         if self._response is None:
-            raise ValueError("the answer is released")
+            raise ValueError("the response is released")
         return self._response
 
     def release(self) -> None:
-        """The bytes are copied or not wanted any more. The second time does nothing."""
+        """Return the buffer to the pool. A second call does nothing."""
         self._response = None
         self._frame.release()

@@ -1,4 +1,4 @@
-"""A SASL login: SaslHandshake, then SaslAuthenticate until both sides are satisfied.
+"""A SASL login: SaslHandshake, then SaslAuthenticate until both sides accept.
 
 The first login of a connection is alone on it. Later logins are pipelined with other requests
 (:mod:`kohort.transport._session`).
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 MAX_STEPS = 16
-"""SaslAuthenticate requests of one login. GSSAPI has the most, about 4."""
+"""Most SaslAuthenticate requests of one login. GSSAPI needs about 4."""
 MAX_LISTED = 20
 MAX_MESSAGE = 500
 
 
 class LoginSender(Protocol):
-    """Sends a request in a version and returns the response."""
+    """A callable that sends a request of a login and returns its response."""
 
     @property
     def sent_at(self) -> float:
-        """Time of the event loop's clock when the broker can have begun with the last request."""
+        """Earliest time, by the event loop's clock, when the broker started the last request."""
         ...
 
     async def __call__(self, message: Request[R], version: int, /) -> R: ...
 
 
 class Login:
-    """One login: the exchange of a mechanism with a broker. ``step`` says what it waits for."""
+    """One login: the exchange of a mechanism with a broker. ``step`` names its current step."""
 
     def __init__(self, mechanism: Mechanism, host: str, peer: str) -> None:
         self.mechanism = mechanism
@@ -76,14 +76,14 @@ class Login:
             self.exchange = await self.mechanism.login(self._host)
 
     async def renew(self) -> bool:
-        """Get other credentials than the refused ones. False if there are none."""
+        """Get credentials that differ from the refused ones. Return False if there are none."""
         refused, self.exchange = self.exchange, None
         if refused is not None:
             self.exchange = await self.mechanism.login_again(refused, self._host)
         return self.exchange is not None
 
     async def shake_hands(self, sender: LoginSender, versions: BrokerVersions) -> None:
-        """Choose the mechanism."""
+        """Send SaslHandshake, which chooses the mechanism."""
         self.step = "SaslHandshake"
         version = versions.choose(SaslHandshakeRequest, min_version=1)
         self.check_handshake(await sender(SaslHandshakeRequest(mechanism=self.name), version))
@@ -98,7 +98,7 @@ class Login:
             listed = ", ".join(sorted(escaped(str(each))[:MAX_MESSAGE] for each in offered))
             raise UnsupportedSaslMechanismError(
                 f"{self._peer} does not offer the SASL mechanism {self.name}. "
-                f"Set sasl_mechanism to one that it offers: {listed or 'it names none'}"
+                f"Set sasl_mechanism to one that it offers: {listed or 'none'}"
             )
         if code == ErrorCode.ILLEGAL_SASL_STATE and not offered:
             raise WrongListenerError(
@@ -134,11 +134,11 @@ class Login:
         code = response.error_code
         if not code:
             return
-        said = response.error_message or ""  # whole, because a part of a secret is not known
+        said = response.error_message or ""  # uncut: masking does not find a part of a secret
         if code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-            who = f" of {exchange.principal!r}" if exchange.principal else ""
+            user = f" of {exchange.principal!r}" if exchange.principal else ""
             raise SaslAuthenticationFailedError(
-                f"{self._peer} refused the {self.name} login{who}: {exchange.refusal(said)}"
+                f"{self._peer} refused the {self.name} login{user}: {exchange.refusal(said)}"
             )
         text = f"{self._peer} answered SaslAuthenticate with {error_name(code)}"
         raise broker_error(code, f"{text}: {exchange.shown(said)}" if said else text)
@@ -150,7 +150,7 @@ class Login:
 
 
 class SaslSession:
-    """A login that succeeded. ``began_at`` and ``ends_at`` are times of the event loop's clock."""
+    """A successful login. ``began_at`` and ``ends_at`` are times of the event loop's clock."""
 
     __slots__ = ("began_at", "ends_at", "principal")
 
@@ -161,7 +161,7 @@ class SaslSession:
 
 
 class DirectLoginSender:
-    """Sends requests on a connection that nothing else uses."""
+    """Sender of a login on a connection without other requests."""
 
     def __init__(
         self,
@@ -179,7 +179,10 @@ class DirectLoginSender:
         self._take_id = take_id
 
     async def __call__(self, message: Request[R], version: int, /) -> R:
-        """Send a request and return the response. KafkaConnectionError if the broker closes."""
+        """Send a request and return the response.
+
+        Raises KafkaConnectionError if the broker closes the connection.
+        """
         correlation_id = self._take_id()
         self._source.awaited_id = lambda: correlation_id
         name = type(message).__name__.removesuffix("Request")
@@ -191,7 +194,7 @@ class DirectLoginSender:
             # The frames below have the credentials in their local variables.
             raise KafkaConnectionError(f"{name}: {reason(error)}") from error.with_traceback(None)
         if frame is None:
-            raise KafkaConnectionError(f"closed by the broker instead of an answer to {name}")
+            raise KafkaConnectionError(f"closed by the broker before a response to {name}")
         check_correlation_id(frame.data, correlation_id)
         kind = cast(type[R], type(message).response)
         return decode_response(kind, version, frame.data)[1]
@@ -200,7 +203,7 @@ class DirectLoginSender:
 async def log_in(
     login: Login, sender: DirectLoginSender, versions: BrokerVersions, peer: str, timeout: float
 ) -> SaslSession:
-    """Log in on a new connection. Each part of the broker's may take ``timeout`` seconds.
+    """Log in on a new connection. Each step of the broker may take ``timeout`` seconds.
 
     Raises SecurityError, KafkaTimeoutError that names the step, KafkaConnectionError.
     """
@@ -209,7 +212,7 @@ async def log_in(
         with anyio.move_on_after(timeout) as scope:
             await login.shake_hands(sender, versions)
         if not scope.cancelled_caught:
-            # Not earlier: a listener without the mechanism is recognized without a token.
+            # The token comes after the handshake, which fails first on a listener of another kind.
             await login.prepare()
             with anyio.move_on_after(timeout):
                 session = await login.authenticate(sender, versions)
@@ -222,6 +225,6 @@ async def log_in(
     if session is None:
         raise KafkaTimeoutError(
             f"{peer} did not complete the {login.name} login within {in_seconds(timeout)}: "
-            f"no answer to {login.step}"
+            f"no response to {login.step}"
         )
     return session

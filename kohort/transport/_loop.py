@@ -1,4 +1,4 @@
-"""The features of the running event loop, looked up once and not at each use."""
+"""Features of the running event loop, looked up once and not at each use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CallbackLoop(Protocol):
-    """The part of asyncio's event loop that saves tasks and events."""
+    """Methods of asyncio's event loop that replace tasks and events."""
 
     def time(self) -> float: ...
     def create_future(self) -> Any: ...
@@ -30,20 +30,20 @@ class CallbackLoop(Protocol):
 
 @types.coroutine
 def suspended() -> Generator[None, None, None]:
-    """Give control back to the caller of ``send(None)``; go on at its next call."""
+    """Suspend until the next ``send(None)`` to the coroutine."""
     yield
 
 
 def callback_loop() -> CallbackLoop | None:
-    """Return the running event loop if it is asyncio's; None on trio, which has tasks alone."""
+    """Return the running event loop if it is asyncio's, or None on trio."""
     loop = anyio.lowlevel.current_token().native_token
     return cast(CallbackLoop, loop) if hasattr(loop, "create_future") else None
 
 
 def frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
-    """Return what receives frames while ``inner`` waits; None where there is none.
+    """Return a selector that receives frames while ``inner`` waits, or None without one.
 
-    An event loop that uses it has it as its attribute ``frame_selector``.
+    An event loop that uses it stores it in its attribute ``frame_selector``.
     """
     from kohort.transport._poller import make_frame_selector
 
@@ -51,23 +51,23 @@ def frame_selector(inner: selectors.BaseSelector) -> FrameSelector | None:
 
 
 def frame_selector_of(loop: CallbackLoop) -> FrameSelector | None:
-    """Return the selector of an event loop that receives frames in it."""
+    """Return the frame selector of an event loop, or None."""
     selector: FrameSelector | None = getattr(loop, "frame_selector", None)
     return selector
 
 
 def clock_of(loop: CallbackLoop | None) -> Callable[[], float]:
-    """Return what is ``anyio.current_time`` in this event loop (None: trio's)."""
+    """Return the function for ``anyio.current_time`` in this event loop. None means trio."""
     return anyio.current_time if loop is None else loop.time
 
 
 def running_clock() -> Callable[[], float]:
-    """Return what is ``anyio.current_time`` in the running event loop."""
+    """Return the function for ``anyio.current_time`` in the running event loop."""
     return clock_of(callback_loop())
 
 
 class OneShot:
-    """An event that is set once, and that one task waits for.
+    """An event that is set once and has one waiting task.
 
     On asyncio it is a bare future, which costs a fraction of an :class:`anyio.Event`.
     """
@@ -85,7 +85,7 @@ class OneShot:
         return self._is_set
 
     def set(self) -> None:
-        """Wake the task that waits, if it still does."""
+        """Wake the waiting task, if there is one."""
         self._is_set = True
         waiter = self._waiter
         if isinstance(waiter, anyio.Event):
@@ -94,7 +94,7 @@ class OneShot:
             waiter.set_result(None)
 
     async def wait(self) -> None:
-        """Return once it is set."""
+        """Wait until it is set."""
         if self._is_set:
             return
         if self._loop is None:

@@ -1,4 +1,4 @@
-"""What the brokers say of the cluster, as an immutable snapshot."""
+"""Cluster metadata, as an immutable snapshot."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.transport")
 
 UNKNOWN_RESPONSES = 3
-"""So many answers in a row must call a known topic unknown before its partitions are forgotten:
-brokers learn of changes one after the other."""
+"""Responses in a row that must report a known topic as unknown before its partitions are removed.
+
+Brokers learn of changes one after the other.
+"""
 
 
 OLDER_RESPONSES = 5
-"""So many answers in a row must give a partition an older leader epoch than the known one before
-they are believed: that one was made up, or is of a topic that was deleted and made anew without an
-id. A broker lags behind for a shorter time, and is put right by the leader that is asked then."""
+"""Responses in a row with an older leader epoch of a partition before that epoch is accepted.
+
+The known epoch is then wrong, or it belongs to a recreated topic without an id. A broker that lags
+catches up sooner, and the leader corrects the client in the meantime.
+"""
 
 
 class BrokerAddress(NamedTuple):
-    """A broker, and where it is reached."""
+    """A broker with its address."""
 
     id: int
     host: str
@@ -37,14 +41,14 @@ class BrokerAddress(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The broker that leads a partition, and the epoch of its leadership; -1 unknown."""
+    """The broker that leads a partition, and its leader epoch. -1 means unknown."""
 
     node: int
     epoch: int
 
 
 class PartitionMetadata(NamedTuple):
-    """Where a partition is. ``leader`` is -1 if there is none, ``error`` a code of Kafka's."""
+    """Leader and replicas of a partition. ``leader`` is -1 without one, ``error`` an error code."""
 
     leader: int
     leader_epoch: int = -1
@@ -53,11 +57,11 @@ class PartitionMetadata(NamedTuple):
     offline: tuple[int, ...] = ()
     error: int = 0
     older: int = 0
-    """How many answers in a row gave an older leader epoch."""
+    """Number of responses in a row with an older leader epoch."""
 
 
 class TopicMetadata(NamedTuple):
-    """A topic. With an ``error`` the partitions are the last ones known, if any."""
+    """A topic. With an ``error`` it keeps the partitions known before."""
 
     name: str
     topic_id: bytes = ZERO_UUID
@@ -65,18 +69,18 @@ class TopicMetadata(NamedTuple):
     partitions: Mapping[int, PartitionMetadata] = MappingProxyType({})
     error: int = 0
     unknown: int = 0
-    """How many answers in a row called the topic unknown."""
+    """Number of responses in a row that reported the topic as unknown."""
 
     @property
     def is_complete(self) -> bool:
-        """False if asking again soon may tell more: an error that passes, or no leader."""
+        """True if each partition has a leader and the topic no retriable error."""
         return not error_class(self.error).retriable and all(
             partition.leader >= 0 for partition in self.partitions.values()
         )
 
 
 class ClusterMetadata(NamedTuple):
-    """The cluster at one moment. Safe to read from any thread."""
+    """A snapshot of the cluster. Safe to read from any thread."""
 
     cluster_id: str | None = None
     controller: int = -1
@@ -86,7 +90,7 @@ class ClusterMetadata(NamedTuple):
     """Names of topics by id."""
 
     def leader(self, topic_partition: TopicPartition, /) -> Leader | None:
-        """Who leads the partition; None if nobody does, or nobody that can be reached."""
+        """Return the leader of the partition, or None without a leader among the known brokers."""
         topic = self.topics.get(topic_partition.topic)
         partition = None if topic is None else topic.partitions.get(topic_partition.partition)
         if partition is None or partition.leader not in self.brokers:
@@ -94,21 +98,24 @@ class ClusterMetadata(NamedTuple):
         return Leader(partition.leader, partition.leader_epoch)
 
     def refused(self, topics: Iterable[str], /) -> frozenset[str]:
-        """Those of the topics that the principal may not describe."""
+        """Return those of the topics that the principal may not describe."""
         known = (self.topics.get(topic) for topic in topics)
         return frozenset(each.name for each in known if each and _is_refused(each.error))
 
     def partitions_for(self, topic: str, /) -> tuple[int, ...]:
-        """The partitions of a topic in order; empty if it is not known."""
+        """Return the partitions of a topic in order, or none if the topic is not known."""
         known = self.topics.get(topic)
         return () if known is None else tuple(sorted(known.partitions))
 
     def topic_by_id(self, topic_id: bytes, /) -> TopicMetadata | None:
-        """The topic with the id (KIP-516); None if it is not known."""
+        """Return the topic with the id, or None if it is not known (KIP-516)."""
         return self.topics.get(self.topic_names.get(topic_id, ""))
 
     def merged(self, response: MetadataResponse, *, keep: bool = False) -> ClusterMetadata:
-        """The snapshot after an answer; ``keep``: with the topics that are not in the answer."""
+        """Return the snapshot after a response.
+
+        ``keep``: True keeps topics that are not in the response.
+        """
         topics = dict(self.topics) if keep else {}
         for each in response.topics:
             if each.name is not None:
@@ -132,10 +139,10 @@ class ClusterMetadata(NamedTuple):
     def with_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> ClusterMetadata:
-        """The snapshot with those leaders that are newer than the known ones (KIP-951).
+        """Return the snapshot with those leaders that are newer than the known ones (KIP-951).
 
-        ``brokers`` are where they are reached; a leader that is in neither is left out. The
-        same snapshot if there is nothing newer.
+        ``brokers`` has their addresses. A leader without a known address is left out. The same
+        snapshot is returned if no leader is newer.
         """
         reached = {**self.brokers, **{broker.id: broker for broker in brokers}}
         topics, used, changed = dict(self.topics), dict(self.brokers), False
@@ -155,12 +162,12 @@ class ClusterMetadata(NamedTuple):
         return self._replace(brokers=MappingProxyType(used), topics=MappingProxyType(topics))
 
     def without_brokers(self) -> ClusterMetadata:
-        """The snapshot of a client that has to start again from its bootstrap servers."""
+        """Return the snapshot for a client that starts again from its bootstrap servers."""
         return self._replace(brokers=MappingProxyType({}))
 
 
 def _is_refused(code: int) -> bool:
-    """True if a right is missing: that says nothing of the partitions, which are kept."""
+    """Return True if a right is missing. The partitions are kept then."""
     return code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -202,7 +209,7 @@ def _merge_partition(
     old: PartitionMetadata | None,
     response: MetadataResponse.MetadataResponsePartition,
 ) -> PartitionMetadata:
-    """The newer of both: a broker that lags behind must not undo a change of leader (KIP-320)."""
+    """Return the newer of both, so a lagging broker does not undo a leader change (KIP-320)."""
     if (
         old is not None
         and 0 <= response.leader_epoch < old.leader_epoch

@@ -1,4 +1,4 @@
-"""Keeping the metadata: the first contact, refreshes when told stale or old, and who is told."""
+"""MetadataUpdater: the first contact with the cluster, and refreshes of its metadata."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ logger = logging.getLogger("kohort.transport")
 
 MetadataCallback: TypeAlias = Callable[[ClusterMetadata, ClusterMetadata], None]
 MIN_BOOTSTRAP_SECONDS = 0.1
-"""Less would fail before the nearest broker could answer."""
+"""Shortest bootstrap timeout, since a broker needs some time to respond."""
 
 REFUSED_SECONDS = 1.0
-"""Pause before the first refresh after a topic was refused; later pauses are longer."""
+"""Pause before the first refresh after a topic was refused. Later pauses are longer."""
 
 RequestMetadata: TypeAlias = (
     "Callable[[messages.MetadataRequest], Awaitable[messages.MetadataResponse]]"
@@ -42,7 +42,7 @@ RequestMetadata: TypeAlias = (
 
 
 class MetadataUpdater:
-    """Holds the snapshot and refreshes it, one request at a time."""
+    """The keeper of the snapshot. It refreshes the snapshot with one request at a time."""
 
     def __init__(
         self,
@@ -61,24 +61,24 @@ class MetadataUpdater:
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._callbacks: list[MetadataCallback] = []
         self._wanted: frozenset[str] | None = frozenset()
-        self._requested_number = 1  # the refresh that is wanted, by number
-        self._started_number = 0  # the latest one that was sent
-        self._completed_number = 0  # the latest one that was answered
-        self._not_before = 0.0  # a stale snapshot is not refreshed faster than this
+        self._requested_number = 1  # number of the requested refresh
+        self._started_number = 0  # number of the latest refresh sent
+        self._completed_number = 0  # number of the latest response
+        self._not_before = 0.0  # earliest refresh of a stale snapshot
         self._due = 0.0
-        self._incomplete = 0  # answers in a row that left something open
+        self._incomplete = 0  # incomplete responses in a row
         self._refused_topics: frozenset[str] = frozenset()
-        self._refused_responses = 0  # answers in a row that refused these
-        self._due_changed = RepeatableEvent()  # for the task that refreshes
-        self._updated = RepeatableEvent()  # for those who wait for a refresh
-        self._unreachable = 0  # windows of bootstrap_timeout_ms that ended in vain
+        self._refused_responses = 0  # responses in a row with these
+        self._due_changed = RepeatableEvent()  # for run()
+        self._updated = RepeatableEvent()  # for callers that wait
+        self._unreachable = 0  # bootstrap timeouts without contact
         self._warned = False
         self._stopped = False
 
     # -- what is wanted -----------------------------------------------------------------------
 
     def want_topics(self, names: Collection[str] | None) -> None:
-        """Keep metadata of these topics, None: of all."""
+        """Keep metadata of these topics, or of all topics if None."""
         wanted = None if names is None else frozenset(names)
         if wanted == self._wanted:
             return
@@ -89,22 +89,23 @@ class MetadataUpdater:
             self.request_refresh()
 
     def request_refresh(self) -> int:
-        """The snapshot is stale. Returns the number of the refresh that will do."""
+        """Request a refresh of the stale snapshot, and return the number of that refresh."""
         self._requested_number = max(self._requested_number, self._started_number + 1)
         self._due_changed.set()
         return self._requested_number
 
     async def wait_refreshed(self) -> None:
-        """Return after a refresh that begins from now on; as wait_bootstrapped() at the start."""
+        """Wait for a refresh that begins after the call. Raises as wait_bootstrapped() does."""
         number = self.request_refresh()
         await self.wait_bootstrapped()
         while self._completed_number < number:
             await self._wait_updated()
 
     async def wait_bootstrapped(self, known: KafkaError | None = None) -> None:
-        """Return after the first answer; see _bootstrap_error() for the end of the bootstrap time.
+        """Wait for the first response.
 
-        Raises the refusal of all bootstrap servers at once, unless it says the same as ``known``.
+        Raises _bootstrap_error() at the end of each bootstrap timeout. Raises the refusal of all
+        bootstrap servers at once, unless it has the text of ``known``.
         """
         before = self._unreachable
         while not self.bootstrapped:
@@ -117,7 +118,7 @@ class MetadataUpdater:
             await self._wait_updated()
 
     async def wait_reached(self) -> None:
-        """Do as wait_bootstrapped() does, and wait while the bootstrap servers refuse, too."""
+        """Wait as wait_bootstrapped() does, but also while the bootstrap servers refuse."""
         before = self._unreachable
         while not self.bootstrapped:
             if self._unreachable != before and self._bootstrap_refusal() is None:
@@ -133,18 +134,18 @@ class MetadataUpdater:
         await self._updated.wait()
 
     def stop(self) -> None:
-        """There will be no more answers; who waits for one hears that."""
+        """End the wait of all callers, because no more responses come."""
         self._stopped = True
         self._updated.set()
 
     def on_change(self, callback: MetadataCallback) -> None:
-        """Call it with (old, new) after each answer, in the task of the refresh."""
+        """Call the callback with (old, new) after each response, in the task of the refresh."""
         self._callbacks.append(callback)
 
     # -- refreshing ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Refresh until closed; never raises."""
+        """Refresh until closed. Never raises."""
         failures = 0
         in_vain_since: float | None = None
         while True:
@@ -167,7 +168,7 @@ class MetadataUpdater:
             in_vain_since = None
             if response is None:
                 self._rebootstrap(
-                    "no known broker gave any metadata for "
+                    "no known broker returned metadata for "
                     f"{self._config.metadata_recovery_rebootstrap_trigger_ms} ms"
                 )
                 continue
@@ -177,15 +178,15 @@ class MetadataUpdater:
             self._schedule_next()
 
     def _give_up_at(self, in_vain_since: float) -> float:
-        """When the known brokers are given up (KIP-1102)."""
+        """Return the time at which the client rebootstraps (KIP-1102)."""
         if not self._rebootstraps or not self.snapshot.brokers:
             return math.inf
         trigger = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
         return in_vain_since + max(trigger, self._backoff.initial)
 
     def _rebootstrap(self, why: str) -> None:
-        """Forget the brokers; the bootstrap servers are asked next."""
-        logger.warning("starting again from the bootstrap servers (%s): %s", self._addresses(), why)
+        """Forget the brokers. The next request goes to a bootstrap server."""
+        logger.warning("starting again from the bootstrap servers %s: %s", self._addresses(), why)
         self.snapshot = self.snapshot.without_brokers()
         self._nodes.forget_brokers()
 
@@ -201,7 +202,7 @@ class MetadataUpdater:
                 await self._due_changed.wait()
 
     def _schedule_next(self) -> None:
-        """When the next refresh is due; soon if the brokers are still finding out themselves."""
+        """Set the time of the next refresh, which is soon if the response was incomplete."""
         now = anyio.current_time()
         max_age = max(self._config.metadata_max_age_ms / 1000, self._backoff.initial)
         if all(topic.is_complete for topic in self.snapshot.topics.values()):
@@ -212,10 +213,10 @@ class MetadataUpdater:
             self._due = now + self._backoff.delay(self._incomplete, self._rng)
         self._not_before = now + self._backoff.delay(1, self._rng)
         if self._wanted is not None and not self._wanted <= self.snapshot.topics.keys():
-            self._not_before = 0.0  # more was wanted while this one was on its way
+            self._not_before = 0.0  # more topics were requested during this refresh
 
     def _refresh_interval(self, max_age: float) -> float:
-        """Seconds to the next refresh; fewer after a topic was refused, as rights may follow."""
+        """Return the seconds to the next refresh, fewer after a refusal, as rights may be added."""
         refused = self.snapshot.refused(self._wanted or ())
         if refused != self._refused_topics:
             self._refused_topics, self._refused_responses = refused, 0
@@ -228,11 +229,11 @@ class MetadataUpdater:
     async def fetch_topics(
         self, names: Collection[str] | None, *, may_create: bool = True
     ) -> ClusterMetadata:
-        """Ask for these topics (None: all) now, for as long as it takes.
+        """Request the metadata of these topics, or of all if None, and retry without limit.
 
-        Returns a snapshot with all of them; those without an error are in ``snapshot`` too, until
-        the next refresh of the wanted ones. Without ``may_create`` asking creates no topic,
-        whatever the configuration says.
+        Returns a snapshot with all of them. ``snapshot`` has those without an error until the next
+        refresh of the wanted topics. Without ``may_create`` the request creates no topic, whatever
+        the configuration says.
         """
         failures = 0
         while True:
@@ -259,7 +260,7 @@ class MetadataUpdater:
     def learn_leaders(
         self, leaders: Mapping[TopicPartition, Leader], brokers: Iterable[BrokerAddress]
     ) -> None:
-        """Take leaders that a broker named beside an error, if they are newer (KIP-951)."""
+        """Add newer leaders that a broker named with an error to the snapshot (KIP-951)."""
         new = self.snapshot.with_leaders(leaders, brokers)
         if new is not self.snapshot:
             self._apply(new)
@@ -274,32 +275,32 @@ class MetadataUpdater:
                 messages.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)
             ]
         )
-        # A request for all topics creates none, whatever it says.
+        # A request for all topics creates none, even with the flag.
         create = (self._config.allow_auto_create_topics and may_create) or names is None
         response = await self._request_metadata(
             messages.MetadataRequest(topics=topics, allow_auto_topic_creation=create)
         )
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._rebootstraps:
-            self._rebootstrap("a broker asks for it")
+            self._rebootstrap("a broker requested it")
         if response.error_code:
             raise broker_error(response.error_code)
         if not response.brokers:
-            raise KafkaConnectionError("the metadata names no brokers: the broker is starting")
+            raise KafkaConnectionError("the metadata names no brokers, so the broker is starting")
         return response
 
     def _apply(self, new: ClusterMetadata) -> None:
         old, self.snapshot = self.snapshot, new
         if old.cluster_id is not None and old.cluster_id != new.cluster_id:
             logger.warning(
-                "the cluster is another one now: it was %s, it is %s",
+                "the cluster has another id: it was %s and is now %s",
                 escaped(old.cluster_id),
                 escaped(str(new.cluster_id)),
             )
         if not self.bootstrapped:
             self.bootstrapped = True
-            self._nodes.refusals.keep(())  # some bootstrap servers may refuse; others do not
+            self._nodes.refusals.keep(())  # some bootstrap servers may have refused before
             if self._warned:
-                logger.info("the cluster is reached, brokers: %s", sorted(new.brokers))
+                logger.info("the cluster is reached with brokers %s", sorted(new.brokers))
         self._nodes.set_brokers(new.brokers)
         self._nodes.clear_answered_login_refusals()
         self._updated.set()
@@ -307,13 +308,13 @@ class MetadataUpdater:
             try:
                 callback(old, new)
             except Exception:
-                # A bug of the listener's; the metadata must go on being refreshed.
-                logger.exception("a metadata listener raised")
+                # A bug of the callback must not end the refreshes.
+                logger.exception("a metadata callback raised")
 
     # -- the first contact --------------------------------------------------------------------
 
     async def watch_bootstrap(self) -> None:
-        """Fail who waits for the first contact at the end of each bootstrap_timeout_ms."""
+        """Wake callers of wait_bootstrapped() at the end of each bootstrap_timeout_ms."""
         window = max(self._config.bootstrap_timeout_ms / 1000, MIN_BOOTSTRAP_SECONDS)
         while not self.bootstrapped:
             await anyio.sleep(window)
@@ -321,7 +322,7 @@ class MetadataUpdater:
             self._updated.set()
 
     def node_failed(self, node: Node, error: KafkaError, lost: bool) -> None:
-        """A connection failed; the log hears of it once for each row of failures."""
+        """Note a failed connection, and log the first failure of each series."""
         text = reason(error)
         if is_refusal(error):
             if self._nodes.refusals.add(node.broker.id, node.peer, error):
@@ -338,14 +339,12 @@ class MetadataUpdater:
             logger.debug("bootstrap server: %s", text)
         else:
             self._warned = True
-            logger.warning(
-                "no bootstrap server is reached yet, trying on (%s): %s", self._addresses(), text
-            )
+            logger.warning("no bootstrap server of %s is reached yet: %s", self._addresses(), text)
 
     def _addresses(self) -> str:
         return ", ".join(address(*server) for server in self._config.bootstrap_servers)
 
     def _bootstrap_error(self) -> KafkaError:
-        from kohort.transport._unreached import unreached  # for this error alone
+        from kohort.transport._unreached import unreached  # only this error needs it
 
         return unreached(self._nodes, self._config)

@@ -1,4 +1,4 @@
-"""The brokers as places to connect to: connections by purpose, back-off, and load."""
+"""Nodes: the brokers with their connections by purpose, back-off, and load."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.transport")
 
 REFUSED_BACKOFF = Backoff(1.0, 30.0)
-"""Pauses in seconds before a broker that refused this client is tried again."""
+"""Pauses before another connection to a broker that refused this client."""
 PROBE_PAUSE = 3.0
-"""Seconds for which nothing else connects to a broker whose listener is probed."""
+"""Seconds without other connections to a broker while its listener is probed."""
 
 PROBE_INTERVAL = 30.0
-"""Seconds between two probes of a listener that hangs up."""
+"""Seconds between two probes of a listener that closes connections."""
 
 
 class PurposeConnection:
-    """A node's connection for one purpose: being opened, open, or gone."""
+    """A node's connection for one purpose, which is opening, open or closed."""
 
     __slots__ = ("broker", "connection", "error", "opened", "scope", "waiters")
 
@@ -63,7 +63,7 @@ class PurposeConnection:
 
     @property
     def load(self) -> int:
-        """Requests that are in flight or wait for it to open."""
+        """Number of requests in flight, and of those that wait for the connection to open."""
         return self.waiters + (0 if self.connection is None else self.connection.in_flight)
 
 
@@ -88,14 +88,14 @@ class Node:
         self.failures = 0
         self.not_before = -math.inf
         self.error: KafkaError | None = None
-        """The latest failure; None once a connection is open again."""
+        """The latest failure, or None once a connection is open."""
         self.last_used = -math.inf
         self.reached = False
-        """True once a connection to this address was open."""
+        """True after the first connection to this address."""
         self.probe_at = -math.inf
-        """Time of the next probe whether the listener wants a login."""
+        """Earliest time of the next probe for a listener that requires a login."""
         self.wants_login: KafkaError | None = None
-        """The refusal of a listener that hung up because it wants a login."""
+        """The refusal of a listener that closed because it requires a login."""
 
     @property
     def peer(self) -> str:
@@ -107,13 +107,13 @@ class Node:
 
     @property
     def idle_since(self) -> float:
-        """When it was last used; minus infinity if never."""
+        """Time of its last use, or minus infinity."""
         connections = (entry.connection for entry in self.connections.values())
         return max((c.last_used for c in connections if c is not None), default=self.last_used)
 
 
 class Nodes:
-    """All nodes. The tasks that serve their connections live in the task group given to start()."""
+    """All nodes of a cluster. start() gets the task group for the connections."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Nodes:
         wall_clock: Callable[[], float] | None = None,
     ) -> None:
         self.on_failure: Callable[[Node, KafkaError, bool], None] = lambda *_: None
-        """Called with (node, error, whether requests were lost)."""
+        """Callback (node, error, lost), where ``lost`` is True if requests were lost."""
         self.refusals = BrokerRefusals()
         self.principal: str | None = None
         """The user of the latest SASL login."""
@@ -132,7 +132,7 @@ class Nodes:
         self._security = security
         self._connect = connect
         self.mechanism: Mechanism | None = None
-        """SASL mechanism of the connections; None without SASL."""
+        """SASL mechanism of the connections, or None without SASL."""
         if security.uses_sasl:
             from kohort.security import mechanism_of  # only listeners with SASL need it
 
@@ -152,11 +152,11 @@ class Nodes:
         self.brokers: dict[int, Node] = {}
 
     def start(self, tasks: TaskGroup) -> None:
-        """From here on connections can be opened."""
+        """Allow connections, and run them in this task group."""
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Nothing is opened any more, and nobody waits for it."""
+        """Close all connections, open no more, and end all waits."""
         self._tasks = None
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
             self._close(node.connections.values())
@@ -167,11 +167,14 @@ class Nodes:
             raise IllegalStateError("the cluster client is not running")
         return self._tasks
 
-    # -- which nodes there are ----------------------------------------------------------------
+    # -- known nodes ------------------------------------------------------------------------
 
     def set_brokers(self, brokers: Mapping[int, BrokerAddress]) -> None:
-        """The cluster's brokers now. One that moved loses its connections; one that is not there
-        any more keeps them for as long as they last."""
+        """Take over the brokers of the metadata.
+
+        A broker with a new address loses its connections. A removed broker keeps them until they
+        close.
+        """
         for broker in brokers.values():
             self.add_broker(broker, known=True)
         for node_id in [id for id in self.brokers if id not in brokers]:
@@ -179,13 +182,13 @@ class Nodes:
                 del self.brokers[node_id]
                 self.refusals.remove(node_id)
         if brokers:
-            # The same brokers are connected to under their own ids from now on.
+            # New connections to the same brokers use their ids.
             for node in self.bootstrap.values():
                 self._close(entry for entry in node.connections.values() if not entry.load)
         self._changed.set()
 
     def add_broker(self, broker: BrokerAddress, *, known: bool = False) -> None:
-        """Take a broker in; unless ``known``, what the metadata said of it before stands."""
+        """Add a broker. Only with ``known`` does a new address replace that of the metadata."""
         node = self.brokers.get(broker.id)
         if node is None:
             self.brokers[broker.id] = Node(broker)
@@ -201,7 +204,7 @@ class Nodes:
                 self.refusals.remove(broker.id)
 
     def forget_brokers(self) -> None:
-        """Start again from the bootstrap addresses."""
+        """Forget all brokers, so that only bootstrap addresses are left."""
         for node in self.brokers.values():
             self._close(node.connections.values())
         self.brokers.clear()
@@ -209,11 +212,11 @@ class Nodes:
         self._changed.set()
 
     def knows(self, node_id: int) -> bool:
-        """Whether there is such a node."""
+        """Return True if the node is known."""
         return node_id in self.brokers or node_id in self.bootstrap
 
     def last_error(self, node_id: int | None) -> str:
-        """What was wrong with the node (None: with one of them) last, to end a sentence with."""
+        """Return the latest error of a node, or of any node if None, as the end of a sentence."""
         nodes = [*self.brokers.values(), *self.bootstrap.values()]
         for node in nodes:
             if node.error is not None and node_id in (None, node.broker.id):
@@ -221,16 +224,17 @@ class Nodes:
         return ""
 
     def credentials_obstacle(self, now: float) -> CredentialsUnavailableError | None:
-        """Return what keeps the credentials of logins from coming; None if nothing does."""
+        """Return the reason why logins wait for credentials, or None."""
         return None if self.mechanism is None else self.mechanism.join_obstruction(now)
 
     # -- choosing -----------------------------------------------------------------------------
 
     def least_loaded(self) -> int | None:
-        """The node with the fewest requests in flight, of these the one idle longest.
+        """Return the node with the fewest requests in flight that was idle longest.
 
-        Never one in back-off; bootstrap addresses only when no broker is left (KIP-899), or known
-        if the strategy of recovery is none. None if there is nobody to ask now.
+        Nodes in back-off are left out, and None is returned if no node is left. A bootstrap address
+        is returned only if no broker is left (KIP-899). If the recovery strategy is none, it is
+        returned only if no broker is known.
         """
         taken = {(node.broker.host, node.broker.port) for node in self.brokers.values()}
         spare = [
@@ -250,7 +254,7 @@ class Nodes:
         return None
 
     async def wait_least_loaded(self) -> int:
-        """As least_loaded(), waiting for the first back-off to end if need be."""
+        """Return least_loaded(), after the end of the first back-off if necessary."""
         while (node_id := self.least_loaded()) is None:
             self._running()
             nodes = [*self.brokers.values(), *self.bootstrap.values()]
@@ -263,17 +267,17 @@ class Nodes:
     # -- connections --------------------------------------------------------------------------
 
     def open_connection(self, node_id: int, purpose: str) -> BrokerConnection | None:
-        """The connection to a node for a purpose; None unless it is open."""
+        """Return the connection to a node for a purpose, or None unless it is open."""
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
         entry = None if node is None else node.connections.get(purpose)
         return None if entry is None else entry.connection
 
     async def connection(self, node_id: int, purpose: str) -> BrokerConnection:
-        """The open connection to a node for a purpose; opened if need be, after its back-off.
+        """Return the connection to a node for a purpose. Open it after the back-off if necessary.
 
-        Raises what BrokerConnection.open() does, KafkaConnectionError for a node that nobody knows.
-        A SecurityError is raised as a KafkaConnectionError: those who ask for a connection retry,
-        and :attr:`refusals` reports it.
+        Raises as BrokerConnection.open() does, and KafkaConnectionError for an unknown node. A
+        SecurityError becomes a KafkaConnectionError, because callers retry and :attr:`refusals`
+        reports it.
         """
         node = self.brokers.get(node_id) or self.bootstrap.get(node_id)
         if node is None:
@@ -290,7 +294,9 @@ class Nodes:
             finally:
                 entry.waiters -= 1
         if entry.connection is None:
-            error = entry.error or KafkaConnectionError(f"no connection to {node.peer}: given up")
+            error = entry.error or KafkaConnectionError(
+                f"no connection to {node.peer}: it was closed while it opened"
+            )
             if isinstance(error, SecurityError):
                 raise KafkaConnectionError(str(error)) from error
             raise type(error)(*error.args) from error
@@ -325,7 +331,7 @@ class Nodes:
             entry.error = self._explained(node, error)
             self._failed(node, entry.error)
             return
-        # The back-off has to begin before the callers whose requests failed can try again.
+        # The back-off must begin before callers of failed requests can retry.
         connection.on_close = lambda: self._closed(node, purpose, entry, connection)
         entry.connection = connection
         entry.opened.set()
@@ -344,7 +350,7 @@ class Nodes:
             await self._probe_for_login(node, entry.broker)
 
     async def _probe_for_login(self, node: Node, broker: BrokerAddress) -> None:
-        """Find out whether a listener that hung up at the first request wants a login."""
+        """Probe whether a listener that closed at the first request requires a login."""
         now = anyio.current_time()
         if not self._security.uses_sasl and node.wants_login is None and node.probe_at <= now:
             from kohort.transport._probe import offered_mechanisms, wants_login  # seldom needed
@@ -361,9 +367,10 @@ class Nodes:
             self._failed(node, copy_of(node.wants_login))
 
     def clear_answered_login_refusals(self) -> None:
-        """Forget that nodes wanted a login, if they answer without one now.
+        """Remove refusals for a missing login from nodes that respond without one now.
 
-        The refusal of a login or of TLS ends with the next connection: older ones go on meanwhile.
+        The refusal of a login or of TLS ends with the next connection, because older connections
+        may still respond.
         """
         for node in [*self.brokers.values(), *self.bootstrap.values()]:
             if node.wants_login is None:
@@ -399,7 +406,7 @@ class Nodes:
         node.last_used = max(node.last_used, connection.last_used)
         _forget(node, purpose, entry)
         if connection.failure is not None and not connection.closed_by_us:
-            # A broker that accepts and hangs up each time must not reset its own back-off.
+            # A broker that accepts and then closes each time must not reset its back-off.
             if connection.response_count:
                 node.failures = 0
             self._failed(node, connection.failure, lost=connection.lost_requests > 0)
@@ -423,7 +430,7 @@ class Nodes:
             entry.opened.set()
 
     async def close_idle(self) -> None:
-        """Close what was idle for ``connections_max_idle_ms``, for ever."""
+        """Close connections idle for ``connections_max_idle_ms``, until cancelled."""
         longest = self._config.connections_max_idle_ms
         if longest is None:
             return

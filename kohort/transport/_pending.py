@@ -1,4 +1,4 @@
-"""Requests of one connection, from being queued to being answered."""
+"""Requests of one connection, from the queue to the response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kohort.transport._loop import OneShot
 
 
 class Pending:
-    """One request: its bytes until they are sent, then its answer or an error."""
+    """A request, with its bytes until they are sent, and then its response or an error."""
 
     __slots__ = (
         "abandoned",
@@ -50,14 +50,14 @@ class Pending:
         self.error: KafkaError | None = None
         self.abandoned: bool = False
         self.large: bool = False
-        """The answer may be over the bound, and its first bytes are wanted then."""
+        """True if the first bytes are needed of a response over the size limit."""
         self.on_frame: Callable[[Frame], Any] | None = None
-        """Called with the answer before the task that waits goes on, unless it was cancelled."""
+        """Callback with the response before the waiting task continues, unless it is cancelled."""
         self.result: Any = None
         """The return value of :attr:`on_frame`."""
 
     def complete(self, frame: Frame) -> None:
-        """Pass the answer on. The task that waited may have been cancelled."""
+        """Store the response and wake the waiting task, which may have been cancelled."""
         self.frame = frame
         try:
             if self.abandoned:
@@ -68,14 +68,14 @@ class Pending:
             self.done.set()
 
     def fail(self, error: KafkaError) -> None:
-        """There will be no answer."""
+        """End the wait for the response with an error."""
         if not self.done.is_set:
             self.error = error
             self.done.set()
 
 
 class Pipeline:
-    """Requests that wait to be sent, and those sent, in the order of their answers."""
+    """Requests that wait to be sent, and sent ones in the order of their responses."""
 
     def __init__(self, max_in_flight: int) -> None:
         self.waiting: deque[Pending] = deque()
@@ -86,7 +86,7 @@ class Pipeline:
         return len(self.waiting) + len(self.sent)
 
     def take_sendable(self) -> list[Buffer]:
-        """The bytes of all that may be sent now; they count as sent."""
+        """Return the bytes of all requests that may be sent now, and count these as sent."""
         buffers: list[Buffer] = []
         while self.waiting and len(self.sent) < self.max_in_flight:
             pending = self.waiting.popleft()
@@ -96,14 +96,14 @@ class Pipeline:
         return buffers
 
     def withdraw(self, pending: Pending) -> bool:
-        """Take back one that was not sent; False if it was."""
+        """Remove a request that was not sent. Return False if it was sent."""
         if pending in self.waiting:
             self.waiting.remove(pending)
             return True
         return False
 
     def overdue(self, now: float) -> list[Pending]:
-        """Those whose time is up, the sent ones first."""
+        """Return the requests whose deadline has passed, the sent ones first."""
         return [each for each in (*self.sent, *self.waiting) if each.deadline <= now]
 
     @property
@@ -112,23 +112,23 @@ class Pipeline:
         return self.sent[0] if self.sent else None
 
     def awaited_id(self) -> int | None:
-        """The correlation id of the next response; None if no request was sent."""
+        """Return the correlation id of the next response, or None if no request was sent."""
         return self.sent[0].correlation_id if self.sent else None
 
     def match_response(self, data: Buffer) -> Pending:
-        """Take out the request that this response answers. ProtocolError if it answers none."""
+        """Remove and return the request of this response. Raises ProtocolError without one."""
         if not self.sent:
-            raise ProtocolError("an answer came that nothing was asked for")
+            raise ProtocolError("a response came without a request")
         check_correlation_id(data, self.sent[0].correlation_id)
         return self.sent.popleft()
 
     @property
     def next_deadline(self) -> float:
-        """Earliest deadline; infinity if there is none."""
+        """Earliest deadline, or infinity without one."""
         return min((each.deadline for each in (*self.sent, *self.waiting)), default=math.inf)
 
     def clear(self) -> list[Pending]:
-        """Forget all; returns them."""
+        """Remove and return all requests."""
         everything = [*self.sent, *self.waiting]
         self.sent.clear()
         self.waiting.clear()

@@ -1,4 +1,4 @@
-"""Receive buffers that are used again: fresh memory costs more than what is read into it."""
+"""Pool of receive buffers. New memory costs more than the bytes read into it."""
 
 from __future__ import annotations
 
@@ -6,38 +6,37 @@ import math
 import threading
 
 SMALLEST = 1 << 16
-"""Bytes. What is smaller is not worth a pool."""
+"""Bytes of the smallest buffer, below which a pool does not pay."""
 MOST_WASTE = 2
-"""A buffer of up to so many times the wanted size will do."""
+"""Largest ratio of the size of a reused buffer to the requested size."""
 MAX_FREE_BYTES = 64 << 20
 IDLE_SECONDS = 5.0
-"""Time after which an unused buffer is freed; twice as long at most."""
+"""Time after which an unused buffer is freed. It may take twice as long."""
 
 
 class BufferPool:
-    """Free buffers, ``max_free_bytes`` of them together at most; the oldest go first.
+    """Free buffers of at most ``max_free_bytes`` in all. The oldest are dropped first.
 
-    A buffer is never given out twice at a time: one that is leased is not in the pool, and one
-    that came back while somebody still looks at it (a memoryview, or an array over it) stays put
-    until he does not. A lease that is never released is garbage like any other object. Safe to
-    use from several threads.
+    A buffer is leased once at a time. A leased buffer is not in the pool. A released buffer with a
+    memoryview or an array over it is not reused until that is gone. The garbage collector frees a
+    lease that is never released. Safe to use from several threads.
     """
 
     def __init__(self, max_free_bytes: int = MAX_FREE_BYTES) -> None:
         self._max_free_bytes = max_free_bytes
         self._lock = threading.Lock()
-        self._free: list[bytearray] = []  # the one that came back last is at the end
-        self._unused = 0  # so many of the oldest were there at the last trim, and since then
+        self._free: list[bytearray] = []  # the latest one is at the end
+        self._unused = 0  # oldest buffers, unused since the last trim
         self._trimmed_at = -math.inf
         self._free_bytes = 0
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of the buffers that are not leased."""
+        """Number of bytes in buffers that are not leased."""
         return self._free_bytes
 
     def reuse(self, size: int) -> BufferLease | None:
-        """A buffer of ``size`` bytes or more out of the pool; None if it has none."""
+        """Return a buffer of at least ``size`` bytes from the pool, or None."""
         largest = _rounded(size) * MOST_WASTE
         with self._lock:
             for index in range(len(self._free) - 1, -1, -1):
@@ -50,15 +49,15 @@ class BufferPool:
         return None
 
     def allocate(self, size: int) -> BufferLease:
-        """A new buffer of ``size`` bytes or more."""
+        """Return a new buffer of at least ``size`` bytes."""
         return BufferLease(self, bytearray(_rounded(size)))
 
     def is_wasteful(self, lease: BufferLease, size: int) -> bool:
-        """True if the lease's buffer is larger than one that reuse() gives for ``size`` bytes."""
+        """True if the buffer is larger than reuse() allows for ``size`` bytes."""
         return len(lease.view) > _rounded(size) * MOST_WASTE
 
     def add_free(self, buffer: bytearray) -> None:
-        """Take a buffer for the next one who needs it, in place of those that nobody needed."""
+        """Add a free buffer, and drop the oldest ones if there are too many bytes."""
         size = len(buffer)
         if size > self._max_free_bytes:
             return
@@ -71,8 +70,8 @@ class BufferPool:
     def trim(self, now: float) -> None:
         """Free the buffers that were not used since a trim at least :data:`IDLE_SECONDS` ago.
 
-        To be called now and then, such as with each response: an idle connection brings these.
-        ``now``: seconds of any clock.
+        It is called with each response, which idle connections also get. ``now`` has the seconds
+        of any clock.
         """
         if self._free and now >= self._trimmed_at + IDLE_SECONDS:
             with self._lock:
@@ -96,7 +95,7 @@ class BufferLease:
         self.view: memoryview[int] = memoryview(buffer)
 
     def release(self) -> None:
-        """Give it back; the second time does nothing. From any thread."""
+        """Return it to the pool, from any thread. A second call does nothing."""
         buffer, self._buffer = self._buffer, None
         self.view = memoryview(b"")
         if buffer is not None:
@@ -104,13 +103,16 @@ class BufferLease:
 
 
 def _rounded(size: int) -> int:
-    """Up to a quarter more, so that buffers fit for sizes that differ a little."""
+    """Return the size, rounded up by at most a quarter, so that similar sizes share buffers."""
     step = 1 << max((size - 1).bit_length() - 3, 0)
     return max(SMALLEST, -(-size // step) * step)
 
 
 def _is_unseen(buffer: bytearray) -> bool:
-    """True if nobody has a view of it: only then does a bytearray let its length be changed."""
+    """Return True if no view of the buffer exists.
+
+    Only then does a bytearray allow a change of its length.
+    """
     try:
         buffer.append(buffer.pop())
     except BufferError:

@@ -1,4 +1,4 @@
-"""Texts of errors and logs, with names from others made safe."""
+"""Texts for errors and logs, in which names from other parties are escaped."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RAISE = ". If the broker sends responses of this size, raise receive_message_max
 
 
 def address(host: str, port: int) -> str:
-    """``host:port``, as it may stand in a message; an IPv6 address in brackets."""
+    """Return ``host:port`` for a message, with an IPv6 address in brackets."""
     shown = escaped(host)
     return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
 
 def in_seconds(seconds: float | None) -> str:
-    """A duration as it may stand in a message: ``2 s`` for 1.99991; None is no limit."""
+    """Return a duration for a message, such as ``2 s`` for 1.99991. None means no limit."""
     if seconds is None:
         return "any time"
     digits = 0 if seconds >= 10 else 1 if seconds >= 1 else 3
@@ -34,15 +34,15 @@ def in_seconds(seconds: float | None) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, without numbers of the system; its name if it says nothing."""
+    """Return the message of an exception without an errno, or else its class name."""
     text = error.strerror if isinstance(error, OSError) else None
     return escaped(text or str(error)) or type(error).__name__
 
 
 def with_principal(error: E, principal: str | None) -> E:
-    """Return an error about a missing right with its principal, also in the text.
+    """Return an error about a missing right with its principal, which its text also names.
 
-    Other errors, and those that have one, stay as they are.
+    Other errors, and errors with a principal, stay unchanged.
     """
     if isinstance(error, TopicAuthorizationFailedError | GroupAuthorizationFailedError):
         if principal is not None and error.principal is None:

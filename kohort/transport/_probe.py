@@ -1,6 +1,7 @@
-"""Questions to a listener that did not answer, to find out which security protocol it uses.
+"""Probes of the security protocol of a listener that did not respond.
 
-Each uses a separate connection. It sends the requests of any client before a login, and no secret.
+Each probe uses a separate connection. It sends the requests of any client before a login and no
+secret.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHOWN_MECHANISMS = 20
 
 
 async def serves_plaintext(connect: Connect, host: str, port: int) -> bool:
-    """True if a Kafka broker answers there without TLS."""
+    """Return True if a Kafka broker responds at this address without TLS."""
     try:
         async with _opened(connect, host, port):
             return True
@@ -34,7 +35,10 @@ async def serves_plaintext(connect: Connect, host: str, port: int) -> bool:
 
 
 async def offered_mechanisms(connect: Connect, host: str, port: int) -> tuple[str, ...]:
-    """The SASL mechanisms that a listener offers; none if it is no SASL listener, or fails."""
+    """Return the SASL mechanisms that a listener offers.
+
+    The result is empty for a failure and for a listener without SASL.
+    """
     with anyio.move_on_after(PROBE_SECONDS):
         try:
             async with _opened(connect, host, port) as (link, source):
@@ -43,15 +47,15 @@ async def offered_mechanisms(connect: Connect, host: str, port: int) -> tuple[st
                 frame = await source.read()
                 if frame is None:
                     return ()
-                _, answer = decode_response(messages.SaslHandshakeResponse, 1, frame.data)
-                return tuple(sorted(answer.mechanisms))
+                _, response = decode_response(messages.SaslHandshakeResponse, 1, frame.data)
+                return tuple(sorted(response.mechanisms))
         except (KafkaError, *NETWORK_ERRORS):
             pass
     return ()
 
 
 def wants_login(peer: str, offered: tuple[str, ...], *, tls: bool) -> WrongListenerError:
-    """Return the error for a listener that offers mechanisms to a client that logs in by none."""
+    """Return the error for a listener that requires a login from a client without one."""
     names = escaped(", ".join(offered[:SHOWN_MECHANISMS]))
     return WrongListenerError(
         f"{peer} wants a login: set security_protocol to {'SASL_SSL' if tls else 'SASL_PLAINTEXT'} "
@@ -63,7 +67,7 @@ def wants_login(peer: str, offered: tuple[str, ...], *, tls: bool) -> WrongListe
 async def _opened(
     connect: Connect, host: str, port: int
 ) -> AsyncIterator[tuple[ByteConnection, FrameSource]]:
-    """A connection on which ApiVersions was answered. KafkaError, NETWORK_ERRORS."""
+    """Open a connection and exchange ApiVersions. Raises KafkaError and NETWORK_ERRORS."""
     peer = address(host, port)
     link = await connect(host, port)
     try:

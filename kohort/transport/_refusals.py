@@ -1,7 +1,7 @@
-"""Brokers that refuse this client for good: which, and why.
+"""Permanent refusals of this client by brokers.
 
-A refusal is an error that the same settings meet again: an unknown CA, a wrong password, the wrong
-listener. It is reported once for each cause, however many brokers and connections meet it.
+A refusal is an error that the same settings cause again, such as an unknown CA, a wrong password
+or a wrong listener. It is reported once for each cause, for all brokers and connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def is_refusal(error: BaseException) -> bool:
-    """True if the same settings fail again."""
+    """Return True if the same settings fail again."""
     return isinstance(error, SecurityError) and not error.retriable
 
 
@@ -32,9 +32,9 @@ class BrokerRefusals:
 
     def __init__(self) -> None:
         self.on_new: Callable[[KafkaError], None] = _ignore
-        """Called with the error of a new cause, if no bootstrap is under way."""
+        """Callback with the error of a new cause, except before the first contact."""
         self.on_over: Callable[[KafkaError], None] = _ignore
-        """Called with an error whose cause is over."""
+        """Callback with an error whose cause no longer applies."""
         self._by_node: dict[int, KafkaError] = {}
         self._causes: dict[int, str] = {}
         self._reported: dict[str, KafkaError] = {}
@@ -43,14 +43,14 @@ class BrokerRefusals:
         return bool(self._by_node)
 
     def texts(self) -> list[str]:
-        """Return what the brokers refuse, one text for each cause."""
+        """Return the texts of the refusals, one for each cause."""
         by_cause = {self._causes[node]: error for node, error in self._by_node.items()}
         return [f"{type(error).__name__}: {error}" for error in by_cause.values()]
 
     def add(self, node: int, peer: str, error: KafkaError) -> bool:
-        """Take the refusal of a node. True if its cause is new."""
+        """Add the refusal of a node. Return True if its cause is new."""
         text = str(error).replace(peer, "").replace(f"Broker {node} ", "")
-        # The seconds that a token has left are no other cause.
+        # Another number, such as the seconds left of a token, is not another cause.
         cause = f"{type(error).__name__} {_NUMBERS.sub('0', text)}"
         former = self._causes.get(node)
         self._by_node[node], self._causes[node] = error, cause
@@ -62,12 +62,12 @@ class BrokerRefusals:
         return True
 
     def remove(self, node: int) -> None:
-        """The node accepts this client, or is no more."""
+        """Remove the refusal of a node that accepts this client or was removed."""
         if self._by_node.pop(node, None) is not None:
             self._end(self._causes.pop(node))
 
     def keep(self, nodes: Collection[int]) -> None:
-        """Forget all nodes but these."""
+        """Remove the refusals of all other nodes."""
         for node in [node for node in self._by_node if node not in nodes]:
             self.remove(node)
 
@@ -78,9 +78,9 @@ class BrokerRefusals:
                 self.on_over(error)
 
     def of_all(self, nodes: Iterable[int]) -> KafkaError | None:
-        """Return one error if each of the nodes refuses this client; else None.
+        """Return one error if all of the nodes refuse this client, or None.
 
-        It has the class of the refusals if they are alike, and lists all of them.
+        It lists all refusals, and has their class if that is the same.
         """
         wanted = list(nodes)
         errors = [self._by_node[node] for node in wanted if node in self._by_node]

@@ -1,4 +1,4 @@
-"""Waiting for something to happen, again and again."""
+"""RepeatableEvent: an event that can be set many times."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import anyio
 
 
 class RepeatableEvent:
-    """Lets everybody go on who waits at the moment; used around a condition of plain data.
+    """An event that wakes all tasks that wait at the moment.
 
-    Check the condition, then wait(): nothing runs in between, so no set() is missed. Not for
-    several threads.
+    Check a condition, then call wait(). Nothing runs in between, so no set() is missed. It belongs
+    to one thread.
     """
 
     __slots__ = ("_event",)
@@ -18,7 +18,7 @@ class RepeatableEvent:
         self._event: anyio.Event | None = None
 
     def set(self) -> None:
-        """The condition may have changed."""
+        """Wake the waiting tasks, because the condition may have changed."""
         if self._event is not None:
             self._event.set()
             self._event = None

@@ -1,4 +1,4 @@
-"""Messages about what fails again and again: the first one, then ever fewer, with a count."""
+"""RepeatedLog: a log that thins out repeated messages and counts them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class _Repeat:
 
 
 class RepeatedLog:
-    """Logs a message at once and when it changes; an equal one only after an interval.
+    """A log of messages by key. It logs an equal message again only after an interval.
 
-    The interval is 5 s and doubles, up to 10 minutes. What was left out is counted.
+    The interval is 5 s and doubles, up to 10 minutes. The next message has the number of omitted
+    ones.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -32,9 +33,9 @@ class RepeatedLog:
         self._known: dict[Hashable, _Repeat] = {}
 
     def log(self, key: Hashable, level: int, text: str, *, same: str | None = None) -> None:
-        """Log a message about ``key``, unless it says what the latest one said.
+        """Log a message about ``key``, unless it repeats the latest one.
 
-        ``same``: compare this in place of the text, which may hold figures that change.
+        ``same`` is compared in place of the text, which may hold changing figures.
         """
         now = anyio.current_time()
         known = self._known.get(key)
@@ -51,5 +52,5 @@ class RepeatedLog:
             known.left_out = 0
 
     def ended(self, key: Hashable) -> None:
-        """Log the next message about ``key`` at once: it works again."""
+        """End the series of ``key``, so that its next message is logged at once."""
         self._known.pop(key, None)

@@ -1,13 +1,13 @@
 """Logins on a live connection, before its SASL session ends (KIP-368).
 
-A broker takes the requests of a connection in turn. A login is therefore pipelined after the
+A broker processes the requests of a connection in order. A login is therefore pipelined after the
 requests in flight, even after a fetch that waits for records. Between SaslHandshake and the end of
-the login the broker takes nothing else: later requests wait for about one round trip.
+the login the broker accepts no other request. Later requests wait for about one round trip.
 
-1. At 85 to 95 % of the session the client gets credentials or a token. Requests go on.
+1. At 85 to 95 % of the session the client gets credentials or a token. Requests continue.
 2. It closes the gate and sends SaslHandshake with the first SaslAuthenticate. A token that may
-   expire before the broker reads it is sent after the answer to SaslHandshake.
-3. With the last answer it opens the gate.
+   expire before the broker reads it is sent after the response to SaslHandshake.
+3. With the last response it opens the gate.
 
 A connection that was not used since its last login is not logged in again until its next request.
 The broker does not close it meanwhile.
@@ -56,16 +56,16 @@ logger = logging.getLogger("kohort.transport")
 R = TypeVar("R", bound=Response)
 
 EARLIEST, LATEST = 0.85, 0.95
-"""Parts of a session between which the next login begins."""
+"""Fractions of a session between which the next login begins."""
 LEAST_INTERVAL = 1.0
-"""Seconds between two logins that a broker requires."""
+"""Seconds that a broker requires between two logins."""
 SPARE = 0.05
-"""Seconds added to LEAST_INTERVAL, because the broker's clock counts."""
+"""Seconds added to LEAST_INTERVAL, which the broker measures by its clock."""
 LONGEST_PAUSE = 10.0
 
 
 class GatedPipeline(Pipeline):
-    """A pipeline with a gate, which lets requests of a login pass while it is closed."""
+    """A pipeline with a gate. A closed gate passes only requests of a login."""
 
     def __init__(self, max_in_flight: int, clock: Callable[[], float]) -> None:
         super().__init__(max_in_flight)
@@ -79,7 +79,7 @@ class GatedPipeline(Pipeline):
 
     @property
     def holds_back(self) -> bool:
-        """True if a request waits for a login."""
+        """True if a request waits for the end of a login."""
         return self.is_closed and len(self.waiting) > self._prioritized
 
     def take_sendable(self) -> list[Buffer]:
@@ -104,19 +104,19 @@ class GatedPipeline(Pipeline):
         return super().withdraw(pending)
 
     def prioritize(self, pending: Pending) -> None:
-        """Put a request of a login before all others, even while the gate is closed."""
+        """Move a request of a login before all others, to be sent even through a closed gate."""
         self.waiting.remove(pending)
         self.waiting.insert(self._prioritized, pending)
         self._prioritized += 1
 
     @property
     def last_deadline(self) -> float:
-        """Latest deadline of the requests in flight; minus infinity if there are none."""
+        """Latest deadline of the requests in flight, or minus infinity without one."""
         return max((each.deadline for each in self.sent), default=-math.inf)
 
 
 class Logins:
-    """The logins of one connection: the first, then one before each end of a session."""
+    """The logins of one connection. One follows before each end of a session."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Logins:
         self._host = host
         self._peer = peer
         self._timeout = timeout
-        """Seconds that the broker may take for a step."""
+        """Longest time of the broker for a step, in seconds."""
         self._rng = rng
         self._clock = running_clock()
         self._first = Login(mechanism, host, peer)
@@ -147,13 +147,13 @@ class Logins:
         client_id: str,
         take_id: Callable[[], int],
     ) -> DirectLoginSender:
-        """Return what sends the requests of log_in()."""
+        """Return the sender for the requests of log_in()."""
         return DirectLoginSender(link, source, client_id, take_id, self._clock)
 
     async def log_in(
         self, sender: DirectLoginSender, versions: BrokerVersions, plain: Pipeline
     ) -> Pipeline:
-        """Log in on a new connection. Returns the pipeline for it: with a gate if that ends."""
+        """Log in on a new connection and return its pipeline, with a gate if the session ends."""
         session = await log_in(self._first, sender, versions, self._peer, self._timeout)
         self.begin(session)
         if session.ends_at is None:
@@ -162,7 +162,7 @@ class Logins:
         return self._pipeline
 
     async def has_other_credentials(self) -> bool:
-        """True, once, if the source has credentials that differ from the refused ones."""
+        """Return True once if the source has credentials that differ from the refused ones."""
         if self._has_tried_others:
             return False
         self._has_tried_others = True
@@ -173,7 +173,7 @@ class Logins:
             return False
 
     def begin(self, session: SaslSession) -> None:
-        """Take the session of a login that succeeded, and open the gate."""
+        """Start the session of a successful login, and open the gate."""
         self.session = session
         self._logged_in_at = self._clock()
         pipeline = self._pipeline
@@ -216,7 +216,7 @@ class Logins:
         sender = PipelinedLoginSender(connection, self._pipeline, login, self._timeout, self._clock)
         wait = self._pipeline.last_deadline - self._clock()
         if wait > 0 and login.exchange is not None and not login.exchange.is_valid_for(wait):
-            # A fetch may keep the broker from reading the token until it has expired.
+            # A fetch in flight may delay the broker until the token has expired.
             await sender.shake_hands()
             login.exchange = None
             await self._prepare(login)
@@ -225,7 +225,7 @@ class Logins:
         connection.begin_sending()
 
     async def _prepare(self, login: Login) -> None:
-        """Get credentials or a token. Try again as long as the session lasts."""
+        """Get credentials or a token. Retry until the session ends."""
         pause = 0.1
         while True:
             try:
@@ -238,7 +238,7 @@ class Logins:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _postpone(self, connection: BrokerConnection) -> None:
-        """Go on without a login: the broker refused one as too early, and nothing else."""
+        """Continue without a login that the broker refused as too early."""
         logger.debug("%s refused a SASL login as too early", connection.peer)
         self._pipeline.is_closed = False
         connection.begin_sending()
@@ -246,7 +246,7 @@ class Logins:
         await anyio.sleep(LEAST_INTERVAL)
 
     def _give_up(self, connection: BrokerConnection, error: KafkaError) -> None:
-        """Close the connection. A new one shows whether the login is refused for good."""
+        """Close the connection. A permanent refusal shows on the next one."""
         logger.info(
             "the SASL session of %s cannot be renewed, a new connection replaces it: %s",
             connection.peer,
@@ -256,12 +256,12 @@ class Logins:
 
 
 def not_renewed(why: str) -> KafkaConnectionError:
-    """Return the error that a connection ends with when its session cannot be renewed."""
+    """Return the error of a connection whose session cannot be renewed."""
     return KafkaConnectionError(f"the SASL session could not be renewed: {why}")
 
 
 class PipelinedLoginSender:
-    """Sends the requests of a login on a connection in use, SaslHandshake before the first."""
+    """Sender of a login on a connection in use. It sends SaslHandshake first."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class PipelinedLoginSender:
         self._has_begun = False
 
     async def __call__(self, message: Request[R], version: int, /) -> R:
-        """Send a request and return the response. Raises what the connection ends with."""
+        """Send a request and return the response. Raises the error that ends the connection."""
         self.sent_at = self._clock()
         if self._has_begun:
             return await self._response(self._post(message, version), message, version)
@@ -292,7 +292,7 @@ class PipelinedLoginSender:
         return await self._response(pending, message, version)
 
     async def shake_hands(self) -> None:
-        """Send SaslHandshake alone. Its answer comes after those to all that is in flight."""
+        """Send SaslHandshake alone. Its response comes after all requests in flight."""
         if not await self._is_begun(self._begin()):
             raise IllegalSaslStateError("too early")
 
@@ -302,11 +302,11 @@ class PipelinedLoginSender:
         return self._post(hello, self._connection.version_for(SaslHandshakeRequest, 1))
 
     async def _is_begun(self, handshake: Pending) -> bool:
-        """False if the broker takes no login yet."""
+        """Wait for SaslHandshake. Return False if the login came too early for the broker."""
         hello = SaslHandshakeRequest(mechanism=self._login.name)
         version = self._connection.version_for(SaslHandshakeRequest, 1)
         response = await self._response(handshake, hello, version)
-        # The broker took up the login after all that was in flight before.
+        # The broker started the login after all earlier requests.
         self.sent_at = self._clock()
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             return False
@@ -324,11 +324,11 @@ class PipelinedLoginSender:
         return pending
 
     def _note_refusal(self, version: int, frame: Frame) -> None:
-        """Note that the broker closes the connection next. Called before it can have closed it."""
+        """Note that the broker closes the connection next, before the close is received."""
         try:
             response = decode_response(SaslAuthenticateResponse, version, frame.data)[1]
         except MessageDecodeError:
-            return  # _answer() raises it
+            return  # _response() raises it
         if response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
             connection = self._connection
             connection.closed_by_us = True

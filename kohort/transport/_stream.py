@@ -1,4 +1,4 @@
-"""Any byte stream of anyio as a connection: TLS, streams in memory, proxies."""
+"""StreamConnection: a byte stream of anyio as a connection, such as a proxy or a memory stream."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
 RECEIVE_SIZE = 1 << 20
-"""Bytes asked for at a time: anyio's default of 64 KiB halves the throughput."""
+"""Bytes of one receive. anyio's default of 64 KiB halves the throughput."""
 
 
 class StreamConnection:
-    """A :class:`~kohort.transport.ByteConnection` over a byte stream, which it owns."""
+    """A :class:`~kohort.transport.ByteConnection` that owns a byte stream."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -37,11 +37,11 @@ class StreamConnection:
         return size
 
     async def _receive(self) -> bytes | None:
-        """What is there next; None at the end."""
+        """Return the next bytes, or None at the end."""
         if self._closed:
             raise anyio.ClosedResourceError
         data: bytes | None = None
-        # Not every stream wakes its receiver when another task closes it; this scope does.
+        # Not every stream wakes its receiver when another task closes it, so this scope does.
         with anyio.CancelScope() as self._receiving:
             try:
                 data = await self._stream.receive(RECEIVE_SIZE)

@@ -1,4 +1,4 @@
-"""Tasks that free their objects when they end, without a run of the garbage collector."""
+"""Tasks that free their objects at their end, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def start_soon(tasks: TaskGroup, function: Callable[..., Awaitable[object]], *args: object) -> None:
     """Start a task in the group. On asyncio, a cancelled group ends it without an exception.
 
-    anyio's callback for the end of a task has a variable for the task's exception, and
-    the traceback of the exception contains the frame of the callback. This cycle would keep the
-    frames of the task, and so every object of a consumer, until the garbage collector runs.
+    anyio's callback for the end of a task has a variable for the task's exception. The traceback
+    of that exception contains the frame of the callback. This cycle would keep the frames of the
+    task, and so every object of a consumer, until the garbage collector runs.
     """
     tasks.start_soon(run_child, function, args, name=getattr(function, "__qualname__", None))
 
@@ -31,20 +31,20 @@ async def run_child(function: Callable[..., Awaitable[object]], args: tuple[Any,
     try:
         await awaitable
     except anyio.get_cancelled_exc_class():
-        # trio: a task group that waits for its tasks is cancelled by their exceptions alone.
-        # asyncio: the event loop can cancel a single task.
+        # On trio only the exceptions of its tasks end a waiting task group. On asyncio the event
+        # loop may have cancelled this single task.
         if callback_loop() is None or anyio.current_effective_deadline() != -math.inf:
             raise
 
 
 class Started:
-    """A task status for tasks of start_soon(), and a wait for it."""
+    """A task status for tasks of start_soon(), with a method to wait for it."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def started(self, value: None = None) -> None:
-        """Let wait() return. Called by the task."""
+        """End wait(). The task calls this."""
         self._event.set()
 
     async def wait(self) -> None:

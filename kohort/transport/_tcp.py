@@ -1,6 +1,6 @@
-"""TCP: a non-blocking socket of our own, received straight into the buffer that is given.
+"""TCP connections over non-blocking sockets, which receive straight into the caller's buffer.
 
-anyio's own socket streams hand out at most 64 KiB at a time, each a new bytes object, which costs
+anyio's socket streams return at most 64 KiB at a time, each as a new bytes object. That costs
 about half of the throughput.
 """
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kohort.transport._poller import FrameReceiver
 
 LOW_WATER = 2 << 20
-"""Of an answer that is larger than this, so many bytes are waited for at a time."""
+"""Most bytes to wait for at a time while a larger response is received."""
 _HAS_LOW_WATER = sys.platform == "linux"  # elsewhere a full buffer below the mark may not wake
 IOV_MAX = 512
-"""Buffers in one call; the least that systems in use allow is 1024."""
+"""Buffers in one call. Current systems allow at least 1024."""
 _CONNECTING = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
 
 
@@ -44,21 +44,21 @@ class TcpConnection:
         self._closed = False
         self._low = 1
         self._received_expected = False
-        """What was expected: there will hardly be more yet, and to ask the system is not for free.
+        """True if the expected bytes have come, so that another receive is hardly useful yet.
 
-        Asking gives the interpreter's lock away, which a busy program's other thread takes.
+        A receive releases the interpreter's lock, which another thread of a busy program takes.
         """
         self._loop: CallbackLoop | None = None
-        """The event loop that calls the reader of read_with()."""
+        """Event loop that calls the reader of read_with()."""
         self._frames: FrameReceiver | None = None
-        """Receives whole frames in this event loop; None where that is not possible."""
+        """Receiver of whole frames in this event loop, or None where that is not possible."""
 
     def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
-        """Have asyncio's event loop call ``on_readable`` whenever there is something to receive.
+        """Have asyncio's event loop call ``on_readable`` whenever the socket is readable.
 
-        From then on recv_into() must be awaited by a coroutine that ``on_readable`` runs with
-        ``send(None)``: it suspends where it has to wait. Two turns of the event loop and two system
-        calls for each answer are saved so. Return False if the event loop cannot watch sockets.
+        From then on a coroutine that ``on_readable`` runs with ``send(None)`` must await
+        recv_into(), which suspends instead of waiting. That saves two iterations of the event loop
+        and two system calls for each response. Return False if the event loop cannot watch sockets.
         """
         try:
             loop.add_reader(self._socket, on_readable)
@@ -70,7 +70,7 @@ class TcpConnection:
         return True
 
     def stop_reading(self) -> None:
-        """Call the reader of read_with() no more."""
+        """Stop the calls of the reader of read_with()."""
         if self._frames is not None:
             self._frames.close()
             self._frames = None
@@ -79,10 +79,11 @@ class TcpConnection:
         self._loop = None
 
     def expect(self, size: int, /) -> None:
-        """At least ``size`` bytes are to come: do not wake for a few of them.
+        """Wake the reader when ``size`` bytes have come, and not for a few of them.
 
-        A fast peer's bytes would come in hundreds of pieces, each with a turn of the event loop.
-        The system wakes all the same when its buffer is full, or the peer has ended.
+        The bytes of a fast peer would come in hundreds of pieces, each with an iteration of the
+        event loop. The system also wakes the reader when its buffer is full, or at the end of the
+        stream.
         """
         low = max(1, min(size, LOW_WATER))
         if _HAS_LOW_WATER and low != self._low and not self._closed:
@@ -91,13 +92,13 @@ class TcpConnection:
         self._received_expected = size == 1
 
     def frame_receiver(self) -> ReceiveFrame | None:
-        """Return a function that receives a whole frame; None without the compiled selector."""
+        """Return a function that receives a whole frame, or None without the compiled selector."""
         return None if self._frames is None else self._receive_frame
 
     async def _receive_frame(
         self, view: memoryview, awaited_id: Callable[[], int | None], /
     ) -> tuple[bytes, int]:
-        """Receive the next frame without the interpreter's lock; see ReceiveFrame. OSError."""
+        """Receive the next frame without the interpreter's lock. See ReceiveFrame."""
         self._check_open()
         frames = self._frames
         assert frames is not None
@@ -124,7 +125,7 @@ class TcpConnection:
             except BlockingIOError:
                 await self._wait_readable()
             else:
-                # The event loop calls again if there is more by then.
+                # The event loop calls again when there is more.
                 self._received_expected = self._loop is not None and received < len(view)
                 return received
 
@@ -143,7 +144,7 @@ class TcpConnection:
                 await anyio.wait_writable(self._socket)
 
     def send_now(self, buffers: Sequence[Buffer], /) -> int:
-        """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
+        """Send without waiting and return the number of bytes. Raises OSError."""
         self._check_open()
         try:
             if self._frames is not None:
@@ -167,7 +168,7 @@ class TcpConnection:
 
 
 def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
-    """The bytes behind the first ``size`` of these."""
+    """Return the bytes after the first ``size`` bytes of these buffers."""
     if len(buffers) == 1 and size == len(buffers[0]):
         return []
     for first, buffer in enumerate(buffers):
@@ -179,11 +180,11 @@ def unsent_after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class TcpConnector:
-    """The default :data:`~kohort.transport.Connect`: tries every address of a name in turn."""
+    """The default :data:`~kohort.transport.Connect`, which tries each address of a name in turn."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._setup_timeout = config.socket_connection_setup_timeout_ms / 1000
-        # The buffers' sizes decide the window that is announced, so they are set before connecting.
+        # The sizes decide the announced TCP window, so they are set before connecting.
         self._options: list[tuple[int, int, int | bytes]] = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -195,13 +196,13 @@ class TcpConnector:
         self._options += config.socket_options
 
     async def __call__(self, host: str, port: int) -> ByteConnection:
-        """Connect as open_socket() does. ConnectionError."""
+        """Connect as open_socket() does. Raises ConnectionError."""
         return TcpConnection(await self.open_socket(host, port))
 
     async def open_socket(self, host: str, port: int) -> socket.socket:
-        """Connect; each address gets an equal share of the time that the caller's scope leaves.
+        """Connect. Each address gets an equal share of the time that the caller's scope leaves.
 
-        Raises ConnectionError that names every address and what was wrong with it.
+        Raises a ConnectionError that names every address with its error.
         """
         addresses = await _resolve(host, port)
         failures: list[str] = []
@@ -215,8 +216,8 @@ class TcpConnector:
                 why = reason(error) if error.errno else f"no connection within {share:.3g} s"
             except OSError as error:
                 why = reason(error)
-            where = "" if sockaddr[0] == host else f"{address(sockaddr[0], port)}: "
-            failures.append(where + why)
+            prefix = "" if sockaddr[0] == host else f"{address(sockaddr[0], port)}: "
+            failures.append(prefix + why)
         raise ConnectionError(", ".join(failures) or f"{escaped(host)} has no address")
 
     async def _connect(self, family: int, sockaddr: tuple[Any, ...]) -> socket.socket:
@@ -232,7 +233,7 @@ class TcpConnector:
             if code:
                 raise OSError(code, os.strerror(code))
             if sock.getsockname() == sock.getpeername():
-                # A local port that nobody listens on may be the one this socket was given.
+                # A local port without a listener may be the local port of this socket.
                 raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         except BaseException:
             sock.close()
@@ -241,14 +242,14 @@ class TcpConnector:
 
 
 async def _resolve(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
-    """(family, socket address) of every address of the host, in the system's order."""
+    """Return (family, socket address) of each address of the host, in the system's order."""
     if not host or not 0 < port < 1 << 16:
         raise OSError(errno.EINVAL, f"not an address: {address(host, port)}")
     kind = socket.SOCK_STREAM
     found: Sequence[tuple[Any, ...]]
     try:
-        # What is an address already must not go through a thread and the resolver. As bytes it
-        # needs no IDNA codec, whose import takes a millisecond.
+        # An IP address needs neither a thread nor the resolver. Bytes avoid the IDNA codec, whose
+        # import takes a millisecond.
         numeric = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(numeric, port, type=kind, flags=socket.AI_NUMERICHOST)
     except (socket.gaierror, UnicodeError):

@@ -1,12 +1,13 @@
-"""TLS: a non-blocking SSLSocket, received straight into the buffer that is given.
+"""TLS connections over non-blocking SSLSockets, which receive straight into the caller's buffer.
 
-OpenSSL gives out one TLS record, 16 KiB at most, at a time. So one call receives until the buffer
-is full or the socket is empty. At first OpenSSL reads no further than the record that it decrypts.
-So data that the system holds makes the socket readable, unless a record was given out in part.
+OpenSSL returns one TLS record of at most 16 KiB at a time. One call therefore receives until the
+buffer is full or the socket is empty. At first OpenSSL reads no further than the record that it
+decrypts. So bytes in the system's buffer make the socket readable, unless a record was returned in
+part.
 
-Once a broker has answered, the compiled module reads all records that are there in one call, or a
-whole frame while the event loop waits; see _tls_records.py. From then on OpenSSL reads ahead, so it
-may hold whole records.
+After the first response the compiled module reads all available records in one call, or a whole
+frame while the event loop waits. See _tls_records.py. From then on OpenSSL reads ahead, so it may
+hold whole records.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.transport")
 
 RECORD = 16 << 10
-"""The largest record of TLS in bytes. A shorter one is mostly the last of what was sent."""
+"""Largest TLS record in bytes. A shorter one is mostly the last of a message."""
 BYTES_PER_ITERATION = 1 << 20
-"""Bytes that are received before the event loop gets a turn."""
+"""Bytes received before other tasks of the event loop run."""
 
 
 _NO_ALERT = (
@@ -48,16 +49,16 @@ _NO_ALERT = (
 
 
 class TlsServer(Protocol):
-    """One address, as the client sees it."""
+    """Interface of the server at one address."""
 
     peer: str
 
     async def wrap(self, sock: socket.socket, timeout: float) -> ssl.SSLSocket:
-        """Return the socket for a handshake; the handshake may be done."""
+        """Return the socket for a handshake, which may be done already."""
         ...
 
     async def explain(self, error: OSError | ValueError, first_bytes: bytes) -> Exception:
-        """Return the typed error for a failed handshake; may connect once more."""
+        """Return the typed error for a failed handshake. It may open another connection."""
         ...
 
     def explain_later(self, error: OSError, *, in_handshake: bool) -> Exception:
@@ -79,23 +80,23 @@ class TlsConnection:
         self._server = server
         self._closed = False
         self._dry = False
-        """True if nothing can be received before the socket becomes readable again."""
+        """True if no bytes can be received before the socket becomes readable again."""
         self._expected = 1
-        """Bytes that are expected at least."""
+        """Least number of bytes that are expected."""
         self._received_since_wait = 0
-        """Bytes received since the last wait."""
+        """Number of bytes received since the last wait."""
         self._answered = False
-        """True once data came: the broker accepted the client certificate."""
+        """True after the first data. The broker then accepted the client certificate."""
         self._ended = False
         self._failure: Exception | None = None
         self._chunk: Buffer | None = None
-        """Bytes of a write that has to be repeated as it was."""
+        """Bytes of a write that must be repeated unchanged."""
         self._write_reads = False
-        """True if the write has to wait for something to receive."""
+        """True if the write waits until the socket is readable."""
         self._records: Any = None
-        """Reads and writes in C; None where that is not possible."""
+        """Reader and writer in C, or None where that is not possible."""
         self._frames: FrameReceiver | None = None
-        """Receives whole frames in this event loop; None where that is not possible."""
+        """Receiver of whole frames in this event loop, or None where that is not possible."""
 
     # -- handshake ----------------------------------------------------------------------------
 
@@ -154,25 +155,25 @@ class TlsConnection:
         if self._records is not None and (selector := frame_selector_of(loop)) is not None:
             self._frames = selector.receiver(self._socket.fileno(), self._records)
         if self._pending():
-            # What OpenSSL has decrypted does not make the socket readable.
+            # Bytes that OpenSSL has decrypted do not make the socket readable.
             loop.call_soon(on_readable)
         return True
 
     def stop_reading(self) -> None:
-        """Call the reader of read_with() no more."""
+        """Stop the calls of the reader of read_with()."""
         if self._frames is not None:
             self._frames.close()
             self._frames = None
         self._waits.stop_reading()
 
     def frame_receiver(self) -> ReceiveFrame | None:
-        """Return a function that receives a whole frame; None without the compiled selector."""
+        """Return a function that receives a whole frame, or None without the compiled selector."""
         return None if self._frames is None else self._receive_frame
 
     async def _receive_frame(
         self, view: memoryview, awaited_id: Callable[[], int | None], /
     ) -> tuple[bytes, int]:
-        """Receive the next frame without the interpreter's lock; see ReceiveFrame. OSError."""
+        """Receive the next frame without the interpreter's lock. See ReceiveFrame."""
         self._check_open()
         frames = self._frames
         assert frames is not None
@@ -185,7 +186,7 @@ class TlsConnection:
                     self._check_open()
                     frames.advance()
                 self._dry = False
-                # The SSLSocket finds out why it was stopped: an error, the end, or a wait to send.
+                # The SSLSocket shows the reason of the stop: an error, the end, or a wait to send.
                 if not frames.stopped or not await self.recv_into(byte):
                     return frames.result()
                 frames.put(byte)
@@ -194,7 +195,7 @@ class TlsConnection:
             self._dry = False
 
     def expect(self, size: int, /) -> None:
-        """At least ``size`` bytes are to come; 1 after the last of them."""
+        """Expect at least ``size`` bytes. 1 comes after the last of them."""
         self._expected = size
         if size == 1:
             self._dry = not self._pending()
@@ -255,7 +256,7 @@ class TlsConnection:
         self._check_open()
 
     def _stop(self, error: OSError) -> None:
-        """Remember how reading ended: the next calls end in the same way."""
+        """Store the end of reading, so that the next calls end in the same way."""
         if isinstance(error, ssl.SSLZeroReturnError):
             self._ended = True
         elif isinstance(error, ssl.SSLEOFError):
@@ -282,12 +283,12 @@ class TlsConnection:
                 await self._waits.until_writable()
 
     def send_now(self, buffers: Sequence[Buffer], /) -> int:
-        """Send what goes without waiting; returns how many bytes. OSError if it is broken."""
+        """Send without waiting and return the number of bytes. Raises OSError."""
         self._check_open()
         chunk = joined(buffers) if self._chunk is None else self._chunk
         try:
             records = self._records
-            # The SSLSocket finds out why nothing was sent.
+            # The SSLSocket raises the reason why nothing was sent.
             sent = (records and records.write(chunk)) or self._socket.send(chunk)
         except ssl.SSLWantReadError:
             self._chunk, self._write_reads = chunk, True
@@ -316,7 +317,7 @@ class TlsConnection:
     # -- the end ------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Close it; send a close_notify if that goes without waiting, and wait for none."""
+        """Close it. Send a close_notify if that needs no wait, and await none."""
         if self._closed:
             return
         self._closed = True
@@ -329,7 +330,7 @@ class TlsConnection:
         try:
             self._socket.unwrap()
         except (OSError, ValueError):
-            pass  # it waits for the peer's, or the connection is broken
+            pass  # the peer's close_notify is missing, or the connection is broken
         self._socket.close()
 
     def _check_open(self) -> None:
@@ -338,7 +339,7 @@ class TlsConnection:
 
 
 def joined(buffers: Sequence[Buffer]) -> Buffer:
-    """Return the first bytes to send: a large buffer alone, small ones together as one record."""
+    """Return the first bytes to send, either a large buffer or several small ones as one record."""
     first = buffers[0]
     size = len(memoryview(first).cast("B"))
     if len(buffers) == 1 or size >= RECORD:

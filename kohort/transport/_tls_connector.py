@@ -1,4 +1,4 @@
-"""Connections by TLS, and what can be found out about an address where the handshake fails."""
+"""TlsConnector: TLS connections, and the diagnosis of failed handshakes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from kohort.transport._tcp import TcpConnector
 from kohort.transport._tls import TlsConnection
 
 DIAGNOSIS_SECONDS = 2.0
-"""Seconds for the second connection, which finds out why the first one failed."""
+"""Longest time of a second connection that shows why the first one failed, in seconds."""
 
 
 class TlsConnector:
-    """A :data:`~kohort.transport.Connect` for TLS. The handshake is left to the connection."""
+    """A :data:`~kohort.transport.Connect` for TLS. The connection does the handshake later."""
 
     def __init__(self, config: ClientConfig, contexts: TlsContexts) -> None:
         self.tcp = TcpConnector(config)
         self.contexts = contexts
         self._certificates: dict[tuple[str, int, int], Certificate | None] = {}
-        """Certificates that were refused: an address is asked once for each verify code."""
+        """Refused certificates. An address is queried once for each verify code."""
 
     async def __call__(self, host: str, port: int) -> ByteConnection:
-        """Connect as a TcpConnector does. ConnectionError."""
+        """Connect as a TcpConnector does. Raises ConnectionError."""
         sock = await self.tcp.open_socket(host, port)
         return TlsConnection(sock, AddressedServer(self, host, port))
 
     async def certificate_of(self, host: str, port: int, code: int) -> Certificate | None:
-        """Return the certificate of a broker that failed with a verify code; None if it fails."""
+        """Return the certificate that failed with a verify code, or None on failure."""
         key = host, port, code
         if key not in self._certificates:
             if len(self._certificates) >= 1000:
@@ -55,7 +55,7 @@ class TlsConnector:
         return self._certificates[key]
 
     def forget(self, host: str, port: int) -> None:
-        """Look at the certificate of an address again when it is refused."""
+        """Forget the certificates of an address, so that the next refusal reads a new one."""
         if self._certificates:
             for key in [key for key in self._certificates if key[:2] == (host, port)]:
                 del self._certificates[key]
@@ -82,7 +82,7 @@ class TlsConnector:
 
 
 class AddressedServer:
-    """One address; see :class:`~kohort.transport._tls.TlsServer`."""
+    """The server at an address, as in :class:`~kohort.transport._tls.TlsServer`."""
 
     def __init__(self, connector: TlsConnector, host: str, port: int) -> None:
         self.peer = address(host, port)
@@ -100,8 +100,8 @@ class AddressedServer:
                 do_handshake_on_connect=False,
                 suppress_ragged_eofs=False,
             )
-        # Such as truststore's, which checks the certificate when wrap_socket() has done the
-        # handshake, and not at all without that.
+        # An example is truststore's, which checks the certificate in wrap_socket() after the
+        # handshake, and not at all without one.
         given_up: list[bool] = []
         try:
             return await anyio.to_thread.run_sync(
@@ -129,7 +129,7 @@ class AddressedServer:
         return explain_tls(error, self._attempt(), first_bytes=first_bytes)
 
     async def _explain_silence(self) -> Exception:
-        """Return the error for a closed handshake, after asking the listener in plain bytes."""
+        """Return the error for a closed handshake, after a probe of the listener without TLS."""
         with anyio.move_on_after(DIAGNOSIS_SECONDS):
             if await serves_plaintext(self._connector.tcp, self._host, self._port):
                 return WrongListenerError(
@@ -145,7 +145,7 @@ class AddressedServer:
         if not isinstance(error, ssl.SSLError):
             return error
         self._connector.forget(self._host, self._port)
-        # In TLS 1.3 the broker's verdict on the client certificate comes after the handshake.
+        # In TLS 1.3 the broker refuses a client certificate after the handshake.
         if refused := explain_refusal(error, self._attempt()):
             return refused
         if in_handshake and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
@@ -154,7 +154,7 @@ class AddressedServer:
 
 
 def server_name(host: str) -> str:
-    """Return the name for SNI and for the certificate: without a final dot or an IPv6 scope."""
+    """Return the name for SNI and the certificate, without a final dot or an IPv6 scope."""
     name = host[:-1] if host.endswith(".") else host
     return name.partition("%")[0] if ":" in name else name
 
@@ -176,7 +176,7 @@ def _wrap_blocking(
     timeout: float,
     given_up: list[bool],
 ) -> ssl.SSLSocket:
-    """Do the whole handshake; for a worker thread. The result is closed if ``given_up``."""
+    """Do the whole handshake in a worker thread. Close the result if ``given_up``."""
     sock.settimeout(timeout)
     wrapped = context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
     if given_up:

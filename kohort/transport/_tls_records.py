@@ -1,9 +1,9 @@
-"""Records of TLS, read in C: as many as are there in one call, without the interpreter's lock.
+"""TLS records read in C, all available ones in one call, without the interpreter's lock.
 
-SSLSocket.read() returns one record of 16 KiB at most. It gives the lock away each time, and a busy
-thread of the program keeps it for up to 5 ms. The compiled module calls the functions of the
-OpenSSL library that Python's ssl module has loaded, on the same connection. So the SSLSocket stays
-in charge of everything but data: handshake, verification, errors and the end.
+SSLSocket.read() returns one record of at most 16 KiB. It releases the lock each time, and a busy
+thread of the program keeps it for up to 5 ms. The compiled module calls functions of the OpenSSL
+library that Python's ssl module has loaded, on the same connection. The SSLSocket remains
+responsible for the handshake, verification, errors and the end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kohort.records import compiled_module
 from kohort.transport._poller import SOURCES
 
 VERSIONS = range(11, 15)
-"""Minor versions of CPython 3 whose SSL objects are known: see _is_known()."""
+"""Minor versions of CPython 3 with known SSL objects, as in _is_known()."""
 _READ, _SEND = ssl.SSLSocket.read, ssl.SSLSocket.send
 
 
 def records_of(sock: ssl.SSLSocket) -> Any:
     """Return the compiled module's ``Records`` of a connected, non-blocking SSLSocket.
 
-    None where the module is not built, or the SSLSocket is not known to the last detail.
+    Return None if the module is not built, or if the layout of the SSLSocket is not known.
     """
     if sys.platform != "linux" or not _is_known(sock):
         return None
@@ -38,12 +38,12 @@ def records_of(sock: ssl.SSLSocket) -> Any:
 
 
 def _owner(sock: ssl.SSLSocket) -> Any:
-    """Return the object of Python's that owns OpenSSL's."""
+    """Return Python's object that owns OpenSSL's object."""
     return sock._sslobj  # type: ignore[attr-defined]
 
 
 def _is_known(sock: ssl.SSLSocket) -> bool:
-    """True if the SSLSocket is Python's own, with an OpenSSL whose functions are known.
+    """Return True for Python's SSLSocket with an OpenSSL whose functions are known.
 
     Its ``_sslobj`` begins with a weak reference to the SSLSocket, OpenSSL's object, and the
     context, in CPython 3.11 to 3.14. ``Records`` compares the first and the third of them.
@@ -61,6 +61,6 @@ def _is_known(sock: ssl.SSLSocket) -> bool:
         and type(owner).__name__ == "_SSLSocket"
         and type(owner).__basicsize__ >= object.__basicsize__ + 3 * struct.calcsize("P")
         and sock.gettimeout() == 0
-        # An exception in this function is raised by the SSLSocket's next call alone.
+        # Only the SSLSocket's next call raises an exception of this function.
         and getattr(sock.context, "_msg_callback", None) is None
     )

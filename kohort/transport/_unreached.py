@@ -1,4 +1,4 @@
-"""The error of a client that did not reach the cluster within ``bootstrap_timeout_ms``."""
+"""Error of a client that did not reach the cluster within ``bootstrap_timeout_ms``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kohort.transport._printable import reason
 
 
 def unreached(nodes: Nodes, config: ClientConfig) -> KafkaError:
-    """Return NoBrokersAvailable, which says for each bootstrap server which step failed.
+    """Return NoBrokersAvailable with the failed step of each bootstrap server.
 
-    Where all of them wait for credentials, it is a CredentialsUnavailableError: the brokers are
+    If all of them wait for credentials, return a CredentialsUnavailableError. Then the brokers are
     up, and the source of the credentials is not.
     """
     join_obstruction = nodes.credentials_obstacle(anyio.current_time())
     errors = {node.peer: node.error or join_obstruction for node in nodes.bootstrap.values()}
     texts = [
-        f"{peer}: no answer" if error is None else reason(error) for peer, error in errors.items()
+        f"{peer}: no response" if error is None else reason(error) for peer, error in errors.items()
     ]
     waits = [each for each in errors.values() if isinstance(each, CredentialsUnavailableError)]
     if waits and len(waits) == len(errors):
@@ -44,6 +44,6 @@ def _without_peer(peer: str, text: str) -> str:
 
 
 def _kind(errors: list[CredentialsUnavailableError]) -> type[CredentialsUnavailableError]:
-    """Return the class of the errors if they are alike."""
+    """Return the class of the errors if all have the same one."""
     kinds = {type(error) for error in errors}
     return kinds.pop() if len(kinds) == 1 else CredentialsUnavailableError

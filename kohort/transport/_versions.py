@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker."""
+"""Versions of the APIs of a broker, and the choice of one for a request."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=16)
 def _ranges(served: tuple[tuple[int, int, int], ...]) -> Mapping[int, VersionRange]:
-    """One table for all connections to brokers that serve the same: each takes 2 KB."""
+    """Return the table of versions, one for all brokers with the same. It takes 2 KB."""
     return {api_key: VersionRange(first, last) for api_key, first, last in served}
 
 
 class BrokerVersions:
-    """The table of versions that one broker serves."""
+    """Versions that one broker serves."""
 
     def __init__(self, peer: str, apis: Iterable[ApiVersionsResponse.ApiVersion]) -> None:
         self._peer = peer
@@ -29,7 +29,7 @@ class BrokerVersions:
         self._chosen: dict[tuple[type[Message], int | None, int | None], int] = {}
 
     def served(self, api_key: int) -> VersionRange | None:
-        """The versions that the broker serves; None if it does not know the API."""
+        """Return the versions of an API, or None if the broker does not know the API."""
         return self._ranges.get(api_key)
 
     def choose(
@@ -38,7 +38,7 @@ class BrokerVersions:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> int:
-        """The highest version that both sides know; raises UnsupportedVersionError."""
+        """Return the highest version that both sides know. Raises UnsupportedVersionError."""
         asked = message, min_version, max_version
         version = self._chosen.get(asked)
         if version is None:

@@ -1,7 +1,7 @@
-"""The waits of one socket that a reader and a sender share.
+"""Waits of a reader and a sender that share one socket.
 
-In TLS each of them may have to wait for both directions. A received key update, for example, must
-be answered before reading goes on. An event loop takes only one waiting task for each direction.
+In TLS each of them may wait for both directions. A received key update, for example, needs a
+response before reading continues. An event loop allows one waiting task for each direction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kohort.transport._loop import CallbackLoop, OneShot, suspended
 
 
 class SocketWaits:
-    """Waits until a socket is readable or writable, for a reader and a sender.
+    """The waits for a socket to become readable or writable, for a reader and a sender.
 
     After read_with(), the reader is a coroutine that the event loop runs as a callback.
     """
@@ -36,12 +36,12 @@ class SocketWaits:
         self._loop: CallbackLoop | None = None
         self._on_readable: Callable[[], None] | None = None
         self._blocked = False
-        """The reader of read_with() waits until the socket is writable."""
+        """True while the reader of read_with() waits until the socket is writable."""
         self._reader_waits = False
         self._readable: anyio.Event | None = None
-        """Set for the sender when the reader finds the socket readable."""
+        """Event for the sender, set when the reader finds the socket readable."""
         self._writable: anyio.Event | OneShot | None = None
-        """Set when the socket is writable. None while no task waits for it."""
+        """Event that is set when the socket is writable. None while no task waits for it."""
         self._closed = False
 
     @property
@@ -50,7 +50,7 @@ class SocketWaits:
         return self._loop is not None
 
     def read_with(self, loop: CallbackLoop, on_readable: Callable[[], None]) -> bool:
-        """Have the event loop call ``on_readable``. False if it cannot watch sockets."""
+        """Have the event loop call ``on_readable``. Return False if it cannot watch sockets."""
         try:
             loop.add_reader(self._socket, self._became_readable)
         except NotImplementedError:
@@ -59,7 +59,7 @@ class SocketWaits:
         return True
 
     def stop_reading(self) -> None:
-        """Call the reader no more."""
+        """Stop the calls of the reader."""
         loop, self._loop, self._on_readable = self._loop, None, None
         if loop is not None and not loop.is_closed() and not self._closed:
             loop.remove_reader(self._socket)
@@ -68,7 +68,7 @@ class SocketWaits:
                 self._set_writable()
 
     def close(self) -> None:
-        """Wake whoever waits. The socket is closed after that."""
+        """Wake all waiting tasks, before the socket is closed."""
         self.stop_reading()
         self._closed = True
         anyio.notify_closing(self._socket)
@@ -78,7 +78,7 @@ class SocketWaits:
     # -- the reader ---------------------------------------------------------------------------
 
     async def reader_until_readable(self) -> None:
-        """Wait in the reader for something to receive."""
+        """Wait in the reader until the socket is readable."""
         if self._loop is not None:
             await suspended()
             return
@@ -90,10 +90,10 @@ class SocketWaits:
             self._set_readable()
 
     async def reader_until_writable(self) -> None:
-        """Wait in the reader for room to send."""
+        """Wait in the reader until the socket is writable."""
         if self._loop is None:
             return await self.until_writable()
-        # What is there to receive must not call the reader in the meantime.
+        # Received bytes must not call the reader in the meantime.
         self._loop.remove_reader(self._socket)
         self._blocked = True
         self._watch_writable(self._loop)
@@ -102,7 +102,7 @@ class SocketWaits:
     # -- the sender ---------------------------------------------------------------------------
 
     async def until_readable(self) -> None:
-        """Wait in the sender for something to receive, which the reader may wait for, too."""
+        """Wait in the sender until the socket is readable, even if the reader waits for that."""
         if self._loop is None and not self._reader_waits:
             await anyio.wait_readable(self._socket)
             return
@@ -111,7 +111,7 @@ class SocketWaits:
         await self._readable.wait()
 
     async def until_writable(self) -> None:
-        """Wait for room to send."""
+        """Wait until the socket is writable."""
         if self._loop is not None:
             await self._watch_writable(self._loop).wait()
         elif self._writable is not None:
@@ -125,7 +125,7 @@ class SocketWaits:
 
     def _watch_writable(self, loop: CallbackLoop) -> anyio.Event | OneShot:
         if self._writable is None:
-            self._writable = OneShot(loop)  # anyio cannot be asked for an event in a callback
+            self._writable = OneShot(loop)  # anyio creates no event in a callback
             loop.add_writer(self._socket, self._became_writable)
         return self._writable
 

@@ -1,4 +1,4 @@
-"""Callbacks that do not keep their objects alive."""
+"""Callbacks with a weak reference to their object."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 def weak_callback(method: Callable[P, T]) -> Callable[P, T]:
     """Return a function that calls a bound method without a reference to its object.
 
-    An object gives it to the parts that it owns. With the method itself, object and part would
-    refer to each other, and the memory of both would wait for the garbage collector. The function
-    raises ReferenceError once the object is gone.
+    An object gives it to the objects that it owns. With the method itself, both would refer to
+    each other, and their memory would wait for the garbage collector. The function raises
+    ReferenceError once the object is gone.
     """
     find = weakref.WeakMethod(method)
 
