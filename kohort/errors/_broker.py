@@ -146,7 +146,7 @@ class OffsetMetadataTooLargeError(BrokerResponseError, code=ErrorCode.OFFSET_MET
 class NetworkError(
     BrokerResponseError, code=ErrorCode.NETWORK_EXCEPTION, retriable=True, refresh_metadata=True
 ):
-    """The broker lost a connection before it responded."""
+    """The connection to the broker ended before a response arrived."""
 
 
 class CoordinatorLoadInProgressError(

@@ -74,9 +74,9 @@ class GroupDriver:
             partitions.check()
             group = self._options.group_id
             logger.warning("[%s] the group assigns this query no partitions", group)
-        asked = partitions.request_ends(urgent=True)
+        request = partitions.request_ends(urgent=True)
         if not partitions.wait(
-            lambda: partitions.ends_received >= asked or not partitions.existing,
+            lambda: partitions.ends_received >= request or not partitions.existing,
             self._rebalance_timeout_s,
         ):
             self._raise_timeout("the ends of its partitions were not found")
@@ -92,7 +92,7 @@ class GroupDriver:
         is committed. ``ignore_minimum`` plans a batch of any size.
         """
         partitions = self._partitions
-        asked = partitions.request_ends()
+        request = partitions.request_ends()
         partitions.check()
         self._finish_up_to(start)  # a waiting revocation continues
         if self._target is not None:
@@ -113,7 +113,7 @@ class GroupDriver:
         # until the query reports no new records.
         version = partitions.version
         partitions.wait(
-            lambda: partitions.ends_received >= asked or partitions.version > version, NEW_ENDS_S
+            lambda: partitions.ends_received >= request or partitions.version > version, NEW_ENDS_S
         )
         return self._next(start, max_rows, ignore_minimum)
 
@@ -175,28 +175,28 @@ class GroupDriver:
             partitions.finish_batch(
                 {
                     tp: start.end[tp]
-                    for tp, held in partitions.ready.items()
+                    for tp, ready in partitions.ready.items()
                     if tp in start.end
                     and tp.topic not in void
-                    and self._position(tp, held, start)
+                    and self._position(tp, ready, start)
                     == start.end[tp]
                     <= partitions.ends.get(tp, 0)
                 }
             )
 
-    def _position(self, tp: TopicPartition, held: ReadablePartition, start: StreamOffset) -> int:
+    def _position(self, tp: TopicPartition, ready: ReadablePartition, start: StreamOffset) -> int:
         """Return the next offset to read, from the checkpoint or the group.
 
         Either may be ahead, because another member may have read further than this query.
         """
         done = start.end.get(tp, 0)
         if (
-            held.may_be_reset
+            ready.may_be_reset
             and self._options.group_offset_reset == "honor"
             and tp not in self._read_partitions
         ):
-            return held.start
-        return max(done, held.start)
+            return ready.start
+        return max(done, ready.start)
 
     def _plan(
         self, start: StreamOffset, max_rows: int | None, ignore_minimum: bool

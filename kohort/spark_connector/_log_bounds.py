@@ -26,12 +26,12 @@ def log_bounds(
 ) -> dict[TopicPartition, LogBounds | None]:
     """Return the bounds of each partition, or None for a deleted one. Raise KafkaTimeoutError."""
     gone = _gone(consumer, partitions)
-    there = sorted(set(partitions) - gone)
+    existing = sorted(set(partitions) - gone)
     found: dict[TopicPartition, LogBounds | None] = dict.fromkeys(gone)
-    if there:
-        first = consumer.beginning_offsets(there, LOOK_UP_MS)
-        ends = _high_watermarks(consumer, properties, there)
-        found |= {tp: LogBounds(first[tp], ends[tp]) for tp in there}
+    if existing:
+        first = consumer.beginning_offsets(existing, LOOK_UP_MS)
+        ends = _high_watermarks(consumer, properties, existing)
+        found |= {tp: LogBounds(first[tp], ends[tp]) for tp in existing}
     return found
 
 

@@ -81,10 +81,10 @@ class LossCheck:
     def _unsubscribed(self, start: StreamOffset) -> set[TopicPartition]:
         """Return checkpointed partitions that the options no longer name. Warn once of each."""
         found = {tp for tp in start.end if not self._is_subscribed(tp)}
-        news = sorted(found - self._warned)
-        if news:
-            self._warned |= set(news)
-            named = ", ".join(f"{_name(tp)} (read up to {start.end[tp]})" for tp in news)
+        unsubscribed = sorted(found - self._warned)
+        if unsubscribed:
+            self._warned |= set(unsubscribed)
+            named = ", ".join(f"{_name(tp)} (read up to {start.end[tp]})" for tp in unsubscribed)
             logger.warning(
                 "no longer subscribed: %s. The next batch drops them from the checkpoint", named
             )
@@ -93,11 +93,11 @@ class LossCheck:
     def _truncated(self, positions: Offsets, ends: Offsets) -> set[TopicPartition]:
         """Return the partitions that end before their position."""
         behind = {tp: at for tp, at in positions.items() if tp in ends and ends[tp] < at}
-        asked = {tp: at for tp, at in behind.items() if self._unstable.get(tp) != at}
+        unchecked = {tp: at for tp, at in behind.items() if self._unstable.get(tp) != at}
         try:
             # Members with read_uncommitted may be ahead of the last stable offset.
             self._unstable |= {
-                tp: asked[tp] for tp in positions_within_log(self._properties, asked)
+                tp: unchecked[tp] for tp in positions_within_log(self._properties, unchecked)
             }
         except KafkaError as error:
             if not error.retriable:

@@ -189,9 +189,9 @@ class GroupMember:
         if new == self._unresolved and self._clock() < self._resolve_due:
             return
         found = self._consumer.committed(sorted(new), metadata=True, timeout_ms=LOOK_UP_MS)
-        there = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
-        offsets = {tp: at.offset for tp, at in there.items()}
-        missing = new.keys() - there.keys()
+        committed = {tp: at for tp, at in found.items() if isinstance(at, OffsetAndMetadata)}
+        offsets = {tp: at.offset for tp, at in committed.items()}
+        missing = new.keys() - committed.keys()
         if missing:
             starts = self._resolve_starts(missing, has_no_checkpoint)
             self._commit(starts, COMMIT_MS)
@@ -201,7 +201,9 @@ class GroupMember:
             self._look_up_ends(known)
         partitions.set_starts(
             {
-                tp: ReadablePartition(epoch, offsets[tp], tp in there and not _is_ours(there[tp]))
+                tp: ReadablePartition(
+                    epoch, offsets[tp], tp in committed and not _is_ours(committed[tp])
+                )
                 for tp, epoch in known.items()
             },
             offsets,
@@ -211,12 +213,12 @@ class GroupMember:
 
     def _resolve_starts(self, missing: set[TopicPartition], has_no_checkpoint: bool) -> Offsets:
         """Return the starts of partitions without a committed offset, as far as they are found."""
-        asked = missing & self._first_partitions if has_no_checkpoint else set()
+        by_options = missing & self._first_partitions if has_no_checkpoint else set()
         found: dict[TopicPartition, int] = {}
         try:
-            if asked:
-                found |= self._planner.starts(asked, among=self._first_partitions)
-            found |= self._planner.earliest(missing - asked)
+            if by_options:
+                found |= self._planner.starts(by_options, among=self._first_partitions)
+            found |= self._planner.earliest(missing - by_options)
         except OffsetsTimeoutError as error:
             self._note_timeout(error)
             found |= offsets_found(error)
@@ -255,19 +257,19 @@ class GroupMember:
 
     def _refresh_ends(self) -> None:
         with self.partitions.changed:
-            there = self.partitions.existing
+            owned = self.partitions.existing
             urgent = self.partitions.ends_urgent
         if self._clock() < self._ends_due and not urgent:
             return
         try:
-            if there:
-                self._look_up_ends(there)
+            if owned:
+                self._look_up_ends(owned)
         finally:
             self._ends_due = self._clock() + ENDS_REFRESH_S
 
     def _look_up_ends(self, partitions: Mapping[TopicPartition, object]) -> None:
         with self.partitions.changed:
-            asked = self.partitions.ends_requested
+            request = self.partitions.ends_requested
         ends = self._lookup.look_up(partitions)
         with self.partitions.changed:
             moved = not ends.items() <= self.partitions.ends.items()
@@ -279,7 +281,7 @@ class GroupMember:
             self._move_to_topic_ids(ids)
         with self.partitions.changed:
             of_all = self.partitions.existing.keys() <= ends.keys()
-            self.partitions.set_ends(ends, ids, asked if of_all else None)
+            self.partitions.set_ends(ends, ids, request if of_all else None)
 
     def _move_to_topic_ids(self, ids: Mapping[str, str]) -> None:
         """Commit offsets of recreated topics from now on, and none of the old topics.

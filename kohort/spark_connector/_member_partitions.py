@@ -90,7 +90,7 @@ class MemberPartitions:
 
     def readable(self) -> dict[TopicPartition, ReadablePartition]:
         """Return the partitions that a new micro-batch may read."""
-        return {tp: held for tp, held in self.ready.items() if tp not in self.revoking}
+        return {tp: ready for tp, ready in self.ready.items() if tp not in self.revoking}
 
     @property
     def existing(self) -> dict[TopicPartition, int]:
@@ -122,9 +122,9 @@ class MemberPartitions:
         A revocation that waits for the micro-batch continues.
         """
         with self.changed:
-            there = self.existing
+            existing = self.existing
             for tp, offset in done.items():
-                if tp in self.ready and tp in there and self.committed.get(tp) != offset:
+                if tp in self.ready and tp in existing and self.committed.get(tp) != offset:
                     self.to_commit[tp] = offset
             if self.in_flight:
                 self.in_flight = set()
@@ -147,9 +147,9 @@ class MemberPartitions:
     ) -> None:
         """Set the starts of partitions. Partitions revoked in the meantime are left out."""
         with self.changed:
-            for tp, held in found.items():
-                if self.owned.get(tp) == held.epoch:
-                    self.ready[tp] = held
+            for tp, ready in found.items():
+                if self.owned.get(tp) == ready.epoch:
+                    self.ready[tp] = ready
                     if tp in committed:
                         self.committed[tp] = committed[tp]
             self._notify()
@@ -180,8 +180,8 @@ class MemberPartitions:
         self.changed.notify_all()
 
     def _forget(self, tp: TopicPartition) -> None:
-        for kept in (self.owned, self.ready, self.to_commit, self.committed, self.ends):
-            kept.pop(tp, None)
+        for table in (self.owned, self.ready, self.to_commit, self.committed, self.ends):
+            table.pop(tp, None)
         self.revoking.discard(tp)
 
     def set_ends(self, ends: Offsets, ids: Mapping[str, str], request: int | None) -> None:
@@ -206,7 +206,7 @@ class MemberPartitions:
             known = frozenset(partitions)
             if known != self.all_partitions:
                 self.all_partitions = known
-                # The commit of a deleted partition fails, and with it the commit of all others.
+                # A commit with a deleted partition fails and would be retried forever.
                 self.to_commit = {tp: at for tp, at in self.to_commit.items() if tp in known}
                 self._notify()
 
@@ -223,9 +223,9 @@ class MemberPartitions:
     def forget_commits(self, topics: Collection[str]) -> None:
         """Forget the offsets of recreated topics, because they belong to the old topics."""
         with self.changed:
-            for kept in (self.to_commit, self.committed):
-                for tp in [tp for tp in kept if tp.topic in topics]:
-                    del kept[tp]
+            for table in (self.to_commit, self.committed):
+                for tp in [tp for tp in table if tp.topic in topics]:
+                    del table[tp]
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:

@@ -100,9 +100,9 @@ def milliseconds(text: str) -> int:
     return _whole(text, 0, "a time in milliseconds since 1970 UTC")
 
 
-def _whole(text: str, least: int, what: str) -> int:
+def _whole(text: str, minimum: int, what: str) -> int:
     # The length is checked first, because int() is slow for long texts.
-    if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= MAX_OFFSET:
+    if text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) <= MAX_OFFSET:
         return int(text)
     raise ValueError(f"{short(text)} is not {what}")
 

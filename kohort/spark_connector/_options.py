@@ -208,8 +208,8 @@ def _check(options: SourceOptions) -> None:
         raise InvalidOptionError(
             f"option startingTimestamp={since} is later than endingTimestamp={until}"
         )
-    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
-    if least is not None and most is not None and least > most:
+    minimum, maximum = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidOptionError(
-            f"option minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}"
+            f"option minOffsetsPerTrigger={minimum} is more than maxOffsetsPerTrigger={maximum}"
         )

@@ -223,15 +223,15 @@ class OffsetPlanner:
                     f"{tp.topic}-{tp.partition}: startingOffsets={start[tp]} is after "
                     f"endingOffsets={end[tp]}"
                 )
-            there = wanted._replace(
+            existing = wanted._replace(
                 start=min(max(wanted.start, earliest[tp]), wanted.end),
                 end=max(min(wanted.end, latest[tp]), wanted.start),
             )
-            if there.start > wanted.start:
-                lost.append(wanted._replace(end=there.start))
-            if there.end < wanted.end:
-                lost.append(wanted._replace(start=there.end))
-            ranges.append(there)
+            if existing.start > wanted.start:
+                lost.append(wanted._replace(end=existing.start))
+            if existing.end < wanted.end:
+                lost.append(wanted._replace(start=existing.end))
+            ranges.append(existing)
         if lost and self._options.fail_on_data_loss:
             raise DataLossError(
                 f"not in the log: {', '.join(map(str, lost))}. The records were deleted or are not "

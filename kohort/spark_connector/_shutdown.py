@@ -71,7 +71,7 @@ def _install() -> Callable[[], None]:
     writer.setblocking(False)
 
     def wait() -> None:
-        # Python writes the number of each handled signal. undo() closes the socket: no bytes.
+        # Python writes the number of each handled signal. After undo() recv() returns no bytes.
         with reader:
             while numbers := reader.recv(64):
                 if signal.SIGTERM in numbers:

@@ -59,10 +59,15 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
-        if most is not None:
-            return ReadMaxRows(most)  # Spark has no limit for both: the driver applies the minimum
-        return ReadAllAvailable() if least is None else ReadMinRows(least)
+        maximum, minimum = (
+            self._options.max_offsets_per_trigger,
+            self._options.min_offsets_per_trigger,
+        )
+        if maximum is not None:
+            return ReadMaxRows(
+                maximum
+            )  # Spark has no limit for both: the driver applies the minimum
+        return ReadAllAvailable() if minimum is None else ReadMinRows(minimum)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._ensure_driver().prepare_available_now()
@@ -75,8 +80,8 @@ class KohortStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._stop_requests.acknowledge()
             return start
         at, driver = StreamOffset.from_json(start), self._ensure_driver()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = driver.next_offset(at, most, ignore_minimum=isinstance(limit, ReadAllAvailable))
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        found = driver.next_offset(at, max_rows, ignore_minimum=isinstance(limit, ReadAllAvailable))
         # Spark compares texts: a different text is new data.
         return start if found is at else found.to_json()
 
