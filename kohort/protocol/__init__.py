@@ -1,4 +1,4 @@
-"""Kafka's protocol: bytes to messages and back. No I/O, no clock, no logging.
+"""Kafka's protocol: codecs between bytes and messages, without I/O, clock and logging.
 
 Messages are in :mod:`kohort.protocol.messages`, one file per API.
 """
@@ -51,7 +51,7 @@ __all__ = [
     "frame_size",
 ]
 
-if not TYPE_CHECKING:  # for mypy every name would be there
+if not TYPE_CHECKING:  # mypy would accept every name
     # A consumer without a group does not need the registry.
     __getattr__, __dir__ = lazy_names(
         __name__, lambda name: "kohort.protocol._registry" if name in __all__ else None

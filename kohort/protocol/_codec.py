@@ -1,4 +1,4 @@
-"""Messages to bytes and back, without headers."""
+"""Encoding and decoding of messages without headers."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _UNWRITABLE = (ValueError, TypeError, AttributeError, struct.error)
 
 
 def encode_parts(message: Message, version: int) -> list[Buffer]:
-    """A message as a list of buffers; ``records`` and ``bytes`` fields are in it uncopied.
+    """Return a message as a list of buffers, without a copy of ``records`` and ``bytes`` fields.
 
-    Raises MessageEncodeError for a version that is not, a field that the version does not have
-    and that is set all the same, and a value that does not fit its type.
+    Raises MessageEncodeError for an unknown version, and for a value that does not fit its type.
+    Raises it too for a field that is set but missing in the version.
     """
     parts: list[Buffer] = []
     try:
         encoder(type(message), version)(message, parts.append)
     except _UNWRITABLE as error:
-        parts.clear()  # a traceback shows it
+        parts.clear()  # a traceback would show it
         name = type(message).__name__
         failure = MessageEncodeError(f"cannot write {name} version {version}: {error}")
         if not message._has_secrets:
             raise failure from error
     else:
         return parts
-    # Without the cause, whose frames have the values of fields.
+    # The cause is left out, because its frames have the values of fields.
     raise failure
 
 
 def encode(message: Message, version: int) -> bytes:
-    """A message as bytes; errors as for :func:`encode_parts`."""
+    """Return a message as bytes. Raises as :func:`encode_parts` does."""
     try:
         return b"".join(encode_parts(message, version))
     except TypeError as error:
@@ -50,9 +50,9 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[M, int]:
-    """Read a message that starts at ``offset``: (message, offset behind it).
+    """Read the message at ``offset``. Return it and the offset after it.
 
-    Raises MessageDecodeError for whatever does not decode.
+    Raises MessageDecodeError for bytes that do not decode.
     """
     view = data = memoryview(data)  # unlike bytes, a traceback does not show it
     try:
@@ -70,7 +70,7 @@ def decode_from(cls: type[M], version: int, data: Buffer, offset: int) -> tuple[
 
 
 def decode(cls: type[M], version: int, data: Buffer) -> M:
-    """Read a message that is all of ``data``; bytes left over are a MessageDecodeError."""
+    """Read a message that fills ``data``. Raises MessageDecodeError for other bytes."""
     data = memoryview(data)  # unlike bytes, a traceback does not show it
     message, end = decode_from(cls, version, data, 0)
     if end != len(data):
@@ -81,9 +81,9 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
 
 
 def _said(error: Exception) -> str:
-    """What is wrong with the bytes; Python's own words would say what is wrong with a call."""
+    """Return the fault of the bytes. Python's message describes the fault of a call instead."""
     if isinstance(error, (struct.error, IndexError)):
-        return "it ends in the midst of a field"
+        return "it ends inside a field"
     if isinstance(error, UnicodeDecodeError):
         return "a string in it is not UTF-8"
     return str(error)

@@ -1,11 +1,14 @@
-"""Codecs: a function for each message, version and direction, written as source and compiled.
+"""Codecs: a function for each message, version and direction, generated as source and compiled.
 
-Straight-line code without a look at any table is what makes a codec in Python fast: a run of
-fields of fixed width is one call into :mod:`struct`, everything else a few lines in place.
+A codec in Python is fast if it is straight-line code without a look-up in tables. A run of fields
+of fixed width is one call of :mod:`struct`. All other fields are a few lines each.
 
-The decoder is given a memoryview, an offset and the end; every length is held against the end
-before it is used. Names in the written source: ``b`` buffer, ``o`` offset, ``e`` end, ``m``
-message, ``n`` a length, ``a`` the append method of the list of output parts.
+The decoder gets a memoryview, an offset and the end. It compares every length with the end before
+use. The generated source uses these names:
+
+- ``b`` the buffer, ``o`` the offset, ``e`` the end
+- ``m`` the message, ``n`` a length
+- ``a`` the append method of the list of output parts
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from kohort.protocol._types import STRUCT_CODES, Buffer
 from kohort.protocol._varint import read_uvarint, uvarint
 
 MAX_STRING = 0x7FFF
-"""Bytes of UTF-8 in a string, in every encoding."""
+"""Most bytes of UTF-8 in a string, in every encoding."""
 
 
 _SHORT_UVARINTS = tuple(uvarint(n) for n in range(128))
@@ -30,11 +33,11 @@ Encode = Callable[[Any, Callable[[Buffer], None]], None]
 
 
 class ShortError(ValueError):
-    """A length or count that goes beyond the end."""
+    """A length or count that exceeds the remaining bytes."""
 
 
 class AbsentError(ValueError):
-    """A field is set that the version does not have."""
+    """A value of a field that the version does not have or allow."""
 
 
 def _short(what: str, length: int, left: int) -> None:
@@ -42,7 +45,7 @@ def _short(what: str, length: int, left: int) -> None:
 
 
 def _skip_tags(data: Buffer, at: int, end: int) -> int:
-    """Return the offset behind the tagged fields at ``at``, none of which is known."""
+    """Return the offset after the tagged fields at ``at``, all of which are unknown."""
     count, at = read_uvarint(data, at)
     for _ in range(count):
         _, at = read_uvarint(data, at)
@@ -76,7 +79,10 @@ def _wrong_uuid(name: str) -> None:
 
 
 class _Compiler:
-    """Of one direction: a client reads no requests, and compiling costs time at the start."""
+    """Compiler of a message in one direction.
+
+    A client reads no requests and writes no responses, and compiling costs time at the start.
+    """
 
     def __init__(self, message: type[Message], version: int, *, reads: bool) -> None:
         if version not in message.versions:
@@ -112,7 +118,7 @@ class _Compiler:
         return self.env[f"{'decode' if self.reads else 'encode'}_{name}"]
 
     def struct(self, cls: type[Struct]) -> str:
-        """Write the function of a structure, once; its name without the direction is returned."""
+        """Generate the function of a structure once. Return its name without the direction."""
         if cls in self.names:
             return self.names[cls]
         name = self.names[cls] = f"{cls.__name__}_{len(self.names)}"
@@ -128,7 +134,7 @@ class _Compiler:
         return name
 
     def default(self, field: FieldLayout) -> str:
-        """The source of a fresh default value."""
+        """Return the source of a new default value."""
         spec = field.spec
         if field.array:
             return "None" if spec.default_factory is None else "[]"
@@ -137,7 +143,7 @@ class _Compiler:
         return repr(spec.default)
 
     def is_default(self, field: FieldLayout) -> str:
-        """The source of a test for the default value."""
+        """Return the source of a test for the default value."""
         value = f"m.{field.name}"
         spec = field.spec
         if field.array:
@@ -149,7 +155,7 @@ class _Compiler:
         return f"{value} == {spec.default!r}"
 
     def equals(self, value: str, default: Any) -> str:
-        """The source of a comparison, field by field: a structure's own is ten times as slow."""
+        """Return the source of a comparison by fields, ten times as fast as that of a structure."""
         if not isinstance(default, Struct):
             return f"{value} == {self.bind('default', default)}"
         pairs = [(f"{value}.{spec.name}", getattr(default, spec.name)) for spec in default._fields]
@@ -190,7 +196,7 @@ class _Compiler:
         return out
 
     def read(self, field: FieldLayout, tagged: bool) -> list[str]:
-        """Lines that read one field into ``m``."""
+        """Return the lines that read one field into ``m``."""
         target = f"m.{field.name}"
         if field.array:
             return self.read_array(field, target)
@@ -203,7 +209,7 @@ class _Compiler:
             plain = f"{target}, o = decode_{inner}(b, o, e)"
             if not field.nullable:
                 return [plain]
-            # A struct that may be null has a byte in front: -1 or 1 in line, 0 or 1 in a tag.
+            # A nullable struct begins with a byte, -1 or 1 in line and 0 or 1 in a tagged field.
             null = "n == 0" if tagged else "n > 127"
             return ["n = b[o]; o += 1", f"if {null}: {target} = None", f"else: {plain}"]
         out = _read_length(field.compact, 2 if field.kind == "string" else 4)
@@ -222,7 +228,7 @@ class _Compiler:
         return out
 
     def element_size(self, field: FieldLayout) -> int:
-        """The least number of bytes that one element of an array, or the field itself, takes."""
+        """Return the least number of bytes of the field or of one element of its array."""
         if field.struct is not None:
             return self.least_size(struct_layout(self.message, field.struct, self.version))
         if field.kind in STRUCT_CODES:
@@ -302,7 +308,7 @@ class _Compiler:
         return out
 
     def write(self, field: FieldLayout, tagged: bool) -> list[str]:
-        """Lines that write one field of ``m``."""
+        """Return the lines that write one field of ``m``."""
         value = f"m.{field.name}"
         if field.fixed:
             return [f"a(pack('>{STRUCT_CODES[field.kind]}', {value}))"]
@@ -340,7 +346,7 @@ class _Compiler:
 
 
 def _runs(fields: list[FieldLayout]) -> list[list[FieldLayout]]:
-    """Neighbours of fixed width together, all others alone."""
+    """Return runs of adjacent fields of fixed width, and all other fields alone."""
     runs: list[list[FieldLayout]] = []
     for field in fields:
         if field.fixed and runs and runs[-1][0].fixed:
@@ -363,7 +369,7 @@ def _write_length(compact: bool, width: int) -> str:
 
 
 def _utf8(field: FieldLayout) -> list[str]:
-    # The old encoding has no way to write more; brokers hang up on a longer one in the new.
+    # The old encoding cannot have longer strings. Brokers close on a longer one in the new.
     check = f"if len(v) > {MAX_STRING}: too_long({field.name!r}, len(v))"
     return ["v = v.encode()", *([check] if field.compact else [])]
 
@@ -374,13 +380,13 @@ def _slice(kind: str) -> str:
 
 @cache
 def decoder(message: type[Message], version: int) -> Decode:
-    """What reads a message in a version; ValueError when it has no such version."""
+    """Return the decoder of a message in a version. Raises ValueError for an unknown version."""
     read: Decode = _Compiler(message, version, reads=True).compile()
     return read
 
 
 @cache
 def encoder(message: type[Message], version: int) -> Encode:
-    """What writes a message in a version; ValueError when it has no such version."""
+    """Return the encoder of a message in a version. Raises ValueError for an unknown version."""
     write: Encode = _Compiler(message, version, reads=False).compile()
     return write

@@ -1,4 +1,4 @@
-"""Frames: the length prefix, the headers, and one request or response behind them. Sans-I/O."""
+"""Frames: a length prefix, a header, and a request or response. No I/O."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _REQUEST_START = struct.Struct(">ihhi")
 """The length prefix and the part of the header that is the same in both of its versions."""
 _CORRELATION_ID = struct.Struct(">i")
 _JOINED = 16 << 10
-"""Bytes. A request of no more than that is one buffer: to copy it costs less than many buffers."""
+"""Bytes of the largest request that is one buffer. A copy costs less than many buffers."""
 
 TLS_RECORD_TYPES = range(0x14, 0x18)
 
 
 def request_header_version(cls: type[Message], version: int) -> int:
-    """2 for flexible versions, else 1. (Version 0 has no client id and is not in use any more.)"""
+    """Return 2 for flexible versions, else 1. Version 0 has no client id and is obsolete."""
     return 2 if version in cls.flexible else 1
 
 
 def response_header_version(cls: type[Message], version: int) -> int:
-    """1 for flexible versions, else 0; ApiVersions has 0 always, so that any client reads it."""
+    """Return 1 for flexible versions, else 0. ApiVersions has 0, so that any client reads it."""
     return 1 if version in cls.flexible and cls is not messages.ApiVersionsResponse else 0
 
 
 def frame_size(prefix: Buffer, max_size: int) -> int:
-    """The length in bytes that a prefix of 4 bytes announces.
+    """Return the length in bytes that a prefix of 4 bytes announces.
 
-    Raises FrameTooLargeError when it is negative or over ``max_size``, with a guess at what the
-    peer speaks instead of Kafka where its first bytes tell.
+    Raises FrameTooLargeError if it is negative or over ``max_size``. The error names another
+    protocol if the bytes look like it.
     """
     size: int = _PREFIX.unpack_from(prefix)[0]
     if 0 <= size <= max_size:
@@ -69,7 +69,7 @@ def _frame(parts: list[Buffer]) -> list[Buffer]:
 def encode_request(
     message: Request[Response], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """A whole frame, length prefix included, as buffers in order."""
+    """Return a whole frame, with its length prefix, as buffers in order."""
     rest = _rest_of_header(client_id, request_header_version(type(message), version))
     parts = encode_parts(message, version)
     size = _REQUEST_START.size - PREFIX_SIZE + len(rest)
@@ -88,7 +88,7 @@ def _rest_of_header(client_id: str | None, header_version: int) -> bytes:
 
 
 def decode_request_header(frame: Buffer) -> messages.RequestHeader:
-    """The header in front of a request; also of one whose API or version is not known."""
+    """Return the header of a request, even if its API or version is not known."""
     if len(frame) < 8:
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
     # The flexible header only appends tagged fields, so the old form reads both.
@@ -97,9 +97,9 @@ def decode_request_header(frame: Buffer) -> messages.RequestHeader:
 
 
 def decode_request(frame: Buffer) -> tuple[messages.RequestHeader, Request[Response]]:
-    """A request frame without its length prefix as (header, message).
+    """Return the header and the message of a request frame without its length prefix.
 
-    Raises MessageDecodeError for an API or version that kohort has no message for, too.
+    Raises MessageDecodeError, also for an API or version without a message in kohort.
     """
     if len(frame) < 8:
         raise MessageDecodeError(f"a request of {len(frame)} bytes is too short for a header")
@@ -118,14 +118,14 @@ def decode_request(frame: Buffer) -> tuple[messages.RequestHeader, Request[Respo
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """A whole frame, length prefix included, as buffers in order."""
+    """Return a whole frame, with its length prefix, as buffers in order."""
     header = messages.ResponseHeader(correlation_id=correlation_id)
     parts = encode_parts(header, response_header_version(type(message), version))
     return _frame(parts + encode_parts(message, version))
 
 
 def decode_response(cls: type[R], version: int, frame: Buffer) -> tuple[int, R]:
-    """A response frame without its length prefix as (correlation id, message)."""
+    """Return the correlation id and the message of a response frame without length prefix."""
     frame = memoryview(frame)  # unlike bytes, a traceback does not show it
     header_version = response_header_version(cls, version)
     offset = PREFIX_SIZE + header_version
@@ -147,33 +147,33 @@ def _check_end(cls: type[Message], version: int, frame: Buffer, end: int) -> Non
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames; for a peer that reads into buffers of its own choice."""
+    """Splitter of a stream of bytes into frames, for a peer that chooses its buffers."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._held = bytearray()
+        self._buffered = bytearray()
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """Take what was received; the frames that are whole now, without their prefixes.
+        """Add received bytes. Return the complete frames without their prefixes.
 
-        Raises FrameTooLargeError as soon as the prefix is there; nothing more can be read then.
+        Raises FrameTooLargeError as soon as a prefix shows it. No more can be read then.
         """
-        held = self._held
-        held += data
+        buffered = self._buffered
+        buffered += data
         frames: list[bytes] = []
         start = 0
-        while len(held) - start >= PREFIX_SIZE:
-            size = frame_size(held[start : start + PREFIX_SIZE], self._max_size)
+        while len(buffered) - start >= PREFIX_SIZE:
+            size = frame_size(buffered[start : start + PREFIX_SIZE], self._max_size)
             end = start + PREFIX_SIZE + size
-            if len(held) < end:
+            if len(buffered) < end:
                 break
-            frames.append(bytes(held[start + PREFIX_SIZE : end]))
+            frames.append(bytes(buffered[start + PREFIX_SIZE : end]))
             start = end
         if start:
-            del held[:start]
+            del buffered[:start]
         return frames
 
     @property
     def pending(self) -> int:
-        """Bytes of a frame that is not whole yet."""
-        return len(self._held)
+        """Bytes of a frame that is not complete."""
+        return len(self._buffered)

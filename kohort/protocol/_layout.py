@@ -1,4 +1,4 @@
-"""What a message looks like in one version: its fields with their types worked out."""
+"""Layout of a message in one version, which is its fields with their resolved types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FieldLayout(NamedTuple):
     """One field in one version.
 
     ``kind`` is a name of :data:`~kohort.protocol._types.STRUCT_CODES`, ``string``, ``bytes``,
-    ``records``, or ``struct`` (then ``struct`` is its class).
+    ``records``, or ``struct``. In the last case ``struct`` is its class.
     """
 
     spec: FieldSpec
@@ -36,7 +36,7 @@ class FieldLayout(NamedTuple):
 
 
 class StructLayout(NamedTuple):
-    """One structure in one version: fields in line, tagged fields by tag, and the absent ones."""
+    """One structure in one version, with its fields in line, by tag, and the absent ones."""
 
     inline: list[FieldLayout]
     tagged: list[FieldLayout]
@@ -45,7 +45,7 @@ class StructLayout(NamedTuple):
 
 
 def _type_of(hint: Any) -> tuple[str, bool, type[Struct] | None]:
-    """A resolved annotation as (kind, is it an array, the class of a structure)."""
+    """Return a resolved annotation as kind, array flag, and class of a structure."""
     if get_origin(hint) is types.UnionType or type(hint).__name__ == "_UnionGenericAlias":
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is list:
@@ -59,7 +59,7 @@ def _type_of(hint: Any) -> tuple[str, bool, type[Struct] | None]:
 
 
 _TYPES: dict[str, dict[str, tuple[str, bool, type[Struct] | None]]] = {}
-"""Evaluated annotations by module. Evaluation takes longer than a look-up."""
+"""Evaluated annotations by module, because evaluation takes longer than a look-up."""
 
 
 @cache
@@ -72,14 +72,16 @@ def _types_of(struct: type[Struct]) -> dict[str, tuple[str, bool, type[Struct] |
         known = texts.get(text)
         if known is None:
             known = _type_of(eval(text, module, dict(vars(struct))))
-            if known[2] is None:  # a structure's name may stand for another in another class
+            if (
+                known[2] is None
+            ):  # the name of a structure may have another meaning in another class
                 texts[text] = known
         found[name] = known
     return found
 
 
 def struct_layout(message: type[Message], struct: type[Struct], version: int) -> StructLayout:
-    """Work out how ``struct``, a part of ``message``, looks in ``version``."""
+    """Return the layout of ``struct``, a part of ``message``, in ``version``."""
     types_ = _types_of(struct)
     flexible = version in message.flexible
     inline: list[FieldLayout] = []

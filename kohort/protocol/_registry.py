@@ -1,4 +1,4 @@
-"""The APIs by key: which messages belong to which number."""
+"""APIs with their keys and messages."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _collect() -> dict[int, Api]:
 
 
 class _Apis(Mapping[int, Api]):
-    """Looked at by who answers requests; a client does without, and without most messages."""
+    """Mapping of the APIs, collected on first use. Only servers need it, and most messages."""
 
     @cached_property
     def _known(self) -> dict[int, Api]:
@@ -122,5 +122,5 @@ APIS: Mapping[int, Api] = _Apis()
 
 
 def api(key: int) -> Api:
-    """The API of that number; KeyError where there is none."""
+    """Return the API with this key. Raises KeyError for an unknown key."""
     return APIS[key]

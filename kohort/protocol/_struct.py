@@ -1,9 +1,8 @@
-"""Messages as classes: what a field is, and what a class of fields can do.
+"""Message classes and their fields.
 
-A message is one class for all its versions. The class statement only notes its fields. The
-constructor is compiled when the second message is made, and the codecs
-(:mod:`kohort.protocol._compile`) when the first message of a version is read or written. So
-importing a message costs little.
+A message is one class for all its versions. The class statement only collects the fields. The
+second instance compiles the constructor. The first message of a version that is read or written
+compiles a codec (:mod:`kohort.protocol._compile`). So importing a message costs little.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
 
 LATEST = 1 << 15
-"""Above every version: the end of an open range."""
+"""Number above every version, for the end of an open range."""
 
 
 class VersionRange(NamedTuple):
@@ -34,10 +33,10 @@ NO_VERSION = VersionRange(1, 0)
 
 @cache
 def version_range(text: str) -> VersionRange:
-    """``"4-18"``, ``"12+"``, ``"3"`` or ``"none"`` as a range."""
+    """Return the range of a text such as ``"4-18"``, ``"12+"``, ``"3"`` or ``"none"``."""
     if text == "none":
         return NO_VERSION
-    # Without a regular expression: compiling one takes 0.2 ms of each start.
+    # A regular expression would take 0.2 ms of each start to compile.
     is_open = text.endswith("+")
     first, dash, last = text.removesuffix("+").partition("-")
     if not first.isdecimal() or (is_open and dash) or (dash and not last.isdecimal()):
@@ -46,7 +45,7 @@ def version_range(text: str) -> VersionRange:
 
 
 class FieldSpec:
-    """What a class body says about one field."""
+    """Declaration of a field in a class body."""
 
     __slots__ = (
         "default",
@@ -85,7 +84,7 @@ class FieldSpec:
         self.secret = secret
 
     def shown(self, value: object) -> str:
-        """Return the value as text for people: of a secret, its size at most."""
+        """Return the value as text. A secret shows its size at most."""
         if not self.secret or value is None:
             return repr(value)
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -108,12 +107,13 @@ def field(
     flexible: bool = True,
     secret: bool = False,
 ) -> Any:
-    """Declare a field: the versions that have it, allow null in it, or carry it as tagged field.
+    """Declare a field with the versions that have it, allow null in it, or carry it as tagged.
 
-    ``ignorable``: in a version without the field, a value other than the default is dropped and
-    not an error. ``flexible=False``: the old encoding also in flexible versions (only the client
-    id of the request header is so). ``secret``: ``repr`` and errors show the size of the value, and
-    not the value.
+    - ``ignorable`` drops a value other than the default in a version without the field. Otherwise
+      such a value is an error.
+    - ``flexible=False`` keeps the old encoding in flexible versions. Only the client id of the
+      request header needs it.
+    - ``secret`` makes ``repr`` and errors show the size of the value and not the value.
     """
     on = version_range(versions)
     return FieldSpec(
@@ -131,7 +131,7 @@ def field(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructMeta(type):
-    """Takes the field declarations out of a class body and makes slots of them."""
+    """Metaclass that turns the field declarations of a class body into slots."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -153,7 +153,7 @@ class StructMeta(type):
 
 
 def _make_init(cls: type[Struct]) -> Callable[..., None]:
-    """Write the constructor that a person would: one keyword a field, with its default."""
+    """Return a constructor with a keyword and a default for each field."""
     env: dict[str, Any] = {}
     parameters, body = [], []
     for spec in cls._fields:
@@ -177,7 +177,7 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 _MADE_ONCE: set[type[Struct]] = set()
-"""The classes that an object was made of, without a constructor."""
+"""Classes with one instance, which was created without a compiled constructor."""
 
 
 class Struct(metaclass=StructMeta):
@@ -187,7 +187,7 @@ class Struct(metaclass=StructMeta):
     _fields: ClassVar[tuple[FieldSpec, ...]]
     _has_secrets: ClassVar[bool]
     """True if a field of this class, or of a structure inside it, is secret."""
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # mutable, as object's own signature does not say
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # mutable, which object hides
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -195,7 +195,7 @@ class Struct(metaclass=StructMeta):
             cls.__init__ = _make_init(cls)  # type: ignore[method-assign]  # made once
             cls.__init__(self, **values)
             return
-        # Most messages are made once in a client's life, and compiling takes longer than this.
+        # A client creates most messages only once, and compiling takes longer than this loop.
         _MADE_ONCE.add(cls)
         for spec in cls._fields:
             name = spec.name
@@ -207,14 +207,14 @@ class Struct(metaclass=StructMeta):
         )
 
     def __repr__(self) -> str:
-        # A traceback may show a message that is being read: not all of its fields are there.
+        # A traceback may show a message during decoding, when some fields are missing.
         fields = (spec for spec in self._fields if hasattr(self, spec.name))
         shown = (f"{spec.name}={spec.shown(getattr(self, spec.name))}" for spec in fields)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 class Message(Struct):
-    """A structure with versions of its own: what :func:`kohort.protocol.encode` takes."""
+    """A structure with versions, which :func:`kohort.protocol.encode` takes."""
 
     __slots__ = ()
 
@@ -233,7 +233,7 @@ class Message(Struct):
 
 
 class Response(Message):
-    """The answer to a request."""
+    """Base of the responses."""
 
     __slots__ = ()
 
@@ -242,7 +242,7 @@ ResponseT = TypeVar("ResponseT", bound=Response, covariant=True)
 
 
 class Request(Message, Generic[ResponseT]):
-    """A request; its type parameter is the class of its answer."""
+    """Base of the requests. Its type parameter is the class of the response."""
 
     __slots__ = ()
 

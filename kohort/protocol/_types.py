@@ -1,4 +1,4 @@
-"""The types a field of a message may have, as annotations that mypy reads as plain Python types."""
+"""Types of fields, as annotations that mypy reads as plain Python types."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Int64 = Annotated[int, "int64"]
 Float64 = Annotated[float, "float64"]
 String = Annotated[str, "string"]
 Uuid = Annotated[bytes, "uuid"]
-"""16 bytes, most significant first; :data:`ZERO_UUID` stands for "none"."""
+"""16 bytes, most significant first. :data:`ZERO_UUID` means none."""
 Bytes = Annotated[Buffer, "bytes"]
-"""Decoded as a memoryview of the frame, never a copy."""
+"""Bytes, decoded as a memoryview of the frame without a copy."""
 Records = Annotated[Buffer, "records"]
-"""A run of record batches; decoded as a memoryview of the frame, never a copy."""
+"""A run of record batches, decoded as a memoryview of the frame without a copy."""
 
 ZERO_UUID = bytes(16)
 
@@ -36,4 +36,4 @@ STRUCT_CODES = {
     "float64": "d",
     "uuid": "16s",
 }
-"""The types of fixed width, by their letter in :mod:`struct`."""
+"""Letters of the types of fixed width in :mod:`struct`."""

@@ -1,4 +1,4 @@
-"""Unsigned varints, at most 32 bits, as flexible versions have them (KIP-482)."""
+"""Unsigned varints of at most 32 bits, which flexible versions use (KIP-482)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from kohort.protocol._types import Buffer
 
 
 def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
-    """Read one at ``at``: (value, offset behind it). ValueError when over 32 bits."""
+    """Read the varint at ``at``. Return its value and the offset after it.
+
+    Raises ValueError over 32 bits.
+    """
     value = shift = 0
     while True:
         byte = data[at]
@@ -23,7 +26,7 @@ def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """Write one."""
+    """Return the bytes of a varint."""
     return _SHORT[value] if value < len(_SHORT) else _encode(value)
 
 

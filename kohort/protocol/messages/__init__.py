@@ -1,4 +1,4 @@
-"""Every message, one file per API; a file is imported when one of its messages is first used."""
+"""Messages, one file per API. A file is imported when one of its messages is first used."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ _FILES = {
     "ShareGroup": "share_group_records",
     "TransactionLog": "transaction_records",
 }
-"""Of what is neither a request nor a response, by how its name begins."""
+"""Files of the other messages, by the beginning of their names."""
 
 
 def _file(name: str) -> str:
@@ -404,7 +404,7 @@ def _file(name: str) -> str:
     return next(file for start, file in _FILES.items() if name.startswith(start))
 
 
-if not TYPE_CHECKING:  # for mypy every name would be there
+if not TYPE_CHECKING:  # mypy would accept every name
     # A consumer uses a fourth of the messages, and to define all takes a tenth of its start.
     __getattr__, __dir__ = lazy_names(
         __name__, lambda name: f"{__name__}.{_file(name)}" if name in __all__ else None

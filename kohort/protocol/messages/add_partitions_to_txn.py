@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (API key 24): add partitions to a transaction.
+"""AddPartitionsToTxn, API key 24: add partitions to a transaction.
 
 Version 4 is for brokers and takes several transactions (KIP-890).
 """
@@ -10,7 +10,7 @@ from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
 class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible="3+"):
-    """The answer to :class:`AddPartitionsToTxnRequest`."""
+    """Response to :class:`AddPartitionsToTxnRequest`."""
 
     class AddPartitionsToTxnTopicResult(Struct):
         name: String = field(default="")
@@ -41,7 +41,7 @@ class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible=
 class AddPartitionsToTxnRequest(
     Request[AddPartitionsToTxnResponse], api_key=24, versions="0-5", flexible="3+"
 ):
-    """Add partitions to a transaction."""
+    """Request to add partitions to a transaction."""
 
     class AddPartitionsToTxnTopic(Struct):
         name: String = field(default="")

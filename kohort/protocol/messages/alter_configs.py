@@ -1,4 +1,4 @@
-"""AlterConfigs (API key 33): replace the settings of a resource, all at once."""
+"""AlterConfigs, API key 33: replace the settings of a resource, all at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
-    """The answer to :class:`AlterConfigsRequest`."""
+    """Response to :class:`AlterConfigsRequest`."""
 
     class AlterConfigsResourceResponse(Struct):
         error_code: Int16 = field(default=0)
@@ -20,7 +20,7 @@ class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], api_key=33, versions="0-2", flexible="2+"):
-    """Replace the settings of a resource; IncrementalAlterConfigs is the newer way."""
+    """Request to replace the settings of a resource. IncrementalAlterConfigs is newer."""
 
     class AlterConfigsResource(Struct):
         resource_type: Int8 = field(default=0)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (API key 45): move replicas between brokers (KIP-455)."""
+"""AlterPartitionReassignments, API key 45, KIP-455: move replicas between brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int16, Int32, String
 
 
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
-    """The answer to :class:`AlterPartitionReassignmentsRequest`."""
+    """Response to :class:`AlterPartitionReassignmentsRequest`."""
 
     class ReassignableTopicResponse(Struct):
         name: String = field(default="")
@@ -32,7 +32,7 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", 
 class AlterPartitionReassignmentsRequest(
     Request[AlterPartitionReassignmentsResponse], api_key=45, versions="0-1", flexible="0+"
 ):
-    """Move replicas between brokers; null for the replicas cancels a move (KIP-455)."""
+    """Request to move replicas between brokers. Null replicas cancel a move (KIP-455)."""
 
     class ReassignableTopic(Struct):
         name: String = field(default="")

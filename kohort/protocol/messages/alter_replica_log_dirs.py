@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (API key 34): move replicas between the disks of one broker (KIP-113)."""
+"""AlterReplicaLogDirs, API key 34, KIP-113: move replicas between the disks of one broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class AlterReplicaLogDirsResponse(Response, api_key=34, versions="1-2", flexible="2+"):
-    """The answer to :class:`AlterReplicaLogDirsRequest`."""
+    """Response to :class:`AlterReplicaLogDirsRequest`."""
 
     class AlterReplicaLogDirTopicResult(Struct):
         topic_name: String = field(default="")
@@ -28,7 +28,7 @@ class AlterReplicaLogDirsResponse(Response, api_key=34, versions="1-2", flexible
 class AlterReplicaLogDirsRequest(
     Request[AlterReplicaLogDirsResponse], api_key=34, versions="1-2", flexible="2+"
 ):
-    """Move replicas between the disks of one broker (KIP-113)."""
+    """Request to move replicas between the disks of one broker (KIP-113)."""
 
     class AlterReplicaLogDir(Struct):
         path: String = field(default="")

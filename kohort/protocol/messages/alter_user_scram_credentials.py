@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (API key 51): set and delete SCRAM credentials of users."""
+"""AlterUserScramCredentials, API key 51: set and delete SCRAM credentials of users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bytes, Int8, Int16, Int32, String
 
 
 class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flexible="0+"):
-    """The answer to :class:`AlterUserScramCredentialsRequest`."""
+    """Response to :class:`AlterUserScramCredentialsRequest`."""
 
     class AlterUserScramCredentialsResult(Struct):
         user: String = field(default="")
@@ -23,7 +23,10 @@ class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flex
 class AlterUserScramCredentialsRequest(
     Request[AlterUserScramCredentialsResponse], api_key=51, versions="0", flexible="0+"
 ):
-    """Set and delete SCRAM credentials. Mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+    """Request to set and delete SCRAM credentials.
+
+    Mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.
+    """
 
     class ScramCredentialDeletion(Struct):
         name: String = field(default="")

@@ -1,7 +1,7 @@
-"""ApiVersions (API key 18): which APIs a broker serves, and in which versions.
+"""ApiVersions, API key 18: the APIs that a broker serves, with their versions.
 
-The answer's header is always version 0, and so is the body that answers a version the
-broker does not know (KIP-511).
+The header of the response is always version 0. So is the body of the response to a version that
+the broker does not know (KIP-511).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
 class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
-    """The answer to :class:`ApiVersionsRequest`."""
+    """Response to :class:`ApiVersionsRequest`."""
 
     class ApiVersion(Struct):
         api_key: Int16 = field(default=0)
@@ -42,7 +42,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
 
 
 class ApiVersionsRequest(Request[ApiVersionsResponse], api_key=18, versions="0-4", flexible="3+"):
-    """Which APIs a broker serves, and in which versions."""
+    """Request for the APIs that a broker serves, with their versions."""
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (API key 69): state and members of KIP-848 groups."""
+"""ConsumerGroupDescribe, API key 69: state and members of KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, String, 
 
 
 class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
-    """The answer to :class:`ConsumerGroupDescribeRequest`."""
+    """Response to :class:`ConsumerGroupDescribeRequest`."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (API key 68): join, stay in and leave a KIP-848 group."""
+"""ConsumerGroupHeartbeat, API key 68: join, stay in and leave a KIP-848 group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
-    """The answer to :class:`ConsumerGroupHeartbeatRequest`."""
+    """Response to :class:`ConsumerGroupHeartbeatRequest`."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)
@@ -32,7 +32,7 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexi
 class ConsumerGroupHeartbeatRequest(
     Request[ConsumerGroupHeartbeatResponse], api_key=68, versions="0-1", flexible="0+"
 ):
-    """Join, stay in and leave a group of the newer protocol (KIP-848)."""
+    """Request to join, stay in and leave a group of the newer protocol (KIP-848)."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

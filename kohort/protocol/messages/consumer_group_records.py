@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: KIP-848 groups (types 3 to 8 and 16)."""
+"""Records of ``__consumer_offsets`` for KIP-848 groups, types 3 to 8 and 16."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ConsumerGroupMetadataValue(Message, api_key=3, versions="0", flexible="0+"
 
 
 class ConsumerGroupPartitionMetadataKey(Message, api_key=4, versions="0"):
-    """Type 4: partitions of the subscribed topics; retired."""
+    """Type 4, retired: partitions of the subscribed topics."""
 
     group_id: String = field(default="")
 
 
 class ConsumerGroupPartitionMetadataValue(Message, api_key=4, versions="0", flexible="0+"):
-    """Type 4: partitions of the subscribed topics; retired."""
+    """Type 4, retired: partitions of the subscribed topics."""
 
     class TopicMetadata(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)
@@ -111,14 +111,14 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions="0",
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions="0"):
-    """Type 8: what a member has now."""
+    """Type 8: the current assignment of a member."""
 
     group_id: String = field(default="")
     member_id: String = field(default="")
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions="0", flexible="0+"):
-    """Type 8: what a member has now."""
+    """Type 8: the current assignment of a member."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

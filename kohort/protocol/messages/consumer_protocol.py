@@ -1,7 +1,7 @@
-"""What consumers tell each other through JoinGroup and SyncGroup.
+"""Messages between consumers of a group, which JoinGroup and SyncGroup carry.
 
-Both travel behind an int16 version of their own; newer versions only append fields, so a reader
-takes what it knows and leaves the rest.
+An int16 version comes before each message. Newer versions only append fields, so a reader takes
+the fields that it knows and ignores the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kohort.protocol._types import Bytes, Int32, String
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member wants, and what it owns (version 1; generation 2; rack 3)."""
+    """Subscription of a member. Version 1 adds owned partitions, 2 the generation, 3 the rack."""
 
     class TopicPartition(Struct):
         topic: String = field("1+", default="")
@@ -27,7 +27,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a member gets."""
+    """Assignment of a member."""
 
     class TopicPartition(Struct):
         topic: String = field(default="")

@@ -1,4 +1,4 @@
-"""CreateAcls (API key 30): new ACLs."""
+"""CreateAcls, API key 30: create ACLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class CreateAclsResponse(Response, api_key=30, versions="1-3", flexible="2+"):
-    """The answer to :class:`CreateAclsRequest`, one result for each ACL in their order."""
+    """Response to :class:`CreateAclsRequest`, one result for each ACL in their order."""
 
     class AclCreationResult(Struct):
         error_code: Int16 = field(default=0)

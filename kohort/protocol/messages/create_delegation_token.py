@@ -1,4 +1,4 @@
-"""CreateDelegationToken (API key 38): issue a token that logs in as its owner."""
+"""CreateDelegationToken, API key 38: issue a token that logs in as its owner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bytes, Int16, Int32, Int64, String
 
 
 class CreateDelegationTokenResponse(Response, api_key=38, versions="1-3", flexible="2+"):
-    """The answer to :class:`CreateDelegationTokenRequest`."""
+    """Response to :class:`CreateDelegationTokenRequest`."""
 
     error_code: Int16 = field(default=0)
     principal_type: String = field(default="")
@@ -25,7 +25,7 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions="1-3", flexib
 class CreateDelegationTokenRequest(
     Request[CreateDelegationTokenResponse], api_key=38, versions="1-3", flexible="2+"
 ):
-    """Issue a token for the caller, or from version 3 on for another owner."""
+    """Request to issue a token for the caller, or from version 3 on for another owner."""
 
     class CreatableRenewers(Struct):
         principal_type: String = field(default="")

@@ -1,4 +1,4 @@
-"""CreatePartitions (API key 37): add partitions to topics."""
+"""CreatePartitions, API key 37: add partitions to topics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int16, Int32, String
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
-    """The answer to :class:`CreatePartitionsRequest`."""
+    """Response to :class:`CreatePartitionsRequest`."""
 
     class CreatePartitionsTopicResult(Struct):
         name: String = field(default="")
@@ -23,7 +23,7 @@ class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2
 class CreatePartitionsRequest(
     Request[CreatePartitionsResponse], api_key=37, versions="0-3", flexible="2+"
 ):
-    """Add partitions to topics."""
+    """Request to add partitions to topics."""
 
     class CreatePartitionsTopic(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""CreateTopics (API key 19): make topics."""
+"""CreateTopics, API key 19: create topics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, String, 
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
-    """The answer to :class:`CreateTopicsRequest`."""
+    """Response to :class:`CreateTopicsRequest`."""
 
     class CreatableTopicResult(Struct):
         name: String = field(default="")
@@ -33,7 +33,7 @@ class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
 
 
 class CreateTopicsRequest(Request[CreateTopicsResponse], api_key=19, versions="2-7", flexible="5+"):
-    """Make topics."""
+    """Request to create topics."""
 
     class CreatableTopic(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""DeleteAcls (API key 31): remove the ACLs that match filters."""
+"""DeleteAcls, API key 31: remove the ACLs that match filters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class DeleteAclsResponse(Response, api_key=31, versions="1-3", flexible="2+"):
-    """The answer to :class:`DeleteAclsRequest`, one result for each filter in their order."""
+    """Response to :class:`DeleteAclsRequest`, one result for each filter in their order."""
 
     class DeleteAclsFilterResult(Struct):
         error_code: Int16 = field(default=0)
@@ -30,7 +30,7 @@ class DeleteAclsResponse(Response, api_key=31, versions="1-3", flexible="2+"):
 
 
 class DeleteAclsRequest(Request[DeleteAclsResponse], api_key=31, versions="1-3", flexible="2+"):
-    """Filters for ACLs; null matches any name, principal or host."""
+    """Filters for ACLs. Null matches any name, principal or host."""
 
     class DeleteAclsFilter(Struct):
         resource_type_filter: Int8 = field(default=0)

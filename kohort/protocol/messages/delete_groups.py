@@ -1,4 +1,4 @@
-"""DeleteGroups (API key 42): delete empty groups."""
+"""DeleteGroups, API key 42: delete empty groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
-    """The answer to :class:`DeleteGroupsRequest`."""
+    """Response to :class:`DeleteGroupsRequest`."""
 
     class DeletableGroupResult(Struct):
         group_id: String = field(default="")
@@ -18,6 +18,6 @@ class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
 
 
 class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+"):
-    """Delete empty groups."""
+    """Request to delete empty groups."""
 
     groups_names: list[String] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21): move the log start of partitions forward."""
+"""DeleteRecords, API key 21: move the log start of partitions forward."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+"):
-    """The answer to :class:`DeleteRecordsRequest`."""
+    """Response to :class:`DeleteRecordsRequest`."""
 
     class DeleteRecordsTopicResult(Struct):
         name: String = field(default="")
@@ -27,7 +27,7 @@ class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest(
     Request[DeleteRecordsResponse], api_key=21, versions="0-2", flexible="2+"
 ):
-    """Move the log start of partitions forward."""
+    """Request to move the log start of partitions forward."""
 
     class DeleteRecordsTopic(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""DeleteTopics (API key 20): delete topics, by name or (version 6) by id."""
+"""DeleteTopics, API key 20: delete topics by name, from version 6 on also by id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, String, Uuid
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
-    """The answer to :class:`DeleteTopicsRequest`."""
+    """Response to :class:`DeleteTopicsRequest`."""
 
     class DeletableTopicResult(Struct):
         name: String | None = field(nullable="6+", default="")
@@ -20,7 +20,7 @@ class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
 
 
 class DeleteTopicsRequest(Request[DeleteTopicsResponse], api_key=20, versions="1-6", flexible="4+"):
-    """Delete topics, by name or (version 6) by id."""
+    """Request to delete topics by name, from version 6 on also by id."""
 
     class DeleteTopicState(Struct):
         name: String | None = field("6+", nullable="6+", default=None)

@@ -1,4 +1,4 @@
-"""DescribeAcls (API key 29): the ACLs that match a filter."""
+"""DescribeAcls, API key 29: the ACLs that match a filter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class DescribeAclsResponse(Response, api_key=29, versions="1-3", flexible="2+"):
-    """The answer to :class:`DescribeAclsRequest`."""
+    """Response to :class:`DescribeAclsRequest`."""
 
     class DescribeAclsResource(Struct):
         resource_type: Int8 = field(default=0)
@@ -28,7 +28,7 @@ class DescribeAclsResponse(Response, api_key=29, versions="1-3", flexible="2+"):
 
 
 class DescribeAclsRequest(Request[DescribeAclsResponse], api_key=29, versions="1-3", flexible="2+"):
-    """A filter for ACLs; null matches any name, principal or host."""
+    """A filter for ACLs. Null matches any name, principal or host."""
 
     resource_type_filter: Int8 = field(default=0)
     resource_name_filter: String | None = field(nullable="0+", default="")

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (API key 48): list the quotas of users, clients and addresses."""
+"""DescribeClientQuotas, API key 48: list the quotas of users, clients and addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Float64, Int8, Int16, Int32, String
 
 
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
-    """The answer to :class:`DescribeClientQuotasRequest`."""
+    """Response to :class:`DescribeClientQuotasRequest`."""
 
     class EntryData(Struct):
         entity: list[DescribeClientQuotasResponse.EntityData] = field(default_factory=list)
@@ -32,7 +32,7 @@ class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexibl
 class DescribeClientQuotasRequest(
     Request[DescribeClientQuotasResponse], api_key=48, versions="0-1", flexible="1+"
 ):
-    """List the quotas of entities that all components match."""
+    """Request to list the quotas of entities that all components match."""
 
     class ComponentData(Struct):
         entity_type: String = field(default="")

@@ -1,4 +1,4 @@
-"""DescribeCluster (API key 60): cluster id, controller and brokers."""
+"""DescribeCluster, API key 60: cluster id, controller and brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
-    """The answer to :class:`DescribeClusterRequest`."""
+    """Response to :class:`DescribeClusterRequest`."""
 
     class DescribeClusterBroker(Struct):
         broker_id: Int32 = field(default=0)

@@ -1,4 +1,4 @@
-"""DescribeConfigs (API key 32): settings of topics, brokers and groups."""
+"""DescribeConfigs, API key 32: settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+"):
-    """The answer to :class:`DescribeConfigsRequest`."""
+    """Response to :class:`DescribeConfigsRequest`."""
 
     class DescribeConfigsResult(Struct):
         error_code: Int16 = field(default=0)

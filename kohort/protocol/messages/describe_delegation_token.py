@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (API key 41): list tokens of some owners, or of all."""
+"""DescribeDelegationToken, API key 41: list tokens of some owners, or of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bytes, Int16, Int32, Int64, String
 
 
 class DescribeDelegationTokenResponse(Response, api_key=41, versions="1-3", flexible="2+"):
-    """The answer to :class:`DescribeDelegationTokenRequest`."""
+    """Response to :class:`DescribeDelegationTokenRequest`."""
 
     class DescribedDelegationToken(Struct):
         principal_type: String = field(default="")
@@ -37,7 +37,7 @@ class DescribeDelegationTokenResponse(Response, api_key=41, versions="1-3", flex
 class DescribeDelegationTokenRequest(
     Request[DescribeDelegationTokenResponse], api_key=41, versions="1-3", flexible="2+"
 ):
-    """List tokens; null owners ask for all that the caller may see."""
+    """Request for tokens. Null owners select all that the caller may see."""
 
     class DescribeDelegationTokenOwner(Struct):
         principal_type: String = field(default="")

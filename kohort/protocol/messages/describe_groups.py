@@ -1,6 +1,6 @@
-"""DescribeGroups (API key 15): state and members of classic groups.
+"""DescribeGroups, API key 15: state and members of classic groups.
 
-Version 6 answers GROUP_ID_NOT_FOUND for a group that is not there (KIP-1043).
+Version 6 returns GROUP_ID_NOT_FOUND for an unknown group (KIP-1043).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Bool, Bytes, Int16, Int32, String
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
-    """The answer to :class:`DescribeGroupsRequest`."""
+    """Response to :class:`DescribeGroupsRequest`."""
 
     class DescribedGroup(Struct):
         error_code: Int16 = field(default=0)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API key 35): sizes of the logs on a broker's disks."""
+"""DescribeLogDirs, API key 35: sizes of the logs on a broker's disks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
 class DescribeLogDirsResponse(Response, api_key=35, versions="1-5", flexible="2+"):
-    """The answer to :class:`DescribeLogDirsRequest`."""
+    """Response to :class:`DescribeLogDirsRequest`."""
 
     class DescribeLogDirsResult(Struct):
         error_code: Int16 = field(default=0)

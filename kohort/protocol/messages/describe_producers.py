@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61): producers that wrote to partitions (KIP-664)."""
+"""DescribeProducers, API key 61, KIP-664: producers that wrote to partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class DescribeProducersResponse(Response, api_key=61, versions="0", flexible="0+"):
-    """The answer to :class:`DescribeProducersRequest`."""
+    """Response to :class:`DescribeProducersRequest`."""
 
     class TopicResponse(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""DescribeQuorum (API key 55): state of the metadata quorum."""
+"""DescribeQuorum, API key 55: state of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, UInt1
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
-    """The answer to :class:`DescribeQuorumRequest`."""
+    """Response to :class:`DescribeQuorumRequest`."""
 
     class ReplicaState(Struct):
         replica_id: Int32 = field(default=0)

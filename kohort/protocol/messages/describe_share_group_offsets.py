@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (API key 90): start offsets of share groups (KIP-932)."""
+"""DescribeShareGroupOffsets, API key 90, KIP-932: start offsets of share groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
 class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions="0-1", flexible="0+"):
-    """The answer to :class:`DescribeShareGroupOffsetsRequest`."""
+    """Response to :class:`DescribeShareGroupOffsetsRequest`."""
 
     class DescribeShareGroupOffsetsResponseGroup(Struct):
         group_id: String = field(default="")

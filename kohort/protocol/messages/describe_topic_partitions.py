@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API key 75): topics and partitions, page by page (KIP-966)."""
+"""DescribeTopicPartitions, API key 75, KIP-966: topics and partitions, page by page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
-    """The answer to :class:`DescribeTopicPartitionsRequest`."""
+    """Response to :class:`DescribeTopicPartitionsRequest`."""
 
     class DescribeTopicPartitionsResponseTopic(Struct):
         error_code: Int16 = field(default=0)

@@ -1,4 +1,4 @@
-"""DescribeTransactions (API key 65): state of transactions (KIP-664)."""
+"""DescribeTransactions, API key 65, KIP-664: state of transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class DescribeTransactionsResponse(Response, api_key=65, versions="0", flexible="0+"):
-    """The answer to :class:`DescribeTransactionsRequest`."""
+    """Response to :class:`DescribeTransactionsRequest`."""
 
     class TransactionState(Struct):
         error_code: Int16 = field(default=0)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (API key 50): list mechanisms and iterations of users."""
+"""DescribeUserScramCredentials, API key 50: list mechanisms and iterations of users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class DescribeUserScramCredentialsResponse(Response, api_key=50, versions="0", flexible="0+"):
-    """The answer to :class:`DescribeUserScramCredentialsRequest`."""
+    """Response to :class:`DescribeUserScramCredentialsRequest`."""
 
     class DescribeUserScramCredentialsResult(Struct):
         user: String = field(default="")
@@ -32,7 +32,7 @@ class DescribeUserScramCredentialsResponse(Response, api_key=50, versions="0", f
 class DescribeUserScramCredentialsRequest(
     Request[DescribeUserScramCredentialsResponse], api_key=50, versions="0", flexible="0+"
 ):
-    """List the SCRAM credentials of users; null or an empty list asks for all of them."""
+    """Request for the SCRAM credentials of users. Null or an empty list selects all users."""
 
     class UserName(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""ElectLeaders (API key 43): give partitions their preferred leader, or any leader (KIP-460)."""
+"""ElectLeaders, API key 43, KIP-460: give partitions their preferred leader, or any leader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
-    """The answer to :class:`ElectLeadersRequest`."""
+    """Response to :class:`ElectLeadersRequest`."""
 
     class ReplicaElectionResult(Struct):
         topic: String = field(default="")
@@ -26,7 +26,7 @@ class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse], api_key=43, versions="0-2", flexible="2+"):
-    """Give partitions their preferred leader, or any leader; null for all partitions (KIP-460)."""
+    """Request to elect the preferred or any leader. Null selects all partitions (KIP-460)."""
 
     class TopicPartitions(Struct):
         topic: String = field(default="")

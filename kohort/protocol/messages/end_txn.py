@@ -1,6 +1,6 @@
-"""EndTxn (API key 26): commit or abort a transaction.
+"""EndTxn, API key 26: commit or abort a transaction.
 
-Version 5 answers with the next epoch (KIP-890).
+Version 5 returns the next epoch (KIP-890).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
 class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
-    """The answer to :class:`EndTxnRequest`."""
+    """Response to :class:`EndTxnRequest`."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -19,7 +19,7 @@ class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnRequest(Request[EndTxnResponse], api_key=26, versions="0-5", flexible="3+"):
-    """Commit or abort a transaction."""
+    """Request to commit or abort a transaction."""
 
     transactional_id: String = field(default="")
     producer_id: Int64 = field(default=0)

@@ -1,7 +1,10 @@
-"""Fetch (API key 1): read record batches from partitions, waiting for them if asked to.
+"""Fetch, API key 1: read record batches from partitions, with an optional wait for them.
 
-Version 7 adds fetch sessions (KIP-227), 11 the closest replica (KIP-392), 12 diverging epochs
-(KIP-595), 13 topic ids (KIP-516), 16 the new leader in the answer (KIP-951).
+- Version 7 adds fetch sessions (KIP-227).
+- Version 11 adds the closest replica (KIP-392).
+- Version 12 adds diverging epochs (KIP-595).
+- Version 13 adds topic ids (KIP-516).
+- Version 16 adds the new leader to the response (KIP-951).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from kohort.protocol._types import ZERO_UUID, Int8, Int16, Int32, Int64, Records
 
 
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
-    """The answer to :class:`FetchRequest`."""
+    """Response to :class:`FetchRequest`."""
 
     class FetchableTopicResponse(Struct):
         topic: String = field("4-12", default="", ignorable=True)
@@ -69,7 +72,7 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
 
 
 class FetchRequest(Request[FetchResponse], api_key=1, versions="4-18", flexible="12+"):
-    """Read record batches from partitions, waiting for them if asked to."""
+    """Request for record batches of partitions, with an optional wait for them."""
 
     class ReplicaState(Struct):
         replica_id: Int32 = field("15+", default=-1)

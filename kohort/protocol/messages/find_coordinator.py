@@ -1,4 +1,4 @@
-"""FindCoordinator (API key 10): ask which broker coordinates a group or a transaction.
+"""FindCoordinator, API key 10: find the coordinator of a group or a transaction.
 
 The key type is 0 for a group, 1 for a transaction, 2 for a share group's partition.
 Version 4 takes several keys at once (KIP-699).
@@ -11,7 +11,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
-    """The answer to :class:`FindCoordinatorRequest`."""
+    """Response to :class:`FindCoordinatorRequest`."""
 
     class Coordinator(Struct):
         key: String = field("4+", default="")
@@ -33,7 +33,7 @@ class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+
 class FindCoordinatorRequest(
     Request[FindCoordinatorResponse], api_key=10, versions="0-6", flexible="3+"
 ):
-    """Ask which broker coordinates a group (key type 0) or a transaction (1)."""
+    """Request for the coordinator of a group or a transaction."""
 
     key: String = field("0-3", default="")
     key_type: Int8 = field("1+", default=0)

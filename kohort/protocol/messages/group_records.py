@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: classic groups (record type 2)."""
+"""Records of ``__consumer_offsets`` for classic groups, record type 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headers in front of every request and response."""
+"""Headers of requests and responses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
-    """Version 1 is the old form, 2 the flexible one."""
+    """Header of a request. Version 1 is the old form, 2 the flexible one."""
 
     request_api_key: Int16 = field(default=0)
     request_api_version: Int16 = field(default=0)
@@ -16,6 +16,6 @@ class RequestHeader(Message, versions="1-2", flexible="2+"):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+"):
-    """Version 0 is the old form, 1 the flexible one."""
+    """Header of a response. Version 0 is the old form, 1 the flexible one."""
 
     correlation_id: Int32 = field(default=0)

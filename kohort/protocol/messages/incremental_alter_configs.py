@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (API key 44): change single settings of a resource (KIP-339)."""
+"""IncrementalAlterConfigs, API key 44, KIP-339: change single settings of a resource."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int8, Int16, Int32, String
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
-    """The answer to :class:`IncrementalAlterConfigsRequest`."""
+    """Response to :class:`IncrementalAlterConfigsRequest`."""
 
     class AlterConfigsResourceResponse(Struct):
         error_code: Int16 = field(default=0)
@@ -24,7 +24,7 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flex
 class IncrementalAlterConfigsRequest(
     Request[IncrementalAlterConfigsResponse], api_key=44, versions="0-1", flexible="1+"
 ):
-    """Change single settings of a resource (KIP-339)."""
+    """Request to change single settings of a resource (KIP-339)."""
 
     class AlterConfigsResource(Struct):
         resource_type: Int8 = field(default=0)

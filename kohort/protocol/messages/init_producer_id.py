@@ -1,4 +1,4 @@
-"""InitProducerId (API key 22): get a producer id and epoch, for idempotence and transactions.
+"""InitProducerId, API key 22: get a producer id and epoch, for idempotence and transactions.
 
 Version 3 resumes an epoch (KIP-360).
 """
@@ -10,7 +10,7 @@ from kohort.protocol._types import Bool, Int16, Int32, Int64, String
 
 
 class InitProducerIdResponse(Response, api_key=22, versions="0-6", flexible="2+"):
-    """The answer to :class:`InitProducerIdRequest`."""
+    """Response to :class:`InitProducerIdRequest`."""
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -23,7 +23,7 @@ class InitProducerIdResponse(Response, api_key=22, versions="0-6", flexible="2+"
 class InitProducerIdRequest(
     Request[InitProducerIdResponse], api_key=22, versions="0-6", flexible="2+"
 ):
-    """Get a producer id and epoch, for idempotence and transactions."""
+    """Request to get a producer id and epoch, for idempotence and transactions."""
 
     transactional_id: String | None = field(nullable="0+", default="")
     transaction_timeout_ms: Int32 = field(default=0)

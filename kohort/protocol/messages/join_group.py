@@ -1,7 +1,9 @@
-"""JoinGroup (API key 11): enter a classic group, or enter it again for a rebalance.
+"""JoinGroup, API key 11: join a classic group, or rejoin it for a rebalance.
 
-Version 4 adds the member id round trip (KIP-394), 5 static members (KIP-345), 8 a reason
-(KIP-800), 9 skip_assignment (KIP-814).
+- Version 4 adds the round trip for the member id (KIP-394).
+- Version 5 adds static members (KIP-345).
+- Version 8 adds a reason (KIP-800).
+- Version 9 adds skip_assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from kohort.protocol._types import Bool, Bytes, Int16, Int32, String
 
 
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
-    """The answer to :class:`JoinGroupRequest`."""
+    """Response to :class:`JoinGroupRequest`."""
 
     class JoinGroupResponseMember(Struct):
         member_id: String = field(default="")
@@ -30,7 +32,7 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupRequest(Request[JoinGroupResponse], api_key=11, versions="0-9", flexible="6+"):
-    """Enter a classic group, or enter it again for a rebalance."""
+    """Request to join a classic group, or to rejoin it for a rebalance."""
 
     class JoinGroupRequestProtocol(Struct):
         name: String = field(default="")

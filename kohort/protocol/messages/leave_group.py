@@ -1,6 +1,6 @@
-"""LeaveGroup (API key 13): leave a classic group, or remove members from it.
+"""LeaveGroup, API key 13: leave a classic group, or remove members from it.
 
-Version 3 takes several members (KIP-345), 5 a reason (KIP-800).
+Version 3 takes several members (KIP-345). Version 5 takes a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
-    """The answer to :class:`LeaveGroupRequest`."""
+    """Response to :class:`LeaveGroupRequest`."""
 
     class MemberResponse(Struct):
         member_id: String = field("3+", default="")
@@ -23,7 +23,7 @@ class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
 
 
 class LeaveGroupRequest(Request[LeaveGroupResponse], api_key=13, versions="0-5", flexible="4+"):
-    """Leave a classic group, or remove members from it."""
+    """Request to leave a classic group, or remove members from it."""
 
     class MemberIdentity(Struct):
         member_id: String = field("3+", default="")

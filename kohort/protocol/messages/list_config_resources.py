@@ -1,4 +1,4 @@
-"""ListConfigResources (API key 74): names of the resources that have settings of their own."""
+"""ListConfigResources, API key 74: names of the resources with settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int8, Int16, Int32, String
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
-    """The answer to :class:`ListConfigResourcesRequest`."""
+    """Response to :class:`ListConfigResourcesRequest`."""
 
     class ConfigResource(Struct):
         resource_name: String = field(default="")
@@ -21,6 +21,6 @@ class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible
 class ListConfigResourcesRequest(
     Request[ListConfigResourcesResponse], api_key=74, versions="0-1", flexible="0+"
 ):
-    """Names of the resources that have settings of their own."""
+    """Request for the names of the resources with settings."""
 
     resource_types: list[Int8] = field("1+", default_factory=list)

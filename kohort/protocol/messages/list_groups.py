@@ -1,6 +1,6 @@
-"""ListGroups (API key 16): the groups that a broker coordinates.
+"""ListGroups, API key 16: the groups that a broker coordinates.
 
-Version 4 filters by state (KIP-518), 5 by type (KIP-848).
+Version 4 filters by state (KIP-518). Version 5 filters by type (KIP-848).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
-    """The answer to :class:`ListGroupsRequest`."""
+    """Response to :class:`ListGroupsRequest`."""
 
     class ListedGroup(Struct):
         group_id: String = field(default="")

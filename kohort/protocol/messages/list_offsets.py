@@ -1,8 +1,12 @@
-"""ListOffsets (API key 2): look up offsets by timestamp.
+"""ListOffsets, API key 2: look up offsets by timestamp.
 
-Negative timestamps name places in the log: -1 latest, -2 earliest, -3 that of the largest
-timestamp (version 7), -4 earliest local (version 8), -5 last tiered (version 9), -6 earliest
-pending upload (version 11).
+Negative timestamps select offsets of the log:
+
+- -1 the latest, -2 the earliest
+- -3 that of the largest timestamp, from version 7 on
+- -4 the earliest local one, from version 8 on
+- -5 the last tiered one, from version 9 on
+- -6 the earliest with a pending upload, from version 11 on
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from kohort.protocol._types import Int8, Int16, Int32, Int64, String
 
 
 class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):
-    """The answer to :class:`ListOffsetsRequest`."""
+    """Response to :class:`ListOffsetsRequest`."""
 
     class ListOffsetsTopicResponse(Struct):
         name: String = field(default="")
@@ -32,7 +36,7 @@ class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsRequest(Request[ListOffsetsResponse], api_key=2, versions="1-11", flexible="6+"):
-    """Look up offsets by timestamp; negative timestamps name the ends of the log."""
+    """Request for offsets by timestamp. Negative timestamps select the ends of the log."""
 
     class ListOffsetsTopic(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API key 46): partitions that are moving between brokers (KIP-455)."""
+"""ListPartitionReassignments, API key 46, KIP-455: partitions that are moving between brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", flexible="0+"):
-    """The answer to :class:`ListPartitionReassignmentsRequest`."""
+    """Response to :class:`ListPartitionReassignmentsRequest`."""
 
     class OngoingTopicReassignment(Struct):
         name: String = field(default="")

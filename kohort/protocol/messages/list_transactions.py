@@ -1,4 +1,4 @@
-"""ListTransactions (API key 66): transactions that a broker coordinates (KIP-664)."""
+"""ListTransactions, API key 66, KIP-664: transactions that a broker coordinates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class ListTransactionsResponse(Response, api_key=66, versions="0-2", flexible="0+"):
-    """The answer to :class:`ListTransactionsRequest`."""
+    """Response to :class:`ListTransactionsRequest`."""
 
     class TransactionState(Struct):
         transactional_id: String = field(default="")

@@ -1,7 +1,7 @@
-"""Metadata (API key 3): brokers, topics, partitions and their leaders.
+"""Metadata, API key 3: brokers, topics, partitions and their leaders.
 
-Version 0 has no way to ask for no topics; from 1 on null means all. 10 adds topic ids,
-13 an error for the whole answer (KIP-1102).
+Version 0 cannot request no topics. From version 1 on null means all topics. Version 10 adds topic
+ids. Version 13 adds an error for the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
-    """The answer to :class:`MetadataRequest`."""
+    """Response to :class:`MetadataRequest`."""
 
     class MetadataResponseBroker(Struct):
         node_id: Int32 = field(default=0)

@@ -1,6 +1,7 @@
-"""OffsetCommit (API key 8): write a group's offsets.
+"""OffsetCommit, API key 8: write a group's offsets.
 
-Version 6 adds leader epochs (KIP-320), 9 member epochs (KIP-848), 10 topic ids.
+Version 6 adds leader epochs (KIP-320). Version 9 adds member epochs (KIP-848). Version 10 adds
+topic ids.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
 class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):
-    """The answer to :class:`OffsetCommitRequest`."""
+    """Response to :class:`OffsetCommitRequest`."""
 
     class OffsetCommitResponseTopic(Struct):
         name: String = field("2-9", default="", ignorable=True)
@@ -28,7 +29,7 @@ class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):
 
 
 class OffsetCommitRequest(Request[OffsetCommitResponse], api_key=8, versions="2-10", flexible="8+"):
-    """Write a group's offsets."""
+    """Request to write a group's offsets."""
 
     class OffsetCommitRequestTopic(Struct):
         name: String = field("2-9", default="", ignorable=True)

@@ -1,6 +1,6 @@
-"""OffsetDelete (API key 47): delete a group's offsets of topics that it does not consume (KIP-496).
+"""OffsetDelete, API key 47, KIP-496: delete a group's offsets of topics that it does not consume.
 
-Never flexible.
+No version is flexible.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Int16, Int32, String
 
 
 class OffsetDeleteResponse(Response, api_key=47, versions="0"):
-    """The answer to :class:`OffsetDeleteRequest`."""
+    """Response to :class:`OffsetDeleteRequest`."""
 
     class OffsetDeleteResponseTopic(Struct):
         name: String = field(default="")
@@ -28,7 +28,7 @@ class OffsetDeleteResponse(Response, api_key=47, versions="0"):
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteResponse], api_key=47, versions="0"):
-    """Delete a group's offsets of topics that it does not consume (KIP-496)."""
+    """Request to delete a group's offsets of topics that it does not consume (KIP-496)."""
 
     class OffsetDeleteRequestTopic(Struct):
         name: String = field(default="")

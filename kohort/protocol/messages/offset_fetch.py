@@ -1,7 +1,9 @@
-"""OffsetFetch (API key 9): read a group's offsets.
+"""OffsetFetch, API key 9: read a group's offsets.
 
-Version 7 adds require_stable (KIP-447), 8 several groups in one request, 9 member epochs
-(KIP-848), 10 topic ids.
+- Version 7 adds require_stable (KIP-447).
+- Version 8 adds several groups in one request.
+- Version 9 adds member epochs (KIP-848).
+- Version 10 adds topic ids.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, Int64, String,
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
-    """The answer to :class:`OffsetFetchRequest`."""
+    """Response to :class:`OffsetFetchRequest`."""
 
     class OffsetFetchResponseTopic(Struct):
         name: String = field("1-7", default="")
@@ -54,7 +56,7 @@ class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
 
 
 class OffsetFetchRequest(Request[OffsetFetchResponse], api_key=9, versions="1-10", flexible="6+"):
-    """Read a group's offsets."""
+    """Request to read a group's offsets."""
 
     class OffsetFetchRequestTopic(Struct):
         name: String = field("1-7", default="")

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (API key 23): where a leader epoch ended (KIP-320)."""
+"""OffsetForLeaderEpoch, API key 23, KIP-320: the end offset of a leader epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexible="4+"):
-    """The answer to :class:`OffsetForLeaderEpochRequest`."""
+    """Response to :class:`OffsetForLeaderEpochRequest`."""
 
     class OffsetForLeaderTopicResult(Struct):
         topic: String = field(default="")
@@ -28,7 +28,7 @@ class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexibl
 class OffsetForLeaderEpochRequest(
     Request[OffsetForLeaderEpochResponse], api_key=23, versions="2-4", flexible="4+"
 ):
-    """Where a leader epoch ended (KIP-320)."""
+    """Request for the end offset of a leader epoch (KIP-320)."""
 
     class OffsetForLeaderTopic(Struct):
         topic: String = field(default="")

@@ -1,6 +1,6 @@
-"""Records of ``__consumer_offsets``: committed offsets.
+"""Records of ``__consumer_offsets`` for committed offsets.
 
-A key is an int16 record type and the key message; a value is an int16 version and the value.
+A key is an int16 record type and the key message. A value is an int16 version and the value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Produce (API key 0): append record batches to partitions.
+"""Produce, API key 0: append record batches to partitions.
 
-Version 9 is flexible; 13 names topics by id (KIP-516). acks=0 has no answer.
+Version 9 is flexible. Version 13 names topics by id (KIP-516). A request with acks=0 has no
+response.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, Int64, Records, Stri
 
 
 class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
-    """The answer to :class:`ProduceRequest`."""
+    """Response to :class:`ProduceRequest`."""
 
     class TopicProduceResponse(Struct):
         name: String = field("3-12", default="", ignorable=True)
@@ -53,7 +54,7 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
 
 
 class ProduceRequest(Request[ProduceResponse], api_key=0, versions="3-13", flexible="9+"):
-    """Append record batches to partitions."""
+    """Request to append record batches to partitions."""
 
     class TopicProduceData(Struct):
         name: String = field("3-12", default="", ignorable=True)

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (API key 39): move the time when a token expires."""
+"""RenewDelegationToken, API key 39: move the time when a token expires."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bytes, Int16, Int32, Int64
 
 
 class RenewDelegationTokenResponse(Response, api_key=39, versions="1-2", flexible="2+"):
-    """The answer to :class:`RenewDelegationTokenRequest`."""
+    """Response to :class:`RenewDelegationTokenRequest`."""
 
     error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64 = field(default=0)
@@ -17,7 +17,7 @@ class RenewDelegationTokenResponse(Response, api_key=39, versions="1-2", flexibl
 class RenewDelegationTokenRequest(
     Request[RenewDelegationTokenResponse], api_key=39, versions="1-2", flexible="2+"
 ):
-    """Move the time when a token expires, at most to the end of its life."""
+    """Request to move the time when a token expires, at most to the end of its life."""
 
     hmac: Bytes = field(default=b"", secret=True)
     renew_period_ms: Int64 = field(default=0)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API key 36): carry SASL tokens."""
+"""SaslAuthenticate, API key 36: carry SASL tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bytes, Int16, Int64, String
 
 
 class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2+"):
-    """The answer to :class:`SaslAuthenticateRequest`."""
+    """Response to :class:`SaslAuthenticateRequest`."""
 
     error_code: Int16 = field(default=0)
     error_message: String | None = field(nullable="0+", default="")
@@ -18,6 +18,6 @@ class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2
 class SaslAuthenticateRequest(
     Request[SaslAuthenticateResponse], api_key=36, versions="0-2", flexible="2+"
 ):
-    """Carry SASL tokens."""
+    """Request to carry SASL tokens."""
 
     auth_bytes: Bytes = field(default=b"", secret=True)

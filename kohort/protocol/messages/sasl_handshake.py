@@ -1,6 +1,6 @@
-"""SaslHandshake (API key 17): choose a SASL mechanism.
+"""SaslHandshake, API key 17: choose a SASL mechanism.
 
-Never flexible.
+No version is flexible.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from kohort.protocol._types import Int16, String
 
 
 class SaslHandshakeResponse(Response, api_key=17, versions="0-1"):
-    """The answer to :class:`SaslHandshakeRequest`."""
+    """Response to :class:`SaslHandshakeRequest`."""
 
     error_code: Int16 = field(default=0)
     mechanisms: list[String] = field(default_factory=list)
 
 
 class SaslHandshakeRequest(Request[SaslHandshakeResponse], api_key=17, versions="0-1"):
-    """Choose a SASL mechanism."""
+    """Request to choose a SASL mechanism."""
 
     mechanism: String = field(default="")

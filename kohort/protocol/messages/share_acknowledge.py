@@ -1,4 +1,4 @@
-"""ShareAcknowledge (API key 79): acknowledge records of a share group (KIP-932)."""
+"""ShareAcknowledge, API key 79, KIP-932: acknowledge records of a share group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, S
 
 
 class ShareAcknowledgeResponse(Response, api_key=79, versions="1-2", flexible="0+"):
-    """The answer to :class:`ShareAcknowledgeRequest`."""
+    """Response to :class:`ShareAcknowledgeRequest`."""
 
     class ShareAcknowledgeTopicResponse(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)
@@ -44,7 +44,7 @@ class ShareAcknowledgeResponse(Response, api_key=79, versions="1-2", flexible="0
 class ShareAcknowledgeRequest(
     Request[ShareAcknowledgeResponse], api_key=79, versions="1-2", flexible="0+"
 ):
-    """Acknowledge records of a share group (KIP-932)."""
+    """Request to acknowledge records of a share group (KIP-932)."""
 
     class AcknowledgeTopic(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

@@ -1,4 +1,4 @@
-"""ShareFetch (API key 78): fetch and acknowledge records of a share group (KIP-932)."""
+"""ShareFetch, API key 78, KIP-932: fetch and acknowledge records of a share group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int8, Int16, Int32, Int64, R
 
 
 class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):
-    """The answer to :class:`ShareFetchRequest`."""
+    """Response to :class:`ShareFetchRequest`."""
 
     class ShareFetchableTopicResponse(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)
@@ -49,7 +49,7 @@ class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):
 
 
 class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2", flexible="0+"):
-    """Fetch and acknowledge records of a share group (KIP-932)."""
+    """Request to fetch and acknowledge records of a share group (KIP-932)."""
 
     class FetchTopic(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

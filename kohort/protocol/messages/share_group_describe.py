@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (API key 77): state and members of share groups (KIP-932)."""
+"""ShareGroupDescribe, API key 77, KIP-932: state and members of share groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Bool, Int16, Int32, String, Uuid
 
 
 class ShareGroupDescribeResponse(Response, api_key=77, versions="1", flexible="0+"):
-    """The answer to :class:`ShareGroupDescribeRequest`."""
+    """Response to :class:`ShareGroupDescribeRequest`."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

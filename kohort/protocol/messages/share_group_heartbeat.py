@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (API key 76): join, stay in and leave a share group (KIP-932)."""
+"""ShareGroupHeartbeat, API key 76, KIP-932: join, stay in and leave a share group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import ZERO_UUID, Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):
-    """The answer to :class:`ShareGroupHeartbeatRequest`."""
+    """Response to :class:`ShareGroupHeartbeatRequest`."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)
@@ -30,7 +30,7 @@ class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="
 class ShareGroupHeartbeatRequest(
     Request[ShareGroupHeartbeatResponse], api_key=76, versions="1", flexible="0+"
 ):
-    """Join, stay in and leave a share group (KIP-932)."""
+    """Request to join, stay in and leave a share group (KIP-932)."""
 
     group_id: String = field(default="")
     member_id: String = field(default="")

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: share groups (KIP-932, types 10 to 15)."""
+"""Records of ``__consumer_offsets`` for share groups, types 10 to 15 (KIP-932)."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions="0", f
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, api_key=14, versions="0"):
-    """Type 14: what a member has now."""
+    """Type 14: the current assignment of a member."""
 
     group_id: String = field(default="")
     member_id: String = field(default="")
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions="0", flexible="0+"):
-    """Type 14: what a member has now."""
+    """Type 14: the current assignment of a member."""
 
     class TopicPartitions(Struct):
         topic_id: Uuid = field(default=ZERO_UUID)

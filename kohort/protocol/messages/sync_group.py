@@ -1,6 +1,6 @@
-"""SyncGroup (API key 14): hand in the leader's assignment, and get one's own.
+"""SyncGroup, API key 14: send the leader's assignment, and get that of the member.
 
-Version 3 adds static members (KIP-345), 5 the protocol, to be checked (KIP-559).
+Version 3 adds static members (KIP-345). Version 5 adds the protocol for a check (KIP-559).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Bytes, Int16, Int32, String
 
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
-    """The answer to :class:`SyncGroupRequest`."""
+    """Response to :class:`SyncGroupRequest`."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -20,7 +20,7 @@ class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupRequest(Request[SyncGroupResponse], api_key=14, versions="0-5", flexible="4+"):
-    """Hand in the leader's assignment, and get one's own."""
+    """Request with the leader's assignment. The response has that of the member."""
 
     class SyncGroupRequestAssignment(Struct):
         member_id: String = field(default="")

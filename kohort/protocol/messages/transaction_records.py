@@ -1,7 +1,7 @@
-"""Records of ``__transaction_state``: what a transaction coordinator remembers.
+"""Records of ``__transaction_state``, the state of a transaction coordinator.
 
-A key is an int16 version and the key message; a value is an int16 version and the value. A
-transactional id that is given up has a null value.
+A key is an int16 version and the key message. A value is an int16 version and the value. A removed
+transactional id has a null value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TransactionLogKey(Message, api_key=0, versions="0"):
 
 
 class TransactionLogValue(Message, api_key=0, versions="0-1", flexible="1+"):
-    """The producer and its transaction; version 1 goes with transaction version 2 (KIP-890)."""
+    """The producer and its transaction. Version 1 is for transaction version 2 (KIP-890)."""
 
     class PartitionsSchema(Struct):
         topic: String = field(default="")

@@ -1,6 +1,6 @@
-"""TxnOffsetCommit (API key 28): write a group's offsets inside a transaction.
+"""TxnOffsetCommit, API key 28: write a group's offsets inside a transaction.
 
-Version 5 adds the offsets topic to the transaction by itself (KIP-890).
+With version 5 the broker adds the offsets topic to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kohort.protocol._types import Int16, Int32, Int64, String
 
 
 class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
-    """The answer to :class:`TxnOffsetCommitRequest`."""
+    """Response to :class:`TxnOffsetCommitRequest`."""
 
     class TxnOffsetCommitResponseTopic(Struct):
         name: String = field(default="")
@@ -29,7 +29,7 @@ class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+
 class TxnOffsetCommitRequest(
     Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
 ):
-    """Write a group's offsets inside a transaction."""
+    """Request to write a group's offsets inside a transaction."""
 
     class TxnOffsetCommitRequestTopic(Struct):
         name: String = field(default="")

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (API key 27): write the end of a transaction into partitions; between brokers."""
+"""WriteTxnMarkers, API key 27: write the end of a transaction to partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kohort.protocol._types import Bool, Int8, Int16, Int32, Int64, String
 
 
 class WriteTxnMarkersResponse(Response, api_key=27, versions="1-2", flexible="1+"):
-    """The answer to :class:`WriteTxnMarkersRequest`."""
+    """Response to :class:`WriteTxnMarkersRequest`."""
 
     class WritableTxnMarkerResult(Struct):
         producer_id: Int64 = field(default=0)
@@ -31,7 +31,7 @@ class WriteTxnMarkersResponse(Response, api_key=27, versions="1-2", flexible="1+
 class WriteTxnMarkersRequest(
     Request[WriteTxnMarkersResponse], api_key=27, versions="1-2", flexible="1+"
 ):
-    """Write the end of a transaction into partitions; between brokers."""
+    """Request between brokers to write the end of a transaction to partitions."""
 
     class WritableTxnMarker(Struct):
         producer_id: Int64 = field(default=0)
