@@ -1,4 +1,4 @@
-"""The consumer: the engine, where all parts are put together, and its two faces."""
+"""The sync and async consumers, and the engine that both run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers may pass, brought into one form, with errors that say what is wrong."""
+"""Checks and conversions of the arguments of public methods."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, SupportsIndex
 from kohort.types import OffsetAndMetadata, TopicPartition
 
 MAX_TIMEOUT_MS = 1e12
-"""30 years: clocks and event loops cannot count with all that a float can be."""
+"""Limit of every timeout, about 30 years. Event loops cannot add larger floats to their clocks."""
 
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def topic_partition(value: object) -> TopicPartition:
-    """A TopicPartition from any (str, int) tuple: those of other clients are welcome."""
+    """Return a TopicPartition from any (str, int) tuple, such as another client's class."""
     match value:
         case tuple((str(topic), int(partition))):
             return TopicPartition(topic, partition)
@@ -24,7 +24,7 @@ def topic_partition(value: object) -> TopicPartition:
 
 
 def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
-    """(True, the one) or (False, all of them)."""
+    """Return True and a list of one for a single partition, or False and all of a collection."""
     match value:
         case tuple((str(), int())):
             return True, [topic_partition(value)]
@@ -34,14 +34,17 @@ def one_or_more(value: object) -> tuple[bool, list[TopicPartition]]:
 
 
 def topic_partitions(values: Iterable[object]) -> list[TopicPartition]:
-    """Many of them; a single one where a collection belongs is a TypeError."""
+    """Return a list of TopicPartition. Raise TypeError for a single one."""
     if isinstance(values, (str, TopicPartition)):
         raise TypeError(f"expected a list of TopicPartition, not {values!r}")
     return [topic_partition(value) for value in values]
 
 
 def topic_names(topics: Iterable[object]) -> list[str]:
-    """Legal topic names (KAFKA's rules: 1 to 249 of ``A-Z a-z 0-9 . _ -``, not ``.`` or ``..``)."""
+    """Return the names, checked by Kafka's rules.
+
+    A name has 1 to 249 of the characters ``A-Z a-z 0-9 . _ -`` and is not ``.`` or ``..``.
+    """
     if isinstance(topics, str):
         raise TypeError(f"expected a list of topic names, not one string: [{topics!r}]")
     names: list[str] = []
@@ -50,14 +53,15 @@ def topic_names(topics: Iterable[object]) -> list[str]:
             raise TypeError(f"a topic name must be a str, not {topic!r}")
         if topic in (".", "..") or not _LEGAL_TOPIC.fullmatch(topic):
             raise ValueError(
-                f"{topic!r} is not a legal topic name: 1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
+                f"topic name {topic!r} is not legal. Use 1 to 249 characters of A-Z a-z 0-9 . _ -, "
+                "but not . or .. alone"
             )
         names.append(topic)
     return names
 
 
 def topic_pattern(pattern: object) -> re.Pattern[str]:
-    """A pattern for topic names, compiled; ValueError if it does not compile."""
+    """Return the compiled pattern of topic names. Raise ValueError if it does not compile."""
     if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
         return pattern
     if not isinstance(pattern, str):
@@ -69,7 +73,7 @@ def topic_pattern(pattern: object) -> re.Pattern[str]:
 
 
 def offset(value: object, what: str = "offset") -> int:
-    """An offset: an int of at least 0."""
+    """Return the offset. Raise an error that names it ``what`` unless it is an int >= 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} must be an int, not {value!r}")
     if value < 0:
@@ -78,7 +82,7 @@ def offset(value: object, what: str = "offset") -> int:
 
 
 def commit_offsets(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """``{partition: offset | (offset, metadata[, leader_epoch])}`` in one form."""
+    """Return ``{partition: offset | (offset, metadata[, leader_epoch])}`` in one form."""
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets must be a mapping of TopicPartition to offset, not {offsets!r}")
     return {topic_partition(tp): _commit_offset(tp, value) for tp, value in offsets.items()}
@@ -101,7 +105,7 @@ def _commit_offset(tp: Any, value: object) -> OffsetAndMetadata:
 
 
 def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
-    """``{partition: milliseconds since the epoch}``; negative ones are a ValueError."""
+    """Return ``{partition: milliseconds since the epoch}``. Raise ValueError for negative ones."""
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping of TopicPartition to timestamp, not {values!r}")
     return {
@@ -111,7 +115,7 @@ def timestamps(values: Mapping[Any, Any]) -> dict[TopicPartition, int]:
 
 
 def _to_integer(value: object) -> object:
-    """Timestamps are often computed: floats, and the integers of NumPy, stand for whole ones."""
+    """Return floats and NumPy integers as int, because timestamps are often computed."""
     if isinstance(value, float) and math.isfinite(value):
         return int(value)
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
@@ -120,7 +124,7 @@ def _to_integer(value: object) -> object:
 
 
 def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> float | None:
-    """Milliseconds as seconds; None stays None unless there is a default."""
+    """Return milliseconds as seconds. Return None for None if there is no default."""
     if timeout_ms is None:
         return None if default_ms is None else default_ms / 1000
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)):
@@ -131,7 +135,7 @@ def timeout_seconds(timeout_ms: object, default_ms: float | None = None) -> floa
 
 
 def max_records(value: object, default: int) -> int:
-    """How many records to return at most."""
+    """Return the checked limit of records, or ``default`` for None."""
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,4 +1,4 @@
-"""AsyncKafkaConsumer: the asynchronous face. The core runs in the caller's event loop."""
+"""The async API. The engine runs in a background task of the caller's event loop."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
 
 from kohort.config import ConsumerConfig, conceal_properties, conceal_secrets
 from kohort.consumer import _arguments
-from kohort.consumer._async_lifecycle import AsyncLifecycle
+from kohort.consumer._async_requests import AsyncRequests
 from kohort.consumer._base import K, V
-from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.errors import (
     ConsumerClosedError,
     CredentialsUnavailableError,
@@ -20,11 +19,9 @@ from kohort.errors import (
 from kohort.listeners import AsyncRebalanceListener
 from kohort.records import AsyncIteration, ConsumerRecord
 from kohort.subscription import NO_GROUP, OffsetReset
-from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
-    import uuid
-
     import pyarrow
 
     import kohort
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from kohort.consumer._tables import TablePoll
     from kohort.records import Allocate, TablePlan
 else:
-    kohort, uuid, pyarrow = LazyModule("kohort"), LazyModule("uuid"), LazyModule("pyarrow")
+    kohort, pyarrow = LazyModule("kohort"), LazyModule("pyarrow")
     _options, _typing = LazyModule("kohort._options"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
@@ -41,23 +38,25 @@ U = TypeVar("U")
 Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
-class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
-    """Reads topics, alone or as a member of a consumer group, on asyncio or trio.
+class AsyncKafkaConsumer(AsyncIteration, AsyncRequests, Generic[K, V]):
+    """A client that reads topics, alone or as a member of a consumer group, on asyncio or trio.
 
-    ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``;
-    on asyncio ``start()`` and ``stop()`` do as well, from any task and in any order. Options,
-    errors of the constructor: as for :class:`~kohort.KafkaConsumer`.
+    ``async with AsyncKafkaConsumer("orders", bootstrap_servers=..., group_id=...) as consumer``
 
-    With automatic commits, leaving the block commits as :class:`~kohort.KafkaConsumer` does: if an
-    exception leaves it, the records of the last getmany(), or the record in hand, come again.
+    On asyncio you can also call ``start()`` and ``stop()``, from any task. The options and the
+    errors of the constructor are those of :class:`~kohort.KafkaConsumer`.
 
-    Listeners (plain or async methods), deserializers and assignors are called in the task that
-    calls getmany(), getone(), iteration, start() or stop(). Cancelling any of these loses nothing.
-    Between these calls listeners and assignors run in a task of the consumer, if the caller holds
-    no returned records (option ``rebalance_without_poll``).
+    With automatic commits, leaving the block commits all positions. If an exception leaves the
+    block, the records of the last getmany(), or the current record of an iteration, are not
+    committed. They are read again after a restart.
+
+    Listeners, deserializers and assignors are called in the task that calls getmany(), getone(),
+    iteration, start() or stop(). Methods of listeners may be coroutines. Cancelling these calls
+    loses no record. Between them, listeners and assignors run in a task of the consumer, unless
+    the caller holds returned records (option ``rebalance_without_poll``).
 
     Iteration, getone() and getmany() let the event loop run at least every 10 ms, also while
-    records are buffered. A deserializer, or your own code without an ``await``, can take longer.
+    records are buffered. A deserializer, or user code without an ``await``, can block it longer.
     """
 
     @overload
@@ -171,10 +170,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Records[K, V]:
-        """Records that are there (of these partitions only, if any are named), maybe none.
+        """Return buffered records by partition, or ``{}`` if none arrive in ``timeout_ms``.
 
-        Waits for some up to ``timeout_ms``; at most ``max_records`` (default
-        ``max_poll_records``) in all. Errors as for :meth:`KafkaConsumer.poll`.
+        With arguments, it returns only records of these partitions. The default timeout of 0 ms
+        does not wait. It returns at most ``max_records`` records of all partitions together, by
+        default ``max_poll_records``. The errors are those of :meth:`KafkaConsumer.poll`.
         """
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
@@ -186,7 +186,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
             return records
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
-        """The next record (of these partitions only, if any are named), however long it takes."""
+        """Wait for the next record without a timeout, and return it.
+
+        With arguments, it returns only records of these partitions. Raises the errors of
+        :meth:`KafkaConsumer.poll`, and ConsumerClosedError if the consumer is stopped meanwhile.
+        """
         chosen = frozenset(_arguments.topic_partitions(partitions)) or None
         async with self._polling("getone()"):
             if self._clock() >= self._yield_at:
@@ -202,7 +206,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
         self, chosen: frozenset[TopicPartition] | None
     ) -> ConsumerRecord[K, V] | None:
         self._engine.callback_queue.raise_wakeup()
-        # A rebalance goes on between two records: what is held may last for hours.
+        # Rebalances run between two records, because the buffered ones may last for hours.
         waits = self._engine.callback_queue.pending or self._is_unsubscribing or self._unpolled_task
         record = None if waits else self._iteration_buffer.next(chosen)
         if record is None:
@@ -217,8 +221,11 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
         timeout_ms: float = 0,
         max_records: int | None = None,
     ) -> pyarrow.RecordBatch:
-        """As :meth:`KafkaConsumer.poll_arrow`; of these partitions only, if any are named."""
-        # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
+        """Return buffered records as :meth:`KafkaConsumer.poll_arrow` does.
+
+        With arguments, it returns only rows of these partitions.
+        """
+        # Imports come before the poll, so that Ctrl-C during an import loses no records.
         from kohort.consumer._tables import require_pyarrow
         from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
@@ -234,7 +241,10 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
         timeout_ms: float = 0,
         max_records: int | None = None,
     ) -> list[kohort.RecordColumns]:
-        """As :meth:`KafkaConsumer.poll_batches`; of these partitions only, if any are named."""
+        """Return buffered records as :meth:`KafkaConsumer.poll_batches` does.
+
+        With arguments, it returns only columns of these partitions.
+        """
         from kohort.records import allocate_in_python, to_columns
 
         return (
@@ -278,13 +288,14 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
         buffered: bool = True,
         table: TablePoll[Any] | None = None,
     ) -> Records[K, V]:
-        """``held``: with what is held for iteration; else nothing, as soon as some may be given.
+        """Return records of the iteration buffer or of the fetcher's.
 
-        ``table``: the rows go there, and nothing is returned.
+        With ``buffered=False``, return ``{}`` as soon as the iteration buffer has a record. With
+        ``table``, the rows go there and ``{}`` is returned.
         """
         deadline = self._clock() + timeout
         buffer = self._engine.fetcher.buffer
-        # The one point to be cancelled at when data is there: nothing has been taken yet.
+        # If records are buffered, a cancellation is raised only here, before any are taken.
         await self._yield_to_loop()
         while True:
             event = self._signal.event()
@@ -322,18 +333,18 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
 
     def __aiter__(self) -> Self:
         if self._closed:
-            raise ConsumerClosedError("the consumer is closed; make a new one")
+            raise ConsumerClosedError("the consumer is closed. Create a new one")
         return self
 
     async def _step(self) -> ConsumerRecord[K, V]:
-        """Return the next record where AsyncIteration.__anext__() has none at hand."""
+        """Return the next record when the run of AsyncIteration.__anext__() has ended."""
         run = self._record_run
         if self._clock() >= self._run_until:
             await self._yield_to_loop()
             session = self._engine.coordinator or NO_GROUP
             run.until = self._run_until = min(self._yield_at, session.confirmed_until)
         run.now = self._clock()
-        # From here on nothing is called: signal handlers run in calls.
+        # No call follows: CPython runs signal handlers in calls, so Ctrl-C cannot come between.
         if run.index < run.stop and not run.wake_up.is_set and run.now < run.until:
             run.wake_up.taken_at = run.now
             record: ConsumerRecord[K, V] = run.records[run.index]
@@ -383,7 +394,7 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
         pattern: _typing.Pattern | None = None,
         listener: AsyncRebalanceListener | None = None,
     ) -> None:
-        """Subscribe as :meth:`KafkaConsumer.subscribe` does; the group is joined in the background.
+        """Subscribe as :meth:`KafkaConsumer.subscribe` does, and join the group in the background.
 
         With ``rebalance_without_poll="never"`` the next poll joins it.
         """
@@ -394,18 +405,20 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
             self._engine.callback_queue.note_call()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """Return the subscribed topics. No I/O."""
         self._check_process()
         return self._engine.subscription.topics()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them in a group; none: unsubscribe().
+        """Assign exactly these partitions, without a group; no partitions mean unsubscribe().
 
-        What was consumed of others before is committed (if automatic) in the background.
+        It replaces an earlier assign(), whose consumed offsets are committed in the background if
+        commits are automatic. Raises IllegalStateError after subscribe().
         """
         if self._is_unsubscribing:
             raise IllegalStateError(
-                "unsubscribe() has not called the listener yet: await getmany() before assign()"
+                "assign() failed: unsubscribe() has not called the listener yet. Call and await "
+                "getmany() before assign()"
             )
         chosen = _arguments.topic_partitions(partitions)
         if chosen:
@@ -418,20 +431,28 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
     # -- positions ----------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned, looked up if need be.
+        """Return the offset of the next record, looked up if necessary.
 
-        NotAssignedError; KafkaTimeoutError after ``request_timeout_ms``.
+        Raises NotAssignedError if the partition is not assigned, NoOffsetForPartitionError, and
+        KafkaTimeoutError after ``request_timeout_ms``.
         """
         self._check_running()
         tp = _arguments.topic_partition(partition)
         return await self._engine.position(tp, self._config.client.request_timeout_ms / 1000)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Continue at the first offset. None named: all assigned. False if not known in time."""
+        """Set the position to the first offset, and wait until it is known.
+
+        Without arguments it applies to all assigned partitions. Returns False if a position is not
+        known after ``request_timeout_ms``. Raises NotAssignedError.
+        """
         return await self._reset(partitions, OffsetReset.EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Continue behind the last record. None named: all assigned. False if not in time."""
+        """Set the position to the log end offset, and wait until it is known.
+
+        Arguments, result and errors are those of :meth:`seek_to_beginning`.
+        """
         return await self._reset(partitions, OffsetReset.LATEST)
 
     async def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> bool:
@@ -452,7 +473,12 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
     async def seek_to_committed(
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
-        """Continue at the committed offsets, where there are any; returns them."""
+        """Set positions to the committed offsets, and return these offsets.
+
+        Without arguments it applies to all assigned partitions. Partitions without a committed
+        offset keep their position, and their value is None. Raises NotAssignedError,
+        KafkaTimeoutError, and IllegalStateError without a ``group_id``.
+        """
         self._check_running()
         chosen = self._assigned_or(partitions)
         committed = await self._engine.committed(chosen, None)
@@ -461,26 +487,3 @@ class AsyncKafkaConsumer(AsyncIteration, AsyncLifecycle, Generic[K, V]):
             if offset is not None:
                 self.seek(tp, offset)
         return offsets
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
-        self._check_running()
-        return await self._engine.boundary_offsets(
-            _arguments.topic_partitions(partitions), EARLIEST, None
-        )
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets behind the last records (read_committed: the last stable offsets)."""
-        self._check_running()
-        return await self._engine.boundary_offsets(
-            _arguments.topic_partitions(partitions), LATEST, None
-        )
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, float]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after timestamps (ms since the epoch); None where none is."""
-        self._check_running()
-        return await self._engine.offsets_at(_arguments.timestamps(timestamps), None)

@@ -1,4 +1,4 @@
-"""The callbacks of the asynchronous API: in which task they run, and one at a time."""
+"""The tasks in which the async API runs callbacks, one at a time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger = logging.getLogger("kohort.consumer")
 
 
 class AsyncCallbacks(ConsumerBase):
-    """Performs the work that the core leaves: inside a poll, or in a task of the consumer.
+    """The methods that run the engine's callbacks, in a poll or in a task of the consumer.
 
-    Only one task performs at a time: its id is in ``_performing``. A task of the consumer is
-    started when work is left, no call polls, and ``rebalance_without_poll`` allows it.
+    Only one task runs callbacks at a time, and ``_callback_task`` is its id. The consumer starts a
+    task if callbacks are queued, no call polls, and ``rebalance_without_poll`` allows it.
     """
 
     _signal: TaskSignal
@@ -47,8 +47,8 @@ class AsyncCallbacks(ConsumerBase):
         self._is_spawned = False
 
     def _watch_callbacks(self, engine: Engine) -> None:
-        """Perform without a poll what this engine leaves, as long as the consumer is alive."""
-        self._is_spawned = False  # what was started for the engine before has ended
+        """Start a task for callbacks of this engine without a poll, while the consumer exists."""
+        self._is_spawned = False  # the task for the previous engine has ended
         perform = weakref.WeakMethod(self._start_unpolled)
 
         def on_pending() -> None:
@@ -59,9 +59,9 @@ class AsyncCallbacks(ConsumerBase):
         engine.callback_queue.on_pending = on_pending
 
     async def _run_callbacks(self) -> None:
-        """Perform what the core left, in a call that polls.
+        """Run the queued callbacks, in a call that polls.
 
-        Wait first for callbacks that run in the consumer's task: what they change counts.
+        Wait first for callbacks in the consumer's task, because they may change the assignment.
         """
         while self._unpolled_task is not None:
             await self._signal.event().wait()
@@ -69,7 +69,7 @@ class AsyncCallbacks(ConsumerBase):
         if self._callback_task is not None or not (
             callback_queue.pending or self._is_unsubscribing
         ):
-            return  # another task is at it, or there is nothing to do
+            return  # another task runs them, or there are none
         self._callback_task = anyio.get_current_task().id
         try:
             await self._callback_runner.run_all()
@@ -82,18 +82,19 @@ class AsyncCallbacks(ConsumerBase):
     # -- without a poll -----------------------------------------------------------------------
 
     def _start_unpolled(self) -> None:
-        """Start a task that performs what the core left, if that may be done without a poll.
+        """Start a task that runs the queued callbacks, if they may run without a poll.
 
-        One task at a time: the root knows only the latest, and stop() has to cancel it.
+        There is one such task at a time, because the background task can only cancel the latest.
         """
         if self._background_task is not None and not self._is_spawned and self._may_run_unpolled():
             self._is_spawned = True
             self._background_task.spawn(self._run_unpolled)
 
     def _may_run_unpolled(self) -> bool:
-        """True if there is work, no task is at it, and the caller holds no returned records.
+        """Return True if callbacks may run now without a poll.
 
-        Past ``max_poll_interval_ms`` the caller counts as hung, so that work waits for it.
+        No task runs them, and the caller holds no returned records or the option allows it. After
+        ``max_poll_interval_ms`` the caller counts as hung, so callbacks wait for its next poll.
         """
         callback_queue, mode = self._engine.callback_queue, self._config.rebalance_without_poll
         if not (callback_queue.pending or self._is_unsubscribing) or self._active_polls:
@@ -102,7 +103,7 @@ class AsyncCallbacks(ConsumerBase):
             return False
         if mode == "never" or (mode == "idle" and callback_queue.has_returned_records):
             return False
-        # Compared as the membership compares it: at the very moment it leaves, too.
+        # The membership uses the same comparison, so both agree at the exact deadline.
         limit = self._config.group.max_poll_interval_ms / 1000
         return (
             callback_queue.last_active_at is None
@@ -128,7 +129,7 @@ class AsyncCallbacks(ConsumerBase):
             self._callback_runner.commits_unfinished = False
             self._callback_task = self._unpolled_task = None
             self._signal.notify()
-            # Also after a CancelledError of the callback, which nothing else would notice.
+            # This also runs after a CancelledError of the callback, which is seen nowhere else.
             if self._pending_stop and self._stopping is None and not self._closed:
                 await self._stop_after_callback()
             else:
@@ -138,16 +139,16 @@ class AsyncCallbacks(ConsumerBase):
         try:
             await self._stop(autocommit=True, leave_group=self._leave_group)
         except KafkaError as error:
-            logger.error("stop() in a callback: %s", str(error), exc_info=error)
+            logger.error("stop() called in a callback failed: %s", str(error), exc_info=error)
 
     async def _stop(self, *, autocommit: bool, leave_group: bool | None = None) -> None:
-        raise NotImplementedError  # AsyncLife
+        raise NotImplementedError  # AsyncLifecycle overrides itcycle overrides it
 
     def _check_loop(self) -> None:
         if event_loop() is not self._loop:
             raise IllegalStateError(
-                "this consumer was started in another event loop: its task and its connections "
-                "belong to that. Await its methods there, or make a new consumer here"
+                "the consumer cannot be used here: it was started in another event loop. Await its "
+                "methods there, or create a new consumer here"
             )
 
     def _check_not_inside(self, what: str) -> None:
@@ -162,7 +163,7 @@ class AsyncCallbacks(ConsumerBase):
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
-        """Await ``function()``, performing what the core leaves meanwhile."""
+        """Await ``function()`` and run the engine's callbacks meanwhile."""
         done = False
         interrupt: BaseException | None = None
 
@@ -191,10 +192,11 @@ class AsyncCallbacks(ConsumerBase):
     # -- unsubscribing ------------------------------------------------------------------------
 
     def unsubscribe(self) -> None:
-        """Commit (if automatic), call the listener, leave the group, want nothing.
+        """Commit (if automatic), call the listener, leave the group, and remove all topics.
 
-        Committing and leaving go on in the background. A listener whose methods are coroutines is
-        called by the next getmany() or stop(), and until then the partitions are held.
+        The commit and the leave continue in the background. If the methods of the listener are
+        coroutines, the next getmany() or stop() calls it, and the partitions stay assigned until
+        then. Raises RebalanceListenerError, and ReentrantCallError inside a callback.
         """
         self._check_usable()
         if self._background_task is None:
@@ -226,7 +228,7 @@ class AsyncCallbacks(ConsumerBase):
         return bool(owned) and is_awaited(self._callback_runner.listener)
 
     def _call_plain_listener(self) -> None:
-        """Call what the group is waiting for, and then what unsubscribing asks for."""
+        """Call the listener for the queued assignment, and then for the end of the subscription."""
         engine = self._engine
         calls: list[tuple[CallbackName, frozenset[TopicPartition]]] = []
         for pending in list(engine.callback_queue.pending):
@@ -253,7 +255,7 @@ class AsyncCallbacks(ConsumerBase):
         try:
             error = await self._callback_runner.leave("the consumer unsubscribed", True, deadline)
         finally:
-            if self._is_unsubscribing:  # else subscribe() was called meanwhile, which counts
+            if self._is_unsubscribing:  # otherwise subscribe() was called meanwhile
                 self._is_unsubscribing = False
                 self._engine.subscription.unsubscribe()
             self._engine.finish_leave()

@@ -1,19 +1,17 @@
-"""The asynchronous face from start() to stop(): its task, whose turn it is, and the callbacks."""
+"""The lifecycle of AsyncKafkaConsumer, from start() to stop()."""
 
 from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
-from kohort.consumer import _arguments
 from kohort.consumer._async_callbacks import AsyncCallbacks
 from kohort.consumer._background_task import (
     BackgroundTask,
@@ -36,14 +34,6 @@ from kohort.errors import (
 )
 from kohort.listeners._dispatch import acall_listener
 from kohort.transport import weak_callback
-from kohort.types import LazyModule, TopicPartition
-
-if TYPE_CHECKING:
-    import uuid
-
-    from kohort.consumer import _typing
-else:
-    uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer._typing")
 
 T = TypeVar("T")
 
@@ -53,7 +43,7 @@ async def _call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
 
 
 class AsyncLifecycle(AsyncCallbacks):
-    """Base of AsyncKafkaConsumer without records, subscription and positions."""
+    """The methods of AsyncKafkaConsumer that start, use and end its background task."""
 
     _asynchronous = True
     _close_hint = "await stop(), or use an async with block"
@@ -80,84 +70,17 @@ class AsyncLifecycle(AsyncCallbacks):
         runner.connect(_call, weak_callback(self._call_with_callbacks))
         return runner
 
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The end for read_committed, as of the last fetch; None before, -1 if uncommitted."""
-        self._check_process()
-        tp = _arguments.topic_partition(partition)
-        offset = self._engine.subscription.last_stable_offset(tp)
-        committed = self._config.fetch.isolation_level == "read_committed"
-        return offset if committed or offset is None else -1
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When the last answer to a fetch of the partition came, ms since the epoch; or None."""
-        self._check_process()
-        tp = _arguments.topic_partition(partition)
-        self._check_assigned([tp])
-        fetched = self._engine.fetcher.fetched_at(tp)
-        if fetched is None:
-            return None
-        now = (self._config.wall_clock or time.time)()
-        return int((now - (anyio.current_time() - fetched)) * 1000)
-
-    # -- committing ---------------------------------------------------------------------------
-
-    async def commit(self, offsets: _typing.CommitOffsets | None = None) -> None:
-        """As :meth:`KafkaConsumer.commit`; NotAssignedError for what is not assigned."""
-        self._check_running()
-        chosen = self._offsets_to_commit(offsets)
-        self._check_assigned(chosen)
-        await self._engine.commit(chosen, None)
-
-    @overload
-    async def committed(self, partition: TopicPartition) -> int | None: ...
-
-    @overload
-    async def committed(
-        self, partition: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int | None]: ...
-
-    async def committed(
-        self, partition: TopicPartition | Iterable[TopicPartition]
-    ) -> int | dict[TopicPartition, int | None] | None:
-        """The offset that the group has committed, None if none; of several partitions a dict."""
-        self._require_group()
-        self._check_running()
-        one, chosen = _arguments.one_or_more(partition)
-        found = await self._engine.committed(chosen, None)
-        offsets = {tp: None if at is None else at.offset for tp, at in found.items()}
-        return offsets[chosen[0]] if one else offsets
-
-    # -- the cluster --------------------------------------------------------------------------
-
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The partitions of a topic, as far as known without asking; None if it is not known."""
-        self._check_process()
-        return set(self._engine.cluster.metadata.partitions_for(topic)) or None
-
-    async def topic_ids(self, topics: _typing.Topics) -> dict[str, uuid.UUID]:
-        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
-
-        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
-        """
-        self._check_running()
-        return await self._engine.topic_ids(_arguments.topic_names(topics), None)
-
-    async def topics(self) -> set[str]:
-        """The names of all topics. KafkaTimeoutError."""
-        self._check_running()
-        return set(await self._engine.all_topics(None))
-
-    # -- life ---------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reach the cluster and, if subscribed in a group, wait for the first assignment.
+        """Connect to the cluster and, if subscribed, wait for the first assignment.
 
-        Also wait for positions, so that nothing that is produced later is missed; for this, and for
-        topics that are just being created, ``request_timeout_ms`` at most.
-        NoBrokersAvailable when no bootstrap server was reachable for ``bootstrap_timeout_ms``.
-        A SecurityError at once when every bootstrap server refuses TLS or the login.
-        After an error, and when it was cancelled, it may be called again. On trio use
-        ``async with``: there a task belongs to the block that started it.
+        It also waits for positions, so that no record produced later is missed. It waits for them,
+        and for topics that are being created, at most ``request_timeout_ms``.
+
+        Raises NoBrokersAvailable if no bootstrap server was reachable for ``bootstrap_timeout_ms``,
+        and SecurityError if all of them reject TLS or the login. You can call it again after an
+        error or a cancellation. On trio use ``async with`` instead.
         """
         await self._start(in_block=False)
 
@@ -181,7 +104,7 @@ class AsyncLifecycle(AsyncCallbacks):
             raise
 
     async def _undo_start(self, root: BackgroundTask) -> None:
-        """Be as before start(): what is subscribed to or assigned stays, and nothing runs."""
+        """Restore the state before start(), with the same subscription or assignment."""
         if self._closed or self._stopping is not None:  # another task stopped it meanwhile
             await self._stop(autocommit=False)
             return
@@ -206,7 +129,7 @@ class AsyncLifecycle(AsyncCallbacks):
             self._callback_runner.abandon()
 
     def _replace_engine(self) -> None:
-        """A core runs once: another one, with the same subscription and listener."""
+        """Replace the engine, which can run only once. Keep the subscription and the listener."""
         old, listener = self._engine, self._callback_runner.listener
         old.subscription.forget_fetched()
         self._engine = Engine(
@@ -223,14 +146,14 @@ class AsyncLifecycle(AsyncCallbacks):
         self._background_task = self._loop = self._pid = None
 
     async def _wait_until_started(self) -> None:
-        """Wait for the metadata and the first assignment; what goes wrong later, getmany raises."""
+        """Wait for the metadata and the first assignment. getmany() raises later errors."""
         engine = self._engine
         try:
             await engine.cluster.wait_bootstrapped()
         except KafkaError:
             self._check_usable()  # another task stopped it meanwhile
             raise
-        # Somebody who polls should not hear of an outage that is over.
+        # The first poll should not raise an error of an outage that is over.
         engine.callback_queue.drop_errors(NoBrokersAvailable)
         engine.callback_queue.drop_errors(SecurityError)
         if not engine.is_subscribed and not engine.subscription.assigned():
@@ -248,20 +171,22 @@ class AsyncLifecycle(AsyncCallbacks):
                     await event.wait()
 
     def wakeup(self) -> None:
-        """End getmany(), getone() or iteration with WakeupError; if none waits, the next of them.
+        """Let getmany(), getone() or iteration raise WakeupError.
 
-        From any task, any thread, or a signal handler. Nothing is lost. Where several tasks wait,
-        one of them is told. What else waits is ended by cancelling it.
+        It may be called from any task or thread and from a signal handler. If no call waits, the
+        next one raises. If several tasks wait, one of them raises. No record is lost. To end other
+        calls, cancel them.
         """
         self._engine.callback_queue.request_wakeup()
         if self._background_task is not None:
             self._background_task.call_soon(self._signal.notify)
 
     async def stop(self, *, leave_group: bool | None = None) -> None:
-        """Commit (if automatic), call the listener, leave the group; 5 s at most, may be repeated.
+        """Commit (if automatic), call the listener, leave the group, and end the task.
 
-        From inside a listener it returns at once, and the consumer stops when that has returned.
-        ``leave_group`` is as for :meth:`KafkaConsumer.close`.
+        It takes at most 5 seconds. Calling it again has no effect. Inside a listener it returns
+        immediately, and the consumer stops when the listener has returned. ``leave_group`` is as
+        for :meth:`KafkaConsumer.close`. Raises RebalanceListenerError.
         """
         await self._stop(autocommit=True, leave_group=leave_group)
 
@@ -286,7 +211,7 @@ class AsyncLifecycle(AsyncCallbacks):
             return
         if self._stopping is not None:
             await self._stopping.wait()
-            if not self._closed:  # what was going on was the end of a start() in vain
+            if not self._closed:  # a failed start() was being undone
                 await self._stop(autocommit=autocommit, leave_group=leave_group)
             return
         self._stopping = anyio.Event()
@@ -324,8 +249,8 @@ class AsyncLifecycle(AsyncCallbacks):
         while self._callback_task is not None:
             await self._signal.event().wait()
         self._callback_task = anyio.get_current_task().id
-        # A __del__ method may start a task that stops the consumer, and the garbage collector
-        # clears weak references before it calls that.
+        # A __del__ method may start a task that stops the consumer. The garbage collector clears
+        # weak references before it calls __del__, so they are set again.
         self._callback_runner.connect(_call, weak_callback(self._call_with_callbacks))
         try:
             return await self._callback_runner.leave(
@@ -355,7 +280,7 @@ class AsyncLifecycle(AsyncCallbacks):
 
     @asynccontextmanager
     async def _polling(self, what: str) -> AsyncIterator[None]:
-        """Be inside poll(): heartbeats count it as life, listeners may be called."""
+        """Run the body as a poll: it counts as activity, and callbacks may run in it."""
         self._check_started()
         self._check_not_inside(what)
         self._engine.callback_queue.enter_poll()
@@ -372,14 +297,16 @@ class AsyncLifecycle(AsyncCallbacks):
                 await self._stop(autocommit=True, leave_group=self._leave_group)
 
     async def _yield_to_loop(self) -> None:
-        """Let the event loop run once. Raises here if the calling task is cancelled."""
+        """Let the event loop run once. A cancelled task raises here."""
         await checkpoint()
         self._yield_at = self._clock() + YIELD_SECONDS
 
     def _check_started(self) -> None:
         self._check_usable()
         if self._background_task is None:
-            raise IllegalStateError("not started: use 'async with', or await start() first")
+            raise IllegalStateError(
+                "the consumer is not started. Use 'async with', or await start() first"
+            )
         self._check_loop()
 
     def _check_running(self) -> None:
@@ -387,7 +314,7 @@ class AsyncLifecycle(AsyncCallbacks):
         self._engine.check_running()
 
     def _has_loop_ended(self) -> bool:
-        """Its event loop has ended, and everything that it ran."""
+        """Return True if the consumer's event loop has ended."""
         return event_loop() is not self._loop and not (
             self._background_task and self._background_task.is_alive
         )

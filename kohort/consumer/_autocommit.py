@@ -1,4 +1,4 @@
-"""Automatic commits at intervals: what has changed, and now and then what has not."""
+"""Automatic commits at intervals."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger("kohort.consumer")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 SHORTEST = 0.01
-"""Seconds between two commits, whatever the options say."""
+"""Minimum seconds between two commits, also if an option asks for less."""
 
 
 class AutoCommit:
-    """Commits what the caller is done with, every ``auto_commit_interval_ms``.
+    """Committer of the consumed offsets that changed, every ``auto_commit_interval_ms``.
 
-    Brokers delete the offsets of a group without members some time after they were committed. So
-    what is assigned by hand is committed again, changed or not, every
+    Brokers delete the offsets of a group without members after a retention time. For partitions
+    of assign(), unchanged offsets are therefore committed again every
     ``offsets_recommit_interval_ms``.
     """
 
@@ -52,17 +52,17 @@ class AutoCommit:
                 all_due = now + (self._again_after if done else self._interval)
                 changed_due = max(changed_due, now + SHORTEST)
             elif now >= all_due:
-                all_due = now + self._interval  # it may be assigned to by then
+                all_due = now + self._interval  # the caller may call assign() until then
             if now >= changed_due:
                 await self._commit()
                 changed_due = anyio.current_time() + self._interval
 
     async def _commit(self, *, all_of_them: bool = False) -> bool:
-        """Commit what has changed, or all; False if that failed."""
+        """Commit the offsets that changed, or all. Return False if the commit failed."""
         engine = self._engine
         consumed = engine.consumed_offsets()
         ids = engine.ids_of(consumed)
-        # The same offset of a topic that was recreated is another offset.
+        # The same offset of a recreated topic is another position, so the topic id counts.
         entries = {tp: (at, ids[tp]) for tp, at in consumed.items()}
         chosen = {
             tp: at

@@ -1,4 +1,4 @@
-"""The one task that an asynchronous consumer owns, on asyncio and on trio."""
+"""The background task of an async consumer, on asyncio and on trio."""
 
 from __future__ import annotations
 
@@ -19,41 +19,44 @@ from kohort.errors import IllegalStateError
 logger = logging.getLogger("kohort.consumer")
 
 STOP_SECONDS = 5.0
-"""Seconds that stop() waits for the cancelled task on asyncio. Trio has no task without a wait."""
+"""Seconds that stop() waits for the cancelled task on asyncio. On trio it waits without a limit."""
 
 RunEngine = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class BackgroundTask(Protocol):
-    """A task that runs the core, and for a while another one that runs the user's code."""
+    """A task that runs the engine, and at times a second task that runs the user's callbacks."""
 
     @property
     def is_alive(self) -> bool: ...
 
     async def start(self, run: RunEngine) -> None:
-        """Start the task, and wait until the core takes calls."""
+        """Start the task and wait until the engine accepts calls."""
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a second task, once the one before has ended. It sees the context of start()."""
+        """Start the second task, which sees the context variables of start().
+
+        The previous second task must have ended.
+        """
 
     async def stop(self) -> None:
         """Cancel the tasks and wait for their end, except for the calling one.
 
-        This works in a cancelled task, too.
+        The wait is shielded, so it also works in a cancelled task.
         """
 
     async def leave_block(self) -> None:
-        """The ``async with`` block ends; the task has been stopped."""
+        """Leave the ``async with`` block, after the task has been stopped."""
 
     def abandon(self) -> None:
-        """Cancel the task, from wherever; nobody waits."""
+        """Cancel the task without waiting, from any thread."""
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Call it in the event loop, soon, from whatever thread or signal handler."""
+        """Schedule ``action`` in the event loop, from any thread or signal handler."""
 
 
 class _AsyncioTask:
-    """On asyncio a task of its own, so that start() and stop() may be called from any task."""
+    """An independent asyncio task, so that start() and stop() may be called from any task."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -76,7 +79,7 @@ class _AsyncioTask:
         await started.wait()
 
     def spawn(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        # unsubscribe() calls this in a context of the caller.
+        # unsubscribe() calls this with the context variables of its caller.
         context = self._context.copy()
         self._callback_task = asyncio.create_task(run(), name="kohort callbacks", context=context)
 
@@ -90,12 +93,12 @@ class _AsyncioTask:
                 _, pending = await asyncio.wait(tasks, timeout=STOP_SECONDS)
             if pending:
                 logger.warning(
-                    "the consumer's task did not end within %g s of its cancellation: a hook of "
-                    "the program holds it up",
+                    "the consumer's background task did not end within %g s of its cancellation: "
+                    "a hook of the program blocks it or suppresses the cancellation",
                     STOP_SECONDS,
                 )
         if self._task is not None and self._task.done():
-            self._task = None  # its exception refers to the core
+            self._task = None  # its exception refers to the engine
 
     async def leave_block(self) -> None:
         pass
@@ -111,13 +114,13 @@ class _AsyncioTask:
 
 
 class _TrioToken(Protocol):
-    """The part of trio's token that is needed here; kohort itself does without trio."""
+    """The part of trio's token that is used here, because kohort does not require trio."""
 
     def run_sync_soon(self, action: Callable[[], object]) -> None: ...
 
 
 class _CallbackTask:
-    """A task that runs the user's code, and the means to end it."""
+    """A task that runs the user's callbacks, with its cancel scope and its end."""
 
     def __init__(self) -> None:
         self.task: int | None = None
@@ -126,11 +129,11 @@ class _CallbackTask:
 
 
 class _TaskGroupTask:
-    """On trio a child of the ``async with`` block that the consumer is.
+    """A trio task that is a child of the consumer's ``async with`` block.
 
-    The task has a cancel scope of its own: the block may be left by its own task only, and not from
-    within another block, but stop() may be called anywhere. It is a shield, too: a block that is
-    cancelled still needs the core to leave the group in good order.
+    Only the task that entered the block may leave it, and only after the blocks inside it. But
+    stop() may be called anywhere, so the task has a separate cancel scope. The scope is also a
+    shield, because a cancelled block still needs the engine to leave the group.
     """
 
     def __init__(self) -> None:
@@ -170,7 +173,7 @@ class _TaskGroupTask:
             try:
                 with second.scope:
                     await run()
-            except BaseException as error:  # such as SystemExit out of a listener
+            except BaseException as error:  # for example SystemExit from a listener
                 self._failure = error
                 self._group.cancel_scope.cancel()
             finally:
@@ -198,7 +201,7 @@ class _TaskGroupTask:
             raise self._failure
 
     def abandon(self) -> None:
-        pass  # the block ends the task, whatever becomes of the consumer
+        pass  # the block ends the task, also if the consumer is not stopped
 
     def call_soon(self, action: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the event loop has ended
@@ -206,7 +209,7 @@ class _TaskGroupTask:
 
 
 def event_loop() -> object:
-    """What is one and the same within one run of an event loop; None outside of any."""
+    """Return an object that identifies the running event loop; None outside of one."""
     try:
         return anyio.lowlevel.current_token().native_token
     except RuntimeError:
@@ -214,21 +217,24 @@ def event_loop() -> object:
 
 
 def loop_clock(loop: object) -> Callable[[], float]:
-    """What anyio.current_time() is in this event loop, without finding out each time."""
+    """Return a fast function with the result of anyio.current_time() in this event loop."""
     if isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is asyncio.BaseEventLoop.time:
         return time.monotonic
     return anyio.current_time
 
 
 def make_background_task(*, in_block: bool) -> BackgroundTask:
-    """The root for the event loop that is running."""
+    """Return the background task for the running event loop.
+
+    Raise IllegalStateError on trio outside of an ``async with`` block.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         if not in_block:
             raise IllegalStateError(
-                "on trio use 'async with AsyncKafkaConsumer(...) as consumer': a task of trio's "
-                "lives in a block, so start() and stop() cannot stand alone"
+                "start() failed: on trio a background task needs an 'async with' block. Use "
+                "'async with AsyncKafkaConsumer(...) as consumer'"
             ) from None
         protect_modules()
         return _TaskGroupTask()

@@ -1,4 +1,4 @@
-"""What both faces share: everything that neither waits nor talks to a broker."""
+"""The methods that both APIs share: they neither wait nor send requests."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.consumer")
 
 _LEAVE_SHARE = 0.8
-"""Share of the time for closing that the commit and the leaving get. The rest ends the core."""
+"""Share of the close timeout for the commit and LeaveGroup. The rest is for ending the engine."""
 
 
 def leave_timeout(limit: float) -> float:
-    """How much of the time for closing may go before the core is ended."""
+    """Return the seconds of a close timeout that may pass before the engine is ended."""
     return limit * _LEAVE_SHARE
 
 
@@ -54,7 +54,7 @@ else:
 
 
 class ConsumerBase:
-    """The plain methods of a consumer. They may be called before it has started."""
+    """The methods of a consumer that do no I/O. They may be called before it has started."""
 
     _asynchronous = False
     _close_hint = "call close(), or use a with block"
@@ -62,14 +62,14 @@ class ConsumerBase:
     _engine: Engine
     _iteration_buffer: IterationBuffer
     _record_run: RecordRun
-    """The records that iteration takes without looking at anything else."""
+    """The records that iteration returns without any other check."""
     _callback_runner: CallbackRunner
     _drain_size: DrainSize
     _is_unsubscribing = False
     """True from an unsubscribe() until the listener has been called for it (async API)."""
     _closed: bool
     _left_with_error: bool
-    """An exception leaves the block: the caller may not be done with what it was given last."""
+    """True if an exception left the block, so the last records may not be processed."""
     _pid: int | None
 
     @classmethod
@@ -94,7 +94,7 @@ class ConsumerBase:
         raise wrong from cause
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
-        raise NotImplementedError  # each face
+        raise NotImplementedError  # each API overrides it
 
     def _prepare(self, config: ConsumerConfig, engine: Engine, topics: tuple[str, ...]) -> None:
         self._config = config
@@ -119,30 +119,33 @@ class ConsumerBase:
     def _check_process(self) -> None:
         if self._pid is not None and self._pid != os.getpid():
             raise ForkedConsumerError(
-                "this consumer was started before fork() and cannot be used in the child process: "
-                "its connections and its thread belong to the parent. Make a new one here"
+                "the consumer cannot be used in this process: it was started before fork(), and "
+                "its connections and its thread belong to the parent. Create a new consumer here"
             )
 
     def _check_usable(self) -> None:
         self._check_process()
         if self._closed:
-            raise ConsumerClosedError("the consumer is closed; make a new one")
+            raise ConsumerClosedError("the consumer is closed. Create a new one")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
-            "options, and make a consumer where it is used"
+            f"{type(self).__name__} cannot be pickled or copied: it owns connections. Pass its "
+            "options instead, and create the consumer where it is used"
         )
 
     def _warn_unclosed(self) -> None:
         warnings.warn(
-            f"a {type(self).__name__} was not closed: {self._close_hint}",
+            f"{type(self).__name__} was not closed: {self._close_hint}",
             ResourceWarning,
             stacklevel=3,
         )
 
     def _call_soon(self, action: Callable[[], object]) -> None:
-        """Run something in the core; nothing before it has started: it looks for itself then."""
+        """Run ``action`` in the engine's event loop.
+
+        Do nothing before the start, because the engine reads the subscription when it starts.
+        """
         if self._pid is not None:
             self._engine.callback_queue.engine_loop.call_soon(action)
 
@@ -153,7 +156,7 @@ class ConsumerBase:
         if listener is not None:
             check_listener(listener, asynchronous=self._asynchronous)
         if pattern is not None and topics:
-            raise IllegalStateError("subscribe() takes topics or a pattern, not both")
+            raise IllegalStateError("subscribe() accepts topics or a pattern, not both")
         subscription = self._engine.subscription
         if pattern is not None:
             subscription.subscribe_pattern(
@@ -162,7 +165,10 @@ class ConsumerBase:
         else:
             names = _arguments.topic_names(topics)
             if not names:
-                raise ValueError("subscribe() needs topics or a pattern; see unsubscribe()")
+                raise ValueError(
+                    "subscribe() needs topics or a pattern. Call unsubscribe() to end a "
+                    "subscription"
+                )
             subscription.subscribe(names, replaces=self._is_unsubscribing)
         self._callback_runner.listener = listener
         self._engine.has_listener = listener is not None
@@ -171,17 +177,19 @@ class ConsumerBase:
         self._call_soon(self._engine.apply_new_subscription)
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance at the next poll(), unless it does already (KIP-568).
+        """Request a rebalance of the group at the next poll(), unless one is running (KIP-568).
 
-        The reason goes to the coordinator (KIP-800) and to the logs. IllegalStateError without a
-        subscription in a group.
+        ``reason`` is sent to the coordinator (KIP-800) and logged. Raises IllegalStateError if the
+        consumer is not subscribed in a group.
         """
         self._check_usable()
         self._require_group()
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a str, not {reason!r}")
         if not self._engine.is_subscribed:
-            raise IllegalStateError("there is no group to rebalance: subscribe() first")
+            raise IllegalStateError(
+                "enforce_rebalance() failed: the consumer is not in a group. Call subscribe() first"
+            )
         self._engine.rejoin_reason = reason or "enforce_rebalance() was called"
         self._call_soon(self._engine.apply_subscription)
 
@@ -192,32 +200,42 @@ class ConsumerBase:
         self._call_soon(self._engine.apply_new_subscription)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are assigned now, by the group or by assign(); a copy."""
+        """Return a copy of the partitions that the group or assign() has assigned. No I/O."""
         self._check_process()
         return set(self._engine.subscription.assigned())
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these until resume(); what is buffered is kept. NotAssignedError."""
+        """Return no records of these partitions until :meth:`resume`.
+
+        Buffered records are kept. Raises NotAssignedError for a partition that is not assigned.
+        """
         self._check_usable()
         self._engine.subscription.pause(_arguments.topic_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """The assigned partitions that are paused; a copy."""
+        """Return a copy of the assigned partitions that are paused. No I/O."""
         self._check_process()
         return set(self._engine.subscription.paused())
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these again. NotAssignedError."""
+        """Return records of these partitions again after :meth:`pause`.
+
+        Raises NotAssignedError for a partition that is not assigned.
+        """
         self._check_usable()
         self._engine.subscription.resume(_arguments.topic_partitions(partitions))
         self._engine.callback_queue.notify()  # another task may wait for buffered records
         self._call_soon(self._engine.fetcher.wake)
 
     def seek(self, partition: TopicPartition, offset: int, *, until: int | None = None) -> None:
-        """Continue at this offset, whatever is committed. NotAssignedError, ValueError.
+        """Set the position, so that the next record returned has this offset or a later one.
 
-        From the offset ``until`` on nothing is fetched, up to the next seek: for who reads a range.
-        What a broker sends along with the last record before it is returned all the same.
+        Committed offsets do not change. ``until`` is for callers that read a bounded range: the
+        consumer fetches no record from that offset on, until the next seek. Records after it may
+        still be returned if they are in the same batch as an earlier record.
+
+        Raises NotAssignedError for a partition that is not assigned, and ValueError for a
+        negative offset.
         """
         self._check_usable()
         tp = _arguments.topic_partition(partition)
@@ -226,7 +244,10 @@ class ConsumerBase:
         self._call_soon(self._engine.fetcher.wake)
 
     def _assigned_or(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        """The partitions named, or all that are assigned; each must be."""
+        """Return the partitions given, or all assigned ones.
+
+        Raise NotAssignedError if one of them is not assigned, or if there are none.
+        """
         assigned = self._engine.subscription.assigned()
         chosen = _arguments.topic_partitions(partitions) or sorted(assigned)
         if not chosen:
@@ -241,19 +262,29 @@ class ConsumerBase:
                 raise NotAssignedError(f"{tp.topic}-{tp.partition} is not assigned")
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Of the assigned partitions the offsets of the next records, where known; no I/O."""
+        """Return the offset of the next record for each assigned partition. No I/O.
+
+        Partitions whose position is not known yet are left out.
+        """
         found = self._engine.subscription.snapshot().partitions
         return {tp: at.position for tp, at in found.items() if at.position is not None}
 
-    # -- what is known ------------------------------------------------------------------------
+    # -- state without I/O --------------------------------------------------------------------
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset behind the last record by the last fetch; None before. NotAssignedError."""
+        """Return the high watermark of the latest fetch, or None before the first. No I/O.
+
+        It is the offset after the last replicated record. Raises NotAssignedError.
+        """
         self._check_process()
         return self._engine.subscription.high_watermark(_arguments.topic_partition(partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, as far as it knows; no I/O (KIP-447)."""
+        """Return group id, generation, member id and instance id as last known. No I/O.
+
+        A transactional producer needs them to commit offsets (KIP-447). Without a group all
+        fields have their defaults.
+        """
         self._check_process()
         group = self._config.group
         if self._engine.coordinator is None:
@@ -268,27 +299,27 @@ class ConsumerBase:
         )
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """How many offsets each assigned partition is behind its end, as of the latest fetch.
+        """Return the lag of each assigned partition in offsets, as of its latest fetch. No I/O.
 
-        None for one that nothing is known of yet. No I/O. With read_committed the end is where the
-        first open transaction begins.
+        It is None before the first fetch or position. With read_committed it is counted to the
+        last stable offset, where the first open transaction begins.
         """
         self._check_process()
         return lags(self._engine)
 
     def explain(self) -> Explanation:
-        """Why nothing comes, and why the group rebalanced: ``print(consumer.explain())``.
+        """Return the reasons why no records arrive and why the group rebalanced. No I/O.
 
-        At any time, without I/O, of KafkaConsumer from any thread. ``.as_dict()`` has all of it
-        for a log.
+        ``print(consumer.explain())`` shows them as text, ``.as_dict()`` returns all values for a
+        log. It may be called at any time, and on KafkaConsumer from any thread.
         """
         started = self._pid is not None
         return Explanation(collect_diagnosis(self._engine, started=started, closed=self._closed))
 
     def metrics(self, raw: bool = False) -> dict[str, dict[str, float]] | None:
-        """Figures by group and name (docs/monitoring.md); None if ``metrics_enabled=False``.
+        """Return ``{group: {name: value}}``, or None if ``metrics_enabled=False``. No I/O.
 
-        ``raw`` changes nothing.
+        docs/monitoring.md lists the names. ``raw`` has no effect.
         """
         self._check_process()
         return collect(self._engine) if self._config.metrics_enabled else None
@@ -299,14 +330,14 @@ class ConsumerBase:
         self, offsets: Mapping[TopicPartition, object] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._engine.coordinator is None:
-            raise IllegalStateError("there is nothing to commit to: give the consumer a group_id")
+            raise IllegalStateError("commit() needs a group. Set the option group_id")
         if offsets is None:
             return self._engine.subscription.positions_for_commit()
         return _arguments.commit_offsets(offsets)
 
     def _require_group(self) -> None:
         if self._engine.coordinator is None:
-            raise IllegalStateError("this needs a group: give the consumer a group_id")
+            raise IllegalStateError("this call needs a group. Set the option group_id")
 
     def _close_deserializers(self) -> None:
         for deserializer in (self._config.key_deserializer, self._config.value_deserializer):
@@ -319,7 +350,7 @@ class ConsumerBase:
 
 
 def _group_state(group: MembershipSnapshot) -> str:
-    """The membership in the words of kafka-python."""
+    """Return kafka-python's name of the membership's state."""
     if group.is_stable:
         return "<stable>"
     return "<unjoined>" if group.generation_id < 0 else "<rebalancing>"

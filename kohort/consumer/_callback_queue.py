@@ -1,4 +1,4 @@
-"""What the core leaves for the caller: the user's code runs on the caller's thread or task."""
+"""The queue of callbacks from the engine to the caller, which runs them on its thread or task."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 E = TypeVar("E", bound=BaseException)
 
 MAX_ERRORS = 32
-"""Errors that are kept for a caller who does not poll; of more, the oldest go."""
+"""Maximum number of errors kept for the next poll(). The oldest are dropped first."""
 
 
 class EngineLoop:
-    """How the caller reaches the core; for a core in the caller's own event loop, directly."""
+    """Access to the engine's event loop. This base class is for an engine in the caller's loop."""
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the core's event loop, soon."""
+        """Run ``action`` in the engine's event loop. Here the caller is in it already."""
         action()
 
     def yield_to_caller(self) -> None:
-        """Let the notified caller run before the core goes on.
+        """Let the notified caller run before the engine continues.
 
-        asyncio runs tasks in the order in which they become ready, so the caller that was notified
-        first runs first. On trio tasks have no order.
+        There is nothing to do here, because asyncio runs tasks in the order in which they become
+        ready. On trio tasks have no order.
         """
 
 
 class PendingCallback:
-    """A piece of the user's code that the core waits for.
+    """A call of the user's code that the engine waits for.
 
-    The core creates and awaits it; the caller performs it inside ``poll()``, ``close()`` or
-    ``unsubscribe()`` and says so with :meth:`finish`.
+    The engine creates and awaits it. The caller runs it inside ``poll()``, ``close()`` or
+    ``unsubscribe()``, and then calls :meth:`finish`.
     """
 
     __slots__ = ("_done", "_engine_loop", "error", "is_finished", "result")
@@ -54,13 +54,13 @@ class PendingCallback:
         self.error: BaseException | None = None
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Called by the caller, from its own thread or task."""
+        """Set the outcome and wake the engine. The caller calls this on its thread or task."""
         self.result, self.error = result, error
         self._engine_loop.call_soon(self._done.set)
         self.is_finished = True
 
     async def wait(self) -> Any:
-        """Called by the core. Raises what the caller's code raised."""
+        """Wait for the outcome and return it, or raise the error. The engine calls this."""
         await self._done.wait()
         if self.error is not None:
             raise self.error
@@ -68,13 +68,13 @@ class PendingCallback:
 
 
 class PollNotice(PendingCallback):
-    """Nothing to do: the core only needs to know that the caller is inside poll()."""
+    """A callback without an action: it finishes when the caller is inside poll()."""
 
     __slots__ = ()
 
 
 class ListenerCallback(PendingCallback):
-    """A callback of the rebalance listener, by its name."""
+    """A call of one method of the rebalance listener."""
 
     __slots__ = ("name", "partitions")
 
@@ -87,7 +87,7 @@ class ListenerCallback(PendingCallback):
 
 
 class AssignorCallback(PendingCallback):
-    """A user's assignor."""
+    """A call of the user's assignor, or of another function of the user."""
 
     __slots__ = ("assign",)
 
@@ -101,7 +101,7 @@ def _do_nothing() -> None:
 
 
 class CommitCallback(NamedTuple):
-    """The callback of a commit that is done; nobody waits for it."""
+    """The callback of a finished commit. The engine does not wait for it."""
 
     function: Callable[[Any, Any], Any]
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -113,9 +113,9 @@ def _no_principal() -> None:
 
 
 class CallbackQueue:
-    """The queues from core to caller, and what the caller last said of itself.
+    """The queues from the engine to the caller, and the times of the caller's last calls.
 
-    Appending to and popping from a deque is atomic, so neither side takes a lock here.
+    Appending to and popping from a deque is atomic, so neither side takes a lock.
     """
 
     def __init__(
@@ -128,30 +128,30 @@ class CallbackQueue:
         self.engine_loop = engine_loop
         self._wake_up = wake_up or WakeUp()
         self.notify = notify
-        """Wakes the caller, if it waits; may be called from any thread."""
+        """Function that wakes a waiting caller. It may be called from any thread."""
         self.clock = clock
         self.caller_latency = CallerLatency()
         self.pending: deque[PendingCallback] = deque()
         self.commit_callbacks: deque[CommitCallback] = deque()
         self.errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self.is_wakeup_requested = False
-        """wakeup() was called, and nobody has been told yet."""
+        """True if wakeup() was called and no call has raised WakeupError for it yet."""
         self.is_polling = False
-        """The caller is inside poll() (or another call that performs work) right now."""
+        """True while the caller is inside poll() or another call that runs callbacks."""
         self.poll_count = 0
-        """How often the caller came into poll()."""
+        """Number of calls of poll()."""
         self.longest_poll_interval = 0.0
-        """Seconds between two polls, at most."""
+        """Longest time between two polls in seconds."""
         self._last_at: float | None = None
         self.has_returned_records = False
         """True if the latest poll() returned records, which the caller may still process."""
         self.principal: Callable[[], str | None] = _no_principal
-        """Returns the user that errors about missing rights name."""
+        """Function that returns the principal, which authorization errors name."""
         self.on_pending: Callable[[], object] = _do_nothing
-        """Called after work was added; for a consumer that performs it without a poll()."""
+        """Function called after a callback was added. The async API may run it without a poll."""
 
     def enter_poll(self) -> None:
-        """The caller came into poll()."""
+        """Note that the caller enters poll()."""
         self._wake_up.set()
         now, last = self.clock(), self.last_poll()
         self.is_polling = True
@@ -163,7 +163,7 @@ class CallbackQueue:
             self.longest_poll_interval = now - last
 
     def notify_waiting_caller(self) -> bool:
-        """Notify a caller that waits for records and was quick the last time, and give way to it.
+        """Notify a caller that waits in poll() if its latest latency was short, and let it run.
 
         Return False without a notification for any other caller.
         """
@@ -177,33 +177,33 @@ class CallbackQueue:
         return True
 
     def leave_poll(self) -> None:
-        """The caller went out of poll()."""
+        """Note that the caller leaves poll()."""
         self.is_polling = False
         self._last_at = self.clock()
 
     def note_call(self) -> None:
-        """The caller called something other than poll() that shows that it goes on."""
+        """Note a call other than poll() that counts for ``max_poll_interval_ms``."""
         self._last_at = self.clock()
 
     def request_wakeup(self) -> None:
-        """Have the caller raise WakeupError, as soon as it looks."""
+        """Let the caller's current call, or its next one, raise WakeupError."""
         self.is_wakeup_requested = True
         self._wake_up.set()
 
     @property
     def last_active_at(self) -> float | None:
-        """When the caller last came in, went out or took a record by iteration; None for never."""
+        """Time when the caller last entered or left poll() or iterated; None for never."""
         at, taken = self._last_at, self._wake_up.taken_at
         if at is None:
             return None
         return max(at, taken)
 
     def last_poll(self) -> float | None:
-        """When the caller was last known to be polling; now, while it is inside poll()."""
+        """Return the time of the caller's latest activity; now while it is inside poll()."""
         return self.clock() if self.is_polling else self.last_active_at
 
     async def call(self, callback: PendingCallback) -> Any:
-        """Leave something for the caller and wait until it is done."""
+        """Queue a callback, wait until the caller has run it, and return its result."""
         self.pending.append(callback)
         self._wake_up.set()
         self.notify()
@@ -211,21 +211,21 @@ class CallbackQueue:
         try:
             return await callback.wait()
         finally:
-            callback.is_finished = True  # when it is given up, nobody has to do it any more
+            callback.is_finished = True  # after a cancellation the caller must not run it
 
     def raise_wakeup(self) -> None:
-        """Raise WakeupError if wakeup() was called; once for each time, or for several at once."""
+        """Raise WakeupError if wakeup() was called, once for all calls since the last error."""
         if self.is_wakeup_requested:
             self.is_wakeup_requested = False
             raise WakeupError("wakeup() was called")
 
     def add_commit_callback(self, callback: CommitCallback) -> None:
-        """Leave the callback of a commit for the caller."""
+        """Queue the callback of a finished commit."""
         self.commit_callbacks.append(callback)
         self.notify()
 
     def drop_errors(self, kind: type[Exception]) -> None:
-        """Drop reported errors that are of no interest any more."""
+        """Drop the reported errors of a type, because their cause is over."""
         for error in [error for error in self.errors if isinstance(error, kind)]:
             self.errors.remove(error)
 
@@ -233,17 +233,17 @@ class CallbackQueue:
         """Drop a reported error whose cause is over, if it was not raised yet."""
         for other in tuple(self.errors):
             if type(other) is type(error) and str(other) == str(error):
-                with suppress(ValueError):  # the caller takes it at this moment
+                with suppress(ValueError):  # the caller removed it meanwhile
                     self.errors.remove(other)
 
     def with_principal(self, error: E) -> E:
-        """Return an error about a missing right with the user in it; others as they are."""
+        """Return an authorization error with the principal in it, other errors unchanged."""
         return with_principal(error, self.principal())
 
     def report(self, error: Exception) -> None:
-        """Leave an error to be raised from the caller's next poll(); once, if it is there."""
+        """Let the caller's next poll() raise an error. Equal errors are reported once."""
         error = self.with_principal(error)
-        # A copy: the caller may take one out, in its own thread, while they are compared.
+        # A copy, because the caller's thread may remove an error while they are compared.
         known = tuple(self.errors)
         if all(type(error) is not type(other) or str(error) != str(other) for other in known):
             self.errors.append(error)

@@ -1,7 +1,7 @@
-"""What the caller does for the core: listeners, assignors, commits before revocation.
+"""The caller's side of callbacks: listeners, assignors and commits before a revocation.
 
-Written once, as coroutines. On the synchronous face nothing in them ever suspends (calls into the
-core block the thread instead), so :func:`run_inline` runs them to their end in one step.
+Both APIs share these coroutines. In the sync API they never suspend, because calls to the engine
+block the thread instead. So :func:`run_inline` runs them to their end in one step.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ ASSIGNED: CallbackName = "on_partitions_assigned"
 REVOKED: CallbackName = "on_partitions_revoked"
 LOST: CallbackName = "on_partitions_lost"
 COMMIT_SHARE = 0.7
-"""How much of the time for leaving the commit before it may take: LeaveGroup needs some, too."""
+"""Share of the leave timeout for the commit. The rest is for LeaveGroup."""
 END_SESSIONS_SECONDS = 0.2
-"""How long closing may take longer for the sake of the brokers' memory of fetches."""
+"""Maximum seconds that closing waits to end the fetch sessions, which use broker memory."""
 
 
 class CallEngine(Protocol):
-    """Await something in the core's event loop, from the caller's thread or task.
+    """A function that awaits another one in the engine's event loop and returns its result.
 
-    ``seconds`` is the limit that the function keeps to while the event loop runs.
+    ``seconds`` is the timeout that ``function`` applies to itself.
     """
 
     async def __call__(self, function: Callable[[], Awaitable[T]], seconds: float) -> T: ...
 
 
 class CallEngineWithCallbacks(Protocol):
-    """As :class:`Call`, performing what the core leaves meanwhile."""
+    """A :class:`CallEngine` that runs the callbacks of the engine by ``perform`` meanwhile."""
 
     async def __call__(
         self,
@@ -50,7 +50,7 @@ class CallEngineWithCallbacks(Protocol):
 
 
 class CallListener(Protocol):
-    """Call a method of a listener; what it raises is returned."""
+    """A function that calls a method of a listener and returns its error."""
 
     async def __call__(
         self, listener: Any, callback: CallbackName, partitions: frozenset[TopicPartition]
@@ -58,23 +58,23 @@ class CallListener(Protocol):
 
 
 def run_inline(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends."""
+    """Run a coroutine that never suspends, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a coroutine of the synchronous face suspended")
+    raise RuntimeError("internal error in kohort: a coroutine of the sync API suspended")
 
 
 class CallbackRunner:
-    """Performs the work that the core leaves in the mailbox, one piece after the other."""
+    """Runner of the callbacks in the callback queue, one after the other."""
 
     def __init__(self, engine: Engine, invoke: CallListener) -> None:
         self.listener: Any = None
         self.commits_unfinished = False
-        """Partitions are revoked while the caller may process their records, which then count."""
+        """True while a revocation also commits records that the caller may still process."""
         self._engine = engine
         self._call_listener = invoke
         self._call_engine: CallEngine
@@ -86,20 +86,20 @@ class CallbackRunner:
         self._rebalance_ended = False
 
     def connect(self, call: CallEngine, serve: CallEngineWithCallbacks) -> None:
-        """Take the callbacks to the consumer, which refer to it weakly."""
+        """Set the functions that call the engine. They refer to the consumer weakly."""
         self._call_engine, self._call_with_callbacks = call, serve
 
     @property
     def has_callbacks(self) -> bool:
-        """There is something to perform."""
+        """True if a callback is queued."""
         callback_queue = self._engine.callback_queue
         return bool(callback_queue.pending or callback_queue.commit_callbacks)
 
     async def run_all(self) -> None:
-        """Perform everything that is there."""
+        """Run all queued callbacks."""
         pending = self._engine.callback_queue.pending
         while pending:
-            # It stays in the queue until it is done: Ctrl-C between the two would lose it.
+            # It stays in the queue until it is done. Ctrl-C after a popleft() would lose it.
             first = pending[0]
             if not first.is_finished:
                 await self._run(first)
@@ -108,7 +108,7 @@ class CallbackRunner:
         self.run_commit_callbacks()
 
     def run_commit_callbacks(self) -> None:
-        """Call the callbacks of commits that are done; what they raise is logged."""
+        """Call the callbacks of finished commits, and log their errors."""
         callbacks = self._engine.callback_queue.commit_callbacks
         while callbacks:
             callback = callbacks.popleft()
@@ -118,10 +118,10 @@ class CallbackRunner:
                 logger.exception("the callback of a commit raised")
 
     def raise_errors(self, *, timed_out: bool) -> None:
-        """Raise what the core reported, the first error of a listener, and WakeupError.
+        """Raise the first listener error, WakeupError, or an error that the engine reported.
 
-        The latter waits for the rebalance to end, or the time of this poll to be ``over``: one
-        rebalance raises once.
+        A listener error waits until the rebalance ends or the poll has timed out, so that one
+        rebalance raises one error.
         """
         if self._listener_error is not None and (timed_out or self._rebalance_ended):
             error, self._listener_error = self._listener_error, None
@@ -144,8 +144,8 @@ class CallbackRunner:
         except Exception as raised:
             error = raised
         except BaseException as raised:
-            # Ctrl-C or a cancellation goes on to the caller. A listener that it came out of has
-            # had its turn; without the result of an assignor there is nothing to go on with.
+            # Ctrl-C or a cancellation is raised to the caller. An interrupted listener counts as
+            # called. The group cannot continue without the result of an assignor.
             if not isinstance(pending, ListenerCallback):
                 error = KafkaError(f"interrupted by {raised!r}")
             raise
@@ -155,7 +155,7 @@ class CallbackRunner:
     async def run_listener(
         self, callback: CallbackName, partitions: frozenset[TopicPartition]
     ) -> None:
-        """Call the listener, with the commit before and the revocation after it."""
+        """Commit if partitions are revoked, call the listener, then remove those partitions."""
         subscription = self._engine.subscription
         self._rebalance_ended = False
         try:
@@ -175,19 +175,19 @@ class CallbackRunner:
                 subscription.revoke(partitions)
 
     def keep_listener_error(self, error: RebalanceListenerError) -> None:
-        """A listener raised: the first one is raised to the caller."""
+        """Keep the first error of a listener for the caller. Log later ones."""
         if self._listener_error is None:
             self._listener_error = error
         else:
-            logger.error("%s; the one before is raised", str(error), exc_info=error)
+            logger.error("%s. poll() raises the error before it", str(error), exc_info=error)
 
     def take_listener_error(self) -> RebalanceListenerError | None:
-        """What is noted; nothing is from then on."""
+        """Return the kept error of a listener and clear it."""
         error, self._listener_error = self._listener_error, None
         return error
 
     async def auto_commit(self) -> None:
-        """Commit what the caller is done with, if that is automatic; a failure is only logged."""
+        """Commit the consumed offsets if ``enable_auto_commit`` is set. Log a failure."""
         engine = self._engine
         if not engine.config.group.auto_commit:
             return
@@ -205,10 +205,10 @@ class CallbackRunner:
     async def leave(
         self, reason: str, autocommit: bool, deadline: float, *, leave_group: bool | None = None
     ) -> KafkaError | None:
-        """Commit, call the listener for what is assigned, leave the group.
+        """Commit, call the listener for the assigned partitions, and leave the group.
 
-        Returns what the listener raised. The group asks for the callbacks by itself, as it does in
-        a rebalance, so they are performed while it leaves.
+        Return the error of the listener. The engine queues the callbacks while it leaves, as in a
+        rebalance.
         """
         engine, now = self._engine, self._clock()
         self._auto_commits = autocommit
@@ -235,7 +235,7 @@ class CallbackRunner:
         return self.take_listener_error()
 
     async def _end_sessions(self, seconds: float) -> None:
-        """Brokers need not remember what is fetched no more; no matter if one is not told."""
+        """End the fetch sessions, so that brokers free their memory. Log a failure."""
         if seconds <= 0:
             return
         try:
@@ -243,8 +243,8 @@ class CallbackRunner:
         except WakeupError:
             self._engine.callback_queue.request_wakeup()
         except KafkaError as error:
-            logger.info("the fetch sessions could not be ended: %s", str(error))
+            logger.info("ending the fetch sessions failed: %s", str(error))
 
     def abandon(self) -> None:
-        """The core has ended: nobody waits for what is left."""
+        """Drop the queued callbacks, because the engine has ended."""
         self._engine.callback_queue.pending.clear()

@@ -1,4 +1,4 @@
-"""The result of a commit that was begun without waiting."""
+"""The future that commit_async() returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kohort.errors import KafkaTimeoutError
 
 
 class CommitFuture(Future[None]):
-    """A future whose waits without a timeout end as other calls of the consumer do."""
+    """A future whose waits always have a limit, as other calls of the consumer do."""
 
     def __init__(self, seconds: float, deadline: float) -> None:
         super().__init__()
@@ -18,15 +18,16 @@ class CommitFuture(Future[None]):
         self._deadline = deadline
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait for the commit, ``timeout`` seconds at most, and raise its error.
+        """Wait for the commit at most ``timeout`` seconds, and raise its error.
 
-        TimeoutError. With None: KafkaTimeoutError when the consumer thread has not answered one
-        second after ``request_timeout_ms``, counted from the commit. The commit goes on.
+        Raises TimeoutError after ``timeout``. With None, raises KafkaTimeoutError if the consumer
+        thread does not respond within ``request_timeout_ms`` and one second. This time counts from
+        commit_async(). The commit continues after both errors.
         """
         return super().result(self._limit(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as :meth:`result` does; the error of the commit, or None."""
+        """Wait as :meth:`result` does, and return the error of the commit, or None."""
         return super().exception(self._limit(timeout))
 
     def _limit(self, timeout: float | None) -> float | None:
@@ -39,8 +40,8 @@ class CommitFuture(Future[None]):
 
 
 def thread_timeout(seconds: float) -> KafkaTimeoutError:
-    """Return the error of a call that the consumer thread has not answered."""
+    """Return the error of a call to which the consumer thread did not respond."""
     return KafkaTimeoutError(
-        f"the consumer's thread did not answer within {seconds:.1f} s: code that blocks runs in "
-        "its event loop, or the process gets no CPU time. Repeat the call, or close the consumer"
+        f"the consumer thread did not respond within {seconds:.1f} s: blocking code runs in its "
+        "event loop, or the process gets no CPU time. Repeat the call, or close the consumer"
     )

@@ -1,4 +1,4 @@
-"""What a consumer did so far, counted for metrics() and explain()."""
+"""Counts and durations of commits, for metrics() and explain()."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kohort.types import OffsetAndMetadata, TopicPartition
 
 
 class Durations:
-    """How often something was done, and how long it took in seconds."""
+    """Count, total and maximum of durations in seconds."""
 
     __slots__ = ("count", "longest", "total")
 
@@ -28,7 +28,7 @@ class Durations:
 
 
 class CommitStatistics:
-    """Written by the core alone; read from anywhere."""
+    """Statistics of one consumer's commits. Only the engine writes them, any thread may read."""
 
     __slots__ = ("commits", "committed", "failed_commits", "last_commit_error")
 
@@ -36,28 +36,28 @@ class CommitStatistics:
         self.commits = Durations()
         self.failed_commits = 0
         self.last_commit_error: str | None = None
-        """The error of the latest commit, if it failed."""
+        """The error of the latest commit; None if it succeeded."""
         self.committed: dict[TopicPartition, int] = {}
-        """The offsets that this consumer last committed or fetched from the group."""
+        """The offsets that this consumer last committed, or last read from the coordinator."""
 
     def note_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], seconds: float
     ) -> None:
-        """A commit was done."""
+        """Note a successful commit."""
         self.commits.add(seconds)
         self.last_commit_error = None
         self.committed.update((tp, at.offset) for tp, at in offsets.items())
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was recreated: what was committed belongs to the old one."""
+        """Drop the committed offsets of a recreated topic, because they belong to the old one."""
         for tp in [tp for tp in self.committed if tp.topic == topic]:
             del self.committed[tp]
 
     def note_failed_commit(self, error: Exception) -> None:
-        """A commit was not done."""
+        """Note a failed commit."""
         self.failed_commits += 1
         self.last_commit_error = f"{type(error).__name__}: {error}"
 
     def note_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """The coordinator told what is committed."""
+        """Note the committed offsets that the coordinator returned."""
         self.committed.update((tp, at.offset) for tp, at in found.items() if at is not None)

@@ -1,4 +1,4 @@
-"""Everything that explain() goes by, as one dict of plain values: it can be logged as JSON."""
+"""The state that explain() uses, as one dict of plain values that can be logged as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Facts = dict[str, Any]
 
 
 def collect_diagnosis(engine: Engine, *, started: bool, closed: bool) -> Facts:
-    """``started`` and ``closed`` are what the face knows. No I/O."""
+    """Return the state of a consumer without I/O.
+
+    The caller passes ``started`` and ``closed``, because the engine does not know them.
+    """
     config, callback_queue, metadata = engine.config, engine.callback_queue, engine.cluster.metadata
     snapshot = engine.subscription.snapshot()
     servers = config.client.bootstrap_servers
@@ -177,7 +180,7 @@ def _partition(
 
 
 def _withheld(state: PartitionState, fetched_at: float | None) -> float | None:
-    """How long answers have brought nothing of what the broker says is there."""
+    """Return the seconds for which responses contained no records below the high watermark."""
     if state.withheld is None or fetched_at is None:
         return None
     offset, since = state.withheld
@@ -189,9 +192,9 @@ def _name(tp: TopicPartition) -> str:
 
 
 def _missing_rights(engine: Engine) -> list[Facts]:
-    """Return the rights that brokers miss: operation, resource, name and principal.
+    """Return the permissions that brokers denied: operation, resource, name and principal.
 
-    The principal is the user of the login, or the subject of the client certificate; or None.
+    The principal is the user of the login, the subject of the client certificate, or None.
     """
     principal = engine.cluster.principal
     return [
@@ -201,7 +204,7 @@ def _missing_rights(engine: Engine) -> list[Facts]:
 
 
 def _missing(engine: Engine) -> Iterator[tuple[str, str, str]]:
-    """Yield operation, kind of resource and name."""
+    """Yield operation, resource type and name of each denied permission."""
     snapshot = engine.subscription.snapshot()
     named = snapshot.topics | {tp.topic for tp in snapshot.partitions}
     for topic in engine.cluster.metadata.refused(named):

@@ -1,4 +1,4 @@
-"""Limits of what a consumer does at a time: seconds in an event loop, records of a drain."""
+"""Limits of a consumer's steps: seconds without a yield to the event loop, records of a drain."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from kohort.records import ConsumerRecord
 
 YIELD_SECONDS = 0.01
-"""Seconds of the loop's clock between two turns that reading gives to the event loop.
+"""Seconds between two yields to the event loop while records are read.
 
-A timer that is due runs one turn after the turn that finds it due. So a time-out is late by two of
-these at most, and by the tick of the clock. One turn costs about 20 us."""
+The event loop runs a timer one iteration after the iteration that finds it due. So a timeout is
+late by at most two of these intervals and one clock tick. One yield costs about 20 us."""
 POLLS_AT_ONCE = 4
-"""Iteration takes up to this many times ``max_poll_records``. Each time costs about 20 us."""
+"""Factor of ``max_poll_records`` for one drain of iteration. A drain costs about 20 us."""
 DRAIN_BYTES = 512 << 10
-"""Bytes of keys and values to take at a time: more of them would leave the processor's caches."""
+"""Maximum bytes of keys and values in one drain. More would not stay in the CPU caches."""
 MIN_RECORDS = 50
-"""Records to take at a time, however large they are."""
+"""Minimum number of records in one drain, regardless of their size."""
 MAX_GROWTH = 10
-"""Factor by which one drain may be larger than the one before."""
+"""Maximum factor between one drain and the next."""
 
 
 class DrainSize:
-    """Number of records for the next drain, which is :attr:`count`.
+    """The number of records for the next drain, as :attr:`count`.
 
-    Records that a drain decodes stay in the processor's caches if they have :data:`BYTES` at most.
-    With ``timed``, for deserializers that run in an event loop, a drain takes
-    :data:`TURN_SECONDS` at most. ``most``: the upper bound.
+    It adapts so that the records of one drain have at most :data:`DRAIN_BYTES`, which stay in the
+    CPU caches. With ``timed``, one drain takes at most :data:`YIELD_SECONDS`. This is for
+    deserializers that run in an event loop. :attr:`maximum` is the upper bound of the count.
     """
 
     __slots__ = ("_timed", "count", "maximum")
@@ -41,7 +41,7 @@ class DrainSize:
     def adapt(
         self, drained: Collection[list[ConsumerRecord[Any, Any]]], seconds: float = 0.0
     ) -> None:
-        """Note the records of a drain by partition, and its duration."""
+        """Adapt the count to the records of a drain, by partition, and to its duration."""
         count = sum(map(len, drained))
         if not count:
             return

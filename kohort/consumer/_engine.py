@@ -1,7 +1,7 @@
-"""The engine: where transport, group, fetcher and subscription are put together.
+"""The engine, which connects transport, group, fetcher and subscription.
 
-It runs in one task of one event loop; which loop that is, is the face's affair. Everything here is
-called from within that loop, but for what the subscription and the mailbox allow from outside.
+It runs in one task of one event loop, which the API chooses. All methods are called in that loop.
+Only the subscription and the callback queue may be used from other threads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kohort.consumer._callback_queue import CallbackQueue, EngineLoop
 from kohort.consumer._commit_statistics import CommitStatistics
 from kohort.consumer._first_positions import FirstPositionRules
 from kohort.consumer._group_adapter import GroupAdapter
+from kohort.consumer._metrics import report_stats
 from kohort.consumer._positions import PositionFinder
-from kohort.consumer._stats_reporter import report_stats
 from kohort.consumer._topics import TopicWatch
 from kohort.errors import (
     IllegalStateError,
@@ -48,13 +48,13 @@ __all__ = ["EARLIEST", "LATEST", "Engine"]
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 COMMIT_RETRY_SECONDS = 1.0
-"""Seconds that unsubscribe() repeats its commit while a rebalance does not let it through."""
+"""Seconds for which unsubscribe() repeats its commit while a rebalance rejects it."""
 DISCONNECT_SECONDS = 0.5
-"""How long the connections may take to close; they are cut, at the latest, when the task ends."""
+"""Maximum seconds for closing the connections. After that, the end of the task aborts them."""
 
 
 class Engine:
-    """The core of one consumer."""
+    """The part of a consumer that both APIs share and that does all I/O."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Engine:
         subscription: SubscriptionState | None = None,
     ) -> None:
         rng = config.rng or random.Random()
-        # Its parts must not keep it alive: a closed consumer is freed by its last reference.
+        # The parts refer to the engine weakly, so that a closed consumer is freed immediately.
         engine = weakref.proxy(self)
         self.config = config
         self.subscription = subscription or SubscriptionState(
@@ -102,7 +102,7 @@ class Engine:
         )
         self.coordinator: CoordinatorClient | None = None
         if config.group.group_id is not None:
-            # A fifth of the time that an import takes, and many consumers are in no group.
+            # It takes a fifth of the import time, and many consumers have no group.
             from kohort.coordinator_client import CoordinatorClient, resolve_assignors
 
             assignors = resolve_assignors(config.group.partition_assignment_strategy)
@@ -117,31 +117,31 @@ class Engine:
                 history=self.subscription.history,
             )
         self.has_listener = False
-        """The listener itself is the face's: through it the core would keep the consumer alive."""
+        """True if a listener is set. A reference to it could keep the consumer alive."""
         self.failure: Exception | None = None
-        """The defect that ended the core."""
+        """The unexpected error that ended the engine."""
         self.ended = False
-        """Nothing runs any more: the consumer was closed, or something went wrong."""
+        """True if the engine has ended, by close() or by an unexpected error."""
         self.commit_statistics = CommitStatistics()
         self.resubscribed = False
-        """The caller called subscribe(), perhaps for the same topics: a new try, if fenced."""
+        """True after subscribe(), also for the same topics. A fenced member then joins again."""
         self.rejoin_reason: str | None = None
-        """The caller asks for a rebalance, and this is why."""
+        """The reason of a rebalance that the caller requested, until it is sent."""
         self._leaving = 0
         self.unsubscribed_offsets: Offsets | None = None
-        """The caller has given up its subscription; these are left to commit before leaving."""
+        """Offsets to commit before leaving, after an unsubscribe() that did not wait."""
         self._unsubscribed = anyio.Event()
         self.replaced_offsets: Offsets = {}
-        """Of partitions that another assign() has put aside; left to commit."""
+        """Offsets to commit for partitions replaced by a later assign()."""
         self._pending_topic_ids: dict[TopicPartition, bytes] = {}
-        """The ids of the topics that offsets left to commit belong to."""
+        """Topic ids of the offsets in ``unsubscribed_offsets`` and ``replaced_offsets``."""
         self._positions = PositionFinder(engine)
         self._topics = TopicWatch(engine)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Run until cancelled. A defect ends it, too, and is kept in :attr:`failure`."""
+        """Run until cancelled. An unexpected error also ends it and is kept in :attr:`failure`."""
         try:
             async with anyio.create_task_group() as tasks:
                 cluster = Started()
@@ -159,7 +159,7 @@ class Engine:
                 started()
                 await anyio.sleep_forever()
         except Exception as error:
-            logger.critical("the consumer broke down", exc_info=error)
+            logger.critical("internal error in kohort: the consumer has ended", exc_info=error)
             self.failure = error
         finally:
             self.ended = True
@@ -169,18 +169,19 @@ class Engine:
                 await self.cluster.aclose()
 
     def check_running(self) -> None:
-        """Raise IllegalStateError when the core has ended."""
+        """Raise IllegalStateError if the engine has ended."""
         if self.ended:
             raise IllegalStateError(
-                "the consumer broke down, by a defect of kohort's: close it, and make a new one"
+                "internal error in kohort: close this consumer and create a new one"
                 if self.failure is not None
-                else "the consumer's own task or thread was ended: close it, and make a new one"
+                else "the consumer's background task or thread was ended from outside: close this "
+                "consumer and create a new one"
             ) from self.failure
 
     def may_deliver(self) -> bool:
-        """False: the session may be over and the partitions another member's, who knows.
+        """Return False if the session may have expired, so that others may own the partitions.
 
-        Such as after a process was stopped and goes on: what it finds buffered, the other has read.
+        After a suspension, for example, another member may have read the buffered records.
         """
         coordinator = self.coordinator
         return coordinator is None or self.callback_queue.clock() < coordinator.confirmed_until
@@ -193,32 +194,33 @@ class Engine:
         self.fetcher.wake()
 
     def apply_new_subscription(self) -> None:
-        """The caller subscribed or assigned; runs in the core."""
+        """Apply a call of subscribe() or assign()."""
         self._topics.forget_denied_topics()
         self.apply_subscription()
 
     def report_refusal(self, error: KafkaError) -> None:
-        """Have poll() raise that a right is missing; only log it where ``on_error`` says so."""
+        """Let poll() raise an authorization error, or only log it, as ``on_error`` says."""
         if self.config.fetch.on_error in LOGGED_POLICIES:
             logger.warning("%s", str(self.callback_queue.with_principal(error)))
         else:
             self.callback_queue.report(error)
 
     def find_positions(self) -> None:
-        """Partitions may have lost their positions."""
+        """Look up the positions of assigned partitions that have none."""
         self._positions.wake()
 
     def apply_subscription(self) -> None:
-        """The caller subscribed, assigned or unsubscribed."""
+        """Apply a change of the subscription or assignment to topics, positions and fetches."""
         self._topics.wake()
         self._on_assignment()
 
     async def bootstrap(self, timeout: float | None, *, refresh: bool) -> None:
-        """Wait for the cluster's metadata (None: as long as NoBrokersAvailable takes to be sure).
+        """Wait for the cluster metadata, and with ``refresh`` for another update of it.
 
-        With ``refresh`` it is asked for in any case. KafkaTimeoutError, NoBrokersAvailable.
+        Raise NoBrokersAvailable after ``bootstrap_timeout_ms``, and KafkaTimeoutError after
+        ``timeout``; None is no limit.
         """
-        with _deadline(timeout, "the cluster's metadata did not come"):
+        with _TimeLimit(timeout, "the cluster metadata was not received"):
             await self.cluster.wait_bootstrapped()
             if refresh:
                 await self.cluster.wait_refreshed()
@@ -227,7 +229,7 @@ class Engine:
 
     def _group(self) -> CoordinatorClient:
         if self.coordinator is None:
-            raise IllegalStateError("this needs a group: give the consumer a group_id")
+            raise IllegalStateError("this call needs a group. Set the option group_id")
         return self.coordinator
 
     async def commit(
@@ -237,9 +239,9 @@ class Engine:
         *,
         ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit these, in the group's current generation.
+        """Commit offsets in the current generation of the group.
 
-        ``ids``: those of the topics that the offsets belong to; None: as the positions do now.
+        ``ids`` are their topic ids. None stands for the topic ids of the current positions.
         """
         if not offsets:
             return
@@ -255,7 +257,7 @@ class Engine:
         self.commit_statistics.note_commit(offsets, anyio.current_time() - begun)
 
     def ids_of(self, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
-        """The ids of the topics that offsets belong to, which are to be committed."""
+        """Return the topic ids that offsets to commit belong to."""
         owned = self.subscription.assigned()
         left = {tp: topic_id for tp, topic_id in self._pending_topic_ids.items() if tp not in owned}
         return self.subscription.topic_ids(offsets) | left
@@ -267,10 +269,7 @@ class Engine:
         *,
         denied: set[TopicPartition] | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group; None for a partition without one.
-
-        ``denied`` takes partitions on which a right is missing, instead of an error.
-        """
+        """Return the group's committed offsets or None. Add partitions to ``denied``, if given."""
         group = self._group()
         left = await self._wait_bootstrapped(timeout)
         found = await group.committed(frozenset(partitions), timeout=left, denied=denied)
@@ -282,35 +281,35 @@ class Engine:
     async def offsets_at(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The offsets at timestamps, or at the ends of the log. NoBrokersAvailable at the start."""
+        """Return the offsets at timestamps or log ends. Raise NoBrokersAvailable if unreached."""
         left = await self._wait_bootstrapped(timeout)
         return await self.fetcher.list_offsets(timestamps, timeout=left)
 
     async def boundary_offsets(
         self, partitions: Iterable[TopicPartition], end: int, timeout: float | None
     ) -> dict[TopicPartition, int]:
-        """The first (:data:`EARLIEST`) or next (:data:`LATEST`) offsets of partitions."""
+        """Return log start offsets for EARLIEST, or log end offsets for LATEST."""
         found = await self.offsets_at(dict.fromkeys(partitions, end), timeout)
         return {tp: at.offset for tp, at in found.items() if at is not None}
 
     async def reset_offset(self, tp: TopicPartition, strategy: OffsetReset) -> int:
-        """Where a partition starts by a rule that is not "none"."""
+        """Return the offset of a reset. ``strategy`` is not "none"."""
         timestamp = self.fetcher.reset_timestamp(strategy)
-        # The end comes first: what is written in between is not passed over.
+        # The log end is read first, so that records produced in between are not skipped.
         end = await self.boundary_offsets([tp], LATEST, None) if timestamp >= 0 else {}
         found = (await self.offsets_at({tp: timestamp}, None))[tp]
         return end[tp] if found is None else found.offset
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
-        """The position, looked up if need be. NotAssignedError, KafkaTimeoutError."""
-        with _deadline(timeout, f"the position of {tp.topic}-{tp.partition} did not come"):
+        """Return or look up the position. Raise NotAssignedError or KafkaTimeoutError."""
+        with _TimeLimit(timeout, f"the position of {tp.topic}-{tp.partition} was not found"):
             return await self._positions.find(tp)
 
     async def _wait_bootstrapped(self, timeout: float | None) -> float:
-        """Wait for the first contact; the seconds that are left after it."""
+        """Wait for the first metadata, and return the seconds left of the timeout."""
         seconds = self._seconds(timeout)
         until = anyio.current_time() + seconds
-        with _deadline(seconds, "no broker was reached"):
+        with _TimeLimit(seconds, "no broker was reached"):
             await self.cluster.wait_bootstrapped()
         return max(0.0, until - anyio.current_time())
 
@@ -320,20 +319,20 @@ class Engine:
     # -- topics -------------------------------------------------------------------------------
 
     async def partitions_of(self, topic: str, timeout: float | None) -> frozenset[int]:
-        """The partitions of a topic, asked for if they are not known; empty if there is none."""
-        with _deadline(self._seconds(timeout), f"no metadata of topic {topic!r}"):
+        """Return the partitions of a topic, requested if unknown. Empty if there is no topic."""
+        with _TimeLimit(self._seconds(timeout), f"no metadata of topic {topic!r} arrived"):
             return await self._topics.partitions_of(topic)
 
     async def all_topics(self, timeout: float | None) -> frozenset[str]:
-        """The names of all topics of the cluster, asked for anew."""
-        with _deadline(self._seconds(timeout), "the list of topics did not come"):
+        """Return the names of all topics of the cluster, by a new request."""
+        with _TimeLimit(self._seconds(timeout), "the list of topics was not received"):
             return await self._topics.all_topics()
 
     async def topic_ids(self, names: Iterable[str], timeout: float | None) -> dict[str, UUID]:
-        """The ids of topics, asked for anew; of brokers before 2.8 none."""
+        """Return the ids of topics by a new request. Brokers before Kafka 2.8 have no ids."""
         from uuid import UUID
 
-        with _deadline(self._seconds(timeout), "the ids of topics did not come"):
+        with _TimeLimit(self._seconds(timeout), "the ids of topics were not received"):
             found = await self._topics.ids_of(frozenset(names))
         return {name: UUID(bytes=each) for name, each in found.items()}
 
@@ -341,20 +340,19 @@ class Engine:
 
     @property
     def auto_commit_timeout(self) -> float:
-        """How long an automatic commit may take: it must not cost the membership."""
+        """Timeout of an automatic commit in seconds, short enough to keep the membership."""
         group = self.config.group
         return min(group.request_timeout_ms, group.rebalance_timeout_ms / 2) / 1000
 
     def note_consumed(self, partitions: frozenset[TopicPartition] | None = None) -> None:
-        """The caller is done with all that it was given before (of these partitions), by poll()."""
+        """Mark all records that poll() returned (of these partitions) as processed."""
         if self.config.group.auto_commit:
             self.subscription.note_consumed(partitions)
 
     def consumed_offsets(self) -> Offsets:
-        """What an automatic commit commits; nothing of topics that are deleted.
+        """Return the offsets for an automatic commit, without those of deleted topics.
 
-        The coordinator would refuse those for as long as they are repeated, which would hold up
-        the rebalance that takes them away.
+        The coordinator rejects those, and retries would delay the rebalance that revokes them.
         """
         known = self.cluster.metadata
         consumed = self.subscription.consumed_offsets()
@@ -363,14 +361,14 @@ class Engine:
         }
 
     def keep_replaced_offsets(self) -> None:
-        """What is assigned by hand is replaced by a caller who cannot wait for a commit."""
+        """Keep the consumed offsets of an assignment that an assign() without a wait replaces."""
         if self.config.group.auto_commit and not self.is_subscribed:
             self.note_consumed()
             self.replaced_offsets = self.consumed_offsets()
             self._pending_topic_ids |= self.subscription.topic_ids(self.replaced_offsets)
 
     async def commit_replaced(self) -> None:
-        """What :meth:`keep_replaced_offsets` left to do; a failure is only logged."""
+        """Commit the offsets that :meth:`keep_replaced_offsets` kept. Log a failure."""
         offsets = self.replaced_offsets
         try:
             await self.commit(offsets, self.auto_commit_timeout)
@@ -389,39 +387,37 @@ class Engine:
 
     @property
     def is_subscribed(self) -> bool:
-        """True if the group, or the subscription without one, decides what is assigned."""
+        """True after subscribe(), so that the group or the topics decide the assignment."""
         return self.subscription.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
 
     @property
     def has_first_assignment(self) -> bool:
-        """The subscription has led to its first assignment."""
+        """True if the subscription has had its first assignment."""
         if self.coordinator is None:
             return self._topics.has_assigned_all
         return self.group_adapter.rebalance_count > 0
 
     def is_membership_lost(self) -> bool:
-        """What is assigned is no longer this member's."""
+        """Return True if the consumer has no generation, so it lost its assigned partitions."""
         return self.coordinator is not None and self.coordinator.snapshot().generation_id < 0
 
     @property
     def is_in_group(self) -> bool:
-        """There is a membership, or the end of one is not over yet."""
+        """True while there is a membership, until leaving the group has finished."""
         if self.coordinator is None:
             return False
         return self.coordinator.snapshot().is_subscribed
 
     @property
     def is_leaving(self) -> bool:
-        """The subscription is being given up; the group is not to be joined meanwhile."""
+        """True while the consumer unsubscribes, so that it does not join the group again."""
         return self._leaving > 0
 
     async def leave(self, reason: str, timeout: float, *, leave_group: bool | None = None) -> None:
-        """Leave the group, if in one; the caller performs the callbacks meanwhile.
+        """Leave the group, if there is one, while the caller runs the callbacks.
 
-        ``leave_group``: whether to tell the coordinator; as :meth:`CoordinatorClient.leave`.
-
-        Nothing is joined again before :meth:`left`. Never raises: what does not get through is
-        seen to by the end of the session.
+        ``leave_group`` is as for :meth:`CoordinatorClient.leave`. The consumer joins no group until
+        :meth:`finish_leave`. A failure is only logged, because the session expires in any case.
         """
         self._leaving += 1
         with anyio.move_on_after(timeout):
@@ -437,19 +433,19 @@ class Engine:
         try:
             await self.coordinator.leave(reason, timeout, leave_group=leave_group)
         except KafkaError as error:
-            logger.info("could not leave the group: %s", str(error))
+            logger.info("[%s] leaving the group failed: %s", self.config.group.group_id, str(error))
 
     def finish_leave(self) -> None:
-        """The caller has given up its subscription, or has another one by now."""
+        """Finish :meth:`leave` after the subscription was removed or replaced."""
         self._leaving = max(0, self._leaving - 1)
         self.replaced_offsets = {}
         self._topics.forget_subscription()
         self.apply_subscription()
 
     def drop_subscription(self) -> None:
-        """Give up the subscription at once; the core commits and leaves when it gets to it.
+        """Remove the subscription now, and let :class:`TopicWatch` commit and leave later.
 
-        For a caller who cannot wait; it has called the listener.
+        This is for a caller that cannot wait. It has already called the listener.
         """
         if self.coordinator is not None:
             consumed = self.consumed_offsets() if self.config.group.auto_commit else {}
@@ -462,7 +458,7 @@ class Engine:
         self.apply_subscription()
 
     async def finish_unsubscribe(self) -> None:
-        """What :meth:`part` left to do."""
+        """Commit the offsets that :meth:`drop_subscription` kept, and leave the group."""
         retry_until = anyio.current_time() + COMMIT_RETRY_SECONDS
         while True:
             try:
@@ -482,12 +478,11 @@ class Engine:
         self._topics.forget_subscription()
 
 
-class _deadline:
-    """A time limit that raises KafkaTimeoutError and says what did not come."""
+class _TimeLimit:
+    """A time limit that raises KafkaTimeoutError, which begins with ``text``."""
 
-    def __init__(self, seconds: float | None, what: str) -> None:
-        self._seconds = seconds
-        self._what = what
+    def __init__(self, seconds: float | None, text: str) -> None:
+        self._seconds, self._text = seconds, text
 
     def __enter__(self) -> None:
         self._scope = anyio.fail_after(self._seconds)
@@ -497,4 +492,4 @@ class _deadline:
         try:
             return self._scope.__exit__(*exc_info)
         except TimeoutError as error:
-            raise KafkaTimeoutError(f"{self._what} within {in_seconds(self._seconds)}") from error
+            raise KafkaTimeoutError(f"{self._text} within {in_seconds(self._seconds)}") from error

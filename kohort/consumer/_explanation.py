@@ -1,4 +1,4 @@
-"""explain(): why nothing comes, and why the group rebalanced, in words and as a dict."""
+"""The result of explain(): why no records arrive and why the group rebalanced."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from kohort.transport import escaped
 Facts = dict[str, Any]
 
 MAX_REBALANCES = 5
-"""So many rebalances are told in words; the dict has those that are remembered."""
+"""Maximum number of rebalances in the text. The dict has all that the client keeps."""
 
 EXPIRY_WARNING_DAYS = 7
-"""Days before the end of a certificate from which on it is mentioned."""
+"""Days before its expiry from which a client certificate is mentioned."""
 
 LATE_SECONDS = 1.0
-"""Seconds beyond ``fetch_max_wait_ms`` that a fetch may take before it is called late."""
+"""Seconds beyond ``fetch_max_wait_ms`` after which a fetch counts as late."""
 
 _STATES = {
-    "unsubscribed": "no member of the group yet",
+    "unsubscribed": "this consumer is not a member of the group yet",
     "revoking": "a rebalance waits for the listener's on_partitions_revoked() or "
     "on_partitions_lost() to return",
-    "joining": "JoinGroup is sent: the coordinator waits for the other members to join, or is "
-    "being looked for",
-    "assigning": "this member leads, and its assignor is at work",
-    "syncing": "SyncGroup is sent: the leader has not handed in the assignment yet",
-    "reconciling": "the assignment is here, and the listener's callbacks are running",
-    "leaving": "the group is being left",
+    "joining": "JoinGroup is in flight: the coordinator waits for the other members to join, or "
+    "the coordinator is not known yet",
+    "assigning": "this member is the leader, and its assignor is running",
+    "syncing": "SyncGroup is in flight: the leader has not sent the assignment yet",
+    "reconciling": "the assignment was received, and the listener's callbacks are running",
+    "leaving": "this consumer is leaving the group",
 }
 
 
 class Explanation:
-    """What a consumer knows of itself at one moment. ``str()`` of it is for people."""
+    """A snapshot of a consumer's state. ``str()`` returns it as text for people."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self.reasons: tuple[str, ...] = tuple(_reasons(facts))
-        """What keeps records from coming, the first thing first; empty if nothing does."""
+        """The reasons why no records arrive, the first cause first; empty if there are none."""
 
     def as_dict(self) -> Facts:
-        """All of it, in plain values that json.dumps() takes; ``reasons`` among them."""
+        """Return all values, with ``reasons``, as plain values that json.dumps() accepts."""
         return {"reasons": list(self.reasons), **self._facts}
 
     def __repr__(self) -> str:
-        return f"<Explanation: {'; '.join(self.reasons) or 'nothing stands in the way'}>"
+        return f"<Explanation: {'; '.join(self.reasons) or 'nothing prevents records'}>"
 
     def __str__(self) -> str:
         return "\n".join(_lines(self._facts, self.reasons))
@@ -53,10 +53,10 @@ class Explanation:
 def _reasons(facts: Facts) -> Iterator[str]:
     state, cluster = facts["state"], facts["cluster"]
     if state == "not started":
-        yield "not started: nothing happens before the first poll(), or start()"
+        yield "not started: call poll(), or start() of AsyncKafkaConsumer"
         return
     if state != "running":
-        yield f"the consumer is {state}; make a new one"
+        yield f"the consumer is {state}: create a new one"
         return
     yield from (f"poll() is about to raise {error}" for error in facts["poll"]["errors_waiting"])
     yield from facts["security"]["refusals"]
@@ -65,7 +65,7 @@ def _reasons(facts: Facts) -> Iterator[str]:
     if not cluster["reached"]:
         servers = ", ".join(cluster["bootstrap_servers"])
         last = "" if cluster["last_error"] is None else f": {cluster['last_error']}"
-        yield f"no broker was reached yet; asked: {servers}{last}"
+        yield f"no broker was reached yet; tried: {servers}{last}"
         return
     yield from (escaped(_missing_right(right)) for right in facts["missing_rights"])
     yield from _subscription_reasons(facts["subscription"])
@@ -93,11 +93,11 @@ def _missing_right(right: Facts) -> str:
 def _subscription_reasons(subscription: Facts) -> Iterator[str]:
     mode, unknown = subscription["mode"], subscription["unknown_topics"]
     if mode == "none":
-        yield "nothing is subscribed to or assigned: subscribe() or assign()"
+        yield "nothing is subscribed to or assigned: call subscribe() or assign()"
     elif mode == "pattern" and not subscription["topics"]:
         yield f"no topic matches the pattern {escaped(subscription['pattern'])}"
     elif unknown:
-        yield f"no such topic, as far as the cluster says: {', '.join(unknown)}"
+        yield f"no such topic in the cluster metadata: {', '.join(unknown)}"
 
 
 def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
@@ -112,8 +112,8 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
         yield f"the group cannot be joined yet{join_obstruction}"
     if group["session_in_doubt"]:
         yield (
-            "no heartbeat was answered for as long as a session lasts: the partitions may be "
-            "another member's, so nothing is handed out before one is"
+            "no heartbeat was answered for as long as a session lasts: another member may own the "
+            "partitions, so no records are returned before a heartbeat succeeds"
         )
     ago = poll["last_seconds_ago"]
     if group["waits_for_poll"] and not poll["inside"]:
@@ -122,13 +122,13 @@ def _group_reasons(facts: Facts, group: Facts) -> Iterator[str]:
     elif state in _STATES:
         yield f"{_STATES[state]} (reason: {group['rebalance_reason']})"
     elif state == "failed":
-        fenced = "is over until you subscribe() again"
-        then = fenced if group["fenced"] else "failed, and is tried again by poll()"
+        fenced = "was fenced, call subscribe() to join again"
+        then = fenced if group["fenced"] else "failed, and poll() joins again"
         yield f"the membership {then}: {group['last_failure']}"
     elif state == "stable" and not facts["partitions"]:
         yield (
-            "this member was given no partitions: the group has more members than partitions of "
-            "their topics, or its leader does not know the topics yet"
+            "this member was assigned no partitions: the group has more members than partitions, "
+            "or its leader does not know the topics yet"
         )
 
 
@@ -139,19 +139,19 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
     if paused := those("paused", True):
         yield f"paused, resume() them: {paused}"
     if leaving := those("being_revoked", True):
-        yield f"being taken away: {leaving}"
+        yield f"being revoked: {leaving}"
     if headless := those("leader", None):
-        yield f"without a leader, or not known to the cluster: {headless}"
+        yield f"without a leader, or not in the cluster metadata: {headless}"
     for name, part in partitions.items():
         if part["last_error"] is not None:
             yield f"{name}: {part['last_error']}"
         elif part["position"] is None and part["leader"] is not None:
-            yield f"{name}: the position to start at is being looked up"
+            yield f"{name}: the first position is being looked up"
         elif (part["withheld_seconds"] or 0) > max_wait + LATE_SECONDS:
             yield (
-                f"{name}: broker {part['read_from']} has given nothing from offset "
-                f"{part['position']} on for {part['withheld_seconds']:.1f} s, though it says that "
-                f"the log goes on to {part['end']}: that may be damaged there; seek() past it"
+                f"{name}: broker {part['read_from']} has returned nothing from offset "
+                f"{part['position']} on for {part['withheld_seconds']:.1f} s, although its log "
+                f"ends at {part['end']}: the log may be damaged there. Call seek() to skip it"
             )
         if hidden := _open_transaction_offsets(part):
             yield f"{name}: {hidden} offsets wait for the end of an open transaction"
@@ -170,11 +170,11 @@ def _partition_reasons(partitions: dict[str, Facts], max_wait: float) -> Iterato
         part["last_error"] or _open_transaction_offsets(part) for part in active
     )
     if active and quiet and all(part["lag"] == 0 for part in active):
-        yield "read to the end: nothing new was produced"
+        yield "read to the end: no new records were produced"
 
 
 def _open_transaction_offsets(part: Facts) -> int:
-    """How many offsets there are behind those that may be read, if all of these were."""
+    """Return the number of offsets after the last stable offset, if all before it were read."""
     hidden: int = (part["high_watermark"] or 0) - (part["end"] or 0)
     return max(hidden, 0) if part["lag"] == 0 else 0
 
@@ -183,7 +183,7 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
     group, poll = facts["group"], facts["poll"]
     alive = facts["state"] in ("not started", "running")
     yield f"consumer {escaped(facts['client_id'])}: {facts['state']}"
-    yield "why nothing comes:" if reasons else "nothing stands in the way of records"
+    yield "why no records arrive:" if reasons else "nothing prevents records from arriving"
     yield from (f"  - {reason}" for reason in reasons)
     if group is not None:
         yield (
@@ -199,7 +199,7 @@ def _lines(facts: Facts, reasons: tuple[str, ...]) -> Iterator[str]:
         inside = "inside it now" if poll["inside"] else f"last {_ago(poll['last_seconds_ago'])}"
         yield f"poll(): {inside}"
     for past in facts["rebalances"][-MAX_REBALANCES:]:
-        # After the end there is no clock any more.
+        # After the end of the engine there is no clock.
         when = "" if past["seconds_ago"] is None else f" {_ago(past['seconds_ago'])}"
         yield (
             f"rebalance{when}: generation {past['generation']}, "
@@ -231,13 +231,13 @@ def _login(security: Facts) -> str:
 
 
 def _retention(commits: Facts) -> str:
-    """The rule for offsets of a group that has no members: brokers delete them some time."""
+    """Return a line on the retention of offsets in a group that has no members."""
     seconds = commits["recommit_seconds"]
     if commits["automatic"] and seconds is not None:
         return f"offsets: committed again every {seconds:g} s, changed or not"
     return (
-        "offsets: the group has no members, so brokers delete offsets that do not change; commit "
-        "again within offsets.retention.minutes"
+        "offsets: the group has no members, so brokers delete offsets that do not change. Commit "
+        "them again within offsets.retention.minutes"
     )
 
 

@@ -1,4 +1,4 @@
-"""First positions, where nothing is committed: what is new is read from its beginning."""
+"""The first positions of partitions without committed offsets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.consumer")
 
 UPDATES_UNTIL_KNOWN = 3
-"""Answers that leave a partition out before it counts as new whatever its leader epoch. A broker
-that has just started may not know all partitions. A new one has had one leader, in epoch 0."""
+"""Number of metadata updates without a partition after which it counts as new in any case.
+
+Before that it counts as new only in leader epoch 0, because a broker that has just started may not
+know all partitions."""
 ABSENT_CODES = (
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
 )
-"""The error codes of a topic that does not exist, or is being created: it has no partitions."""
+"""The error codes of a topic without partitions: it does not exist or is being created."""
 
 
 class _SeenTopic:
-    """A topic as it was when the consumer began to want it."""
+    """The state of a topic when its subscription began."""
 
     __slots__ = ("partitions", "topic_id", "updates")
 
@@ -36,10 +38,10 @@ class _SeenTopic:
 
 
 class TopicBaseline:
-    """The topics and partitions that were there when the subscription began.
+    """The topics and partitions that existed when the subscription began.
 
-    A topic that is no longer wanted is forgotten. A pattern wants all topics from its beginning on,
-    so one that it matches later was not there.
+    Topics that are no longer subscribed to are removed. A pattern covers all topics from its first
+    metadata on, so a topic that it matches later did not exist before.
     """
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class TopicBaseline:
     def observe(
         self, metadata: ClusterMetadata, wanted: Collection[str], pattern: object = None
     ) -> None:
-        """Take what the metadata shows of the wanted topics; ``pattern``: what has matched them."""
+        """Add the wanted topics as the metadata shows them. ``pattern`` is what matched them."""
         if pattern is not self._pattern:
             self._pattern, self._updates = pattern, 0
             self._topics.clear()
@@ -78,7 +80,7 @@ class TopicBaseline:
             seen.updates += answered
 
     def is_new(self, tp: TopicPartition, topic_id: bytes) -> bool | None:
-        """True if the partition was not there; None while that is not known."""
+        """Return True if the partition did not exist; None while that is unknown."""
         seen = self._topics.get(tp.topic)
         if seen is None:
             return None
@@ -87,7 +89,7 @@ class TopicBaseline:
 
 
 def _not_new(known: TopicMetadata, seen: _SeenTopic) -> Collection[int]:
-    """The partitions that have shown up late, if one of them has had several leaders already."""
+    """Return the partitions that appeared late, if one of them has had several leaders."""
     if seen.topic_id not in (NO_ID, known.topic_id):
         return ()
     late: Mapping[int, int] = {
@@ -99,7 +101,7 @@ def _not_new(known: TopicMetadata, seen: _SeenTopic) -> Collection[int]:
 
 
 class FirstPositionRules:
-    """The rule that gives the first position of each partition."""
+    """The rules for the first position of each partition."""
 
     def __init__(self, subscription: SubscriptionState, config: FetchConfig) -> None:
         self.baseline = TopicBaseline()
@@ -107,7 +109,7 @@ class FirstPositionRules:
         self._rule_for_new = _rule_for_new_partitions(config)
 
     def rule_for(self, tp: TopicPartition) -> OffsetReset | None:
-        """The rule for a partition without a committed offset; None while it is not known."""
+        """Return the rule for a partition without a committed offset; None while unknown."""
         subscription = self._subscription
         history, rule = subscription.history, subscription.default_reset
         old, now = history.last_position_id(tp), history.current_id(tp.topic)
@@ -121,7 +123,10 @@ class FirstPositionRules:
         return self._rule_for_new if new else rule
 
     def _rule_for_recreated(self, topic: str, old: bytes, now: bytes) -> OffsetReset:
-        """This consumer has read the topic that was there before: see :class:`RecreatedTopics`."""
+        """Return the rule for a recreated topic whose predecessor this consumer has read.
+
+        See :class:`RecreatedTopics`.
+        """
         if not self._subscription.default_reset.reads_recreated:
             return OffsetReset.NONE
         if self._subscription.history.needs_log(topic, now):

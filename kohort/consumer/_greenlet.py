@@ -1,6 +1,6 @@
-"""The consumer thread of a process whose threads are gevent's greenlets.
+"""The consumer thread in a process whose threads are gevent's greenlets.
 
-asyncio knows one running event loop for each thread of the system, and greenlets share one. So all
+asyncio allows one running event loop for each system thread, and greenlets share one thread. So all
 consumers share one event loop, which runs in one greenlet until the process ends.
 """
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("kohort.consumer")
 
 
 class SharedLoop:
-    """An event loop in a greenlet, which gevent makes of a thread."""
+    """An event loop in a greenlet, which gevent creates instead of a thread."""
 
     def __init__(self) -> None:
         self.loop, self.is_busy = new_event_loop()
@@ -36,7 +36,7 @@ class SharedLoop:
         self._thread = make_thread("kohort-heartbeats", self._run)
 
     def start(self) -> None:
-        """Start the greenlet. ThreadStartError."""
+        """Start the greenlet, or raise ThreadStartError."""
         start_thread(self._thread)
 
     @property
@@ -52,10 +52,10 @@ class SharedLoop:
                 self.loop.run_forever()
                 return
             except (SystemExit, KeyboardInterrupt) as error:
-                # Only these two leave the event loop. The other consumers still need it.
+                # Only these two stop the event loop, which the other consumers still need.
                 logger.exception(
-                    "a callback in kohort's event loop raised %s, which is ignored there: end the "
-                    "program from another greenlet",
+                    "%s was raised by a callback in kohort's event loop and is ignored there. "
+                    "Raise it in another greenlet to end the program",
                     type(error).__name__,
                 )
 
@@ -64,7 +64,10 @@ _shared: SharedLoop | None = None
 
 
 def shared_loop() -> SharedLoop:
-    """The one of this process, made when the first consumer needs it. ThreadStartError."""
+    """Return the shared loop of this process, started on first use.
+
+    Raise ThreadStartError if it cannot be started.
+    """
     global _shared
     if _shared is None or not _shared.is_usable:
         _shared = SharedLoop()  # before the start, which lets other greenlets run
@@ -83,7 +86,7 @@ def threads_are_greenlets() -> bool:
 
 
 class ConsumerGreenlet(ConsumerThread):
-    """The engine as a task of the shared event loop."""
+    """A consumer thread that runs the engine as a task of the shared event loop."""
 
     def __init__(self, engine: EngineProtocol, name: str) -> None:
         self._name = name
@@ -95,7 +98,7 @@ class ConsumerGreenlet(ConsumerThread):
         return shared.loop, shared.is_busy
 
     def start(self) -> None:
-        """Start the task, and give the engine a moment to take calls."""
+        """Start the task, and wait at most ``START_SECONDS`` for the engine to accept calls."""
         self._begun = True
         self._loop.call_soon_threadsafe(
             lambda: self._loop.create_task(self._run_task(), name=self._name)
@@ -103,7 +106,7 @@ class ConsumerGreenlet(ConsumerThread):
         self._started.wait(START_SECONDS)
 
     def _close_loop(self) -> None:
-        pass  # the event loop is of all consumers
+        pass  # all consumers share the event loop
 
     async def _run_task(self) -> None:
         with self._lock:
@@ -120,7 +123,7 @@ class ConsumerGreenlet(ConsumerThread):
 
     @property
     def is_running(self) -> bool:
-        """The task has not ended yet."""
+        """True if the task has begun and not ended."""
         return self._begun and not self._finished.is_set()
 
     def _join(self, timeout: float) -> bool:
@@ -134,14 +137,17 @@ def check_patches() -> None:
         return
     if monkey.is_module_patched("socket") or monkey.is_module_patched("select"):
         raise IllegalStateError(
-            "gevent has replaced Python's sockets but not its threads, so the consumer's thread "
-            "cannot wait for the brokers. Call gevent.monkey.patch_all() without thread=False, "
-            "before other imports"
+            "the consumer cannot start: gevent has patched sockets but not threads, so the "
+            "consumer thread cannot wait for brokers. Call gevent.monkey.patch_all() without "
+            "thread=False, before other imports"
         )
 
 
 def make_consumer_thread(engine: EngineProtocol, name: str) -> ConsumerThread:
-    """The consumer thread, as this process can have it. ThreadStartError, IllegalStateError."""
+    """Return the consumer thread, or a greenlet if gevent has replaced threads.
+
+    Raise ThreadStartError, or IllegalStateError if gevent's patches do not fit.
+    """
     check_patches()
     return (
         ConsumerGreenlet(engine, name) if threads_are_greenlets() else ConsumerThread(engine, name)

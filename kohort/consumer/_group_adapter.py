@@ -1,4 +1,4 @@
-"""What the group asks of the consumer: the engine's side of GroupHost."""
+"""The adapter between the coordinator client and the rest of the consumer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Partitions = frozenset[TopicPartition]
 
 
 class GroupAdapter:
-    """Carries the group's decisions to the subscription, and its questions to the caller.
+    """The group's callbacks, which change the subscription and run code on the caller's side.
 
-    Revocation always waits for the caller, listener or not. The records returned before are
-    processed when the caller is inside ``poll()``, or when its last ``poll()`` returned none. Only
-    then may their positions be committed.
+    A revocation always waits for the caller, also without a listener. The caller has processed the
+    records returned before when it is inside ``poll()``, or when its last ``poll()`` returned none.
+    Only then may their positions be committed.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class GroupAdapter:
         self._on_failure = on_failure
         self.rebalance_count = 0
         self.is_assigning = False
-        """An assignment was taken and its callback has not returned: no positions, no fetches."""
+        """True until on_partitions_assigned() has returned. Positions are not looked up before."""
 
     async def on_revoked(self, partitions: Partitions) -> None:
-        """Commit, call the listener, and give the partitions up, when the caller polls next."""
+        """Commit, call the listener and revoke the partitions when the caller polls next."""
         if self._has_unsubscribed():
-            return  # the caller has done all that when it unsubscribed
+            return  # unsubscribe() has done all of it
         callback = ListenerCallback(
             self._callback_queue.engine_loop, "on_partitions_revoked", partitions
         )
         await self._callback_queue.call(callback)
 
     def stop_delivery(self, partitions: Partitions) -> None:
-        """The partitions may be somebody else's: deliver no more."""
+        """Return no more records of partitions, because another member may own them."""
         if self._has_unsubscribed():
-            return  # by now they may be assigned by hand
+            return  # they may be assigned by assign() now
         self._subscription.mark_pending_revocation(partitions)
 
     async def on_lost(self, partitions: Partitions) -> None:
-        """Tell the listener what is somebody else's, and give it up."""
+        """Call the listener for lost partitions, which other members own, and remove them."""
         if self._has_unsubscribed():
             return
         callback = ListenerCallback(
@@ -76,7 +76,7 @@ class GroupAdapter:
         await self._callback_queue.call(callback)
 
     async def on_assigned(self, added: Partitions, assignment: Partitions) -> None:
-        """Take the assignment, call the listener, and only then look for positions."""
+        """Apply the assignment, call the listener, and only then look up positions."""
         if self._has_unsubscribed():
             return
         self.is_assigning = True
@@ -99,7 +99,7 @@ class GroupAdapter:
         cluster: ClusterTopics,
         subscriptions: Mapping[str, Subscription],
     ) -> Assignments:
-        """Run the leader's assignor; one that is not kohort's own runs on the caller's side."""
+        """Run the leader's assignor. A user's assignor runs on the caller's side."""
         from kohort.coordinator_client.assignors import finish_in_slices, is_built_in
 
         if is_built_in(assignor):
@@ -107,25 +107,25 @@ class GroupAdapter:
         return await self.call_assignor(lambda: assignor.assign(cluster, subscriptions))
 
     async def call_assignor(self, function: Callable[[], T]) -> T:
-        """Run a piece of a user's assignor on the caller's side."""
+        """Run a function of a user's assignor on the caller's side, and return its result."""
         result: T = await self._callback_queue.call(
             AssignorCallback(self._callback_queue.engine_loop, function)
         )
         return result
 
     async def wait_for_poll(self) -> None:
-        """Return when work is performed: in poll(), or as rebalance_without_poll allows."""
+        """Return when callbacks run: in poll(), or as ``rebalance_without_poll`` allows."""
         await self._callback_queue.call(PollNotice(self._callback_queue.engine_loop))
 
     def last_poll(self) -> float:
-        """When the caller was last inside poll(); now, if it never was: it has not begun yet."""
+        """Return the time of the latest poll(). Return now before the first one."""
         last = self._callback_queue.last_poll()
         return self._callback_queue.clock() if last is None else last
 
     def membership_confirmed(self) -> None:
-        """The caller may be waiting for what was held back."""
+        """Wake the caller, because buffered records may be returned again."""
         self._callback_queue.notify()
 
     def group_failed(self, error: Exception) -> None:
-        """Nothing goes on without the caller: raise this from its next call."""
+        """Let the caller's next poll() raise the error, because the group cannot continue."""
         self._on_failure(error)

@@ -1,7 +1,8 @@
-"""Ctrl-C on trio: it goes to the program and not to a task of the core.
+"""Protection of the engine's tasks from Ctrl-C on trio.
 
-trio raises KeyboardInterrupt in whatever task is running. In one of the core's it would end the
-core before the consumer has left its group. Out of protected functions it goes to the main task.
+trio raises KeyboardInterrupt in the task that is running. In a task of the engine, it would end the
+engine before the consumer has left its group. For protected functions, trio raises it in the main
+task instead.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ PROTECTED_MODULES = (
     "kohort.consumer._topics",
     "kohort.consumer._positions",
     "kohort.consumer._group_adapter",
-    "kohort.consumer._stats_reporter",
+    "kohort.consumer._metrics",
 )
-"""The code of the core's tasks. Nothing of the user's runs in it but the connect hook."""
+"""The modules of the engine's tasks. The connect hook is the only user code that runs in them."""
 
 
 _protected: set[str] = set()
 
 
 def protect_modules() -> None:
-    """Protect the coroutines of the core's modules.
+    """Protect the coroutines of the engine's modules that were not protected before.
 
-    Each module once. The modules of groups are imported with the first consumer of a group.
+    Later calls find new modules: those of groups are imported with the first group consumer.
     """
     for name in list(sys.modules):
         if name.startswith(PROTECTED_MODULES) and name not in _protected:
@@ -41,8 +42,8 @@ def protect_modules() -> None:
 
 
 def protect(function: Any) -> None:
-    """Have trio raise KeyboardInterrupt in the main task instead of in this coroutine function."""
-    import trio  # it is there: its event loop is running
+    """Let trio raise KeyboardInterrupt in the main task instead of in a coroutine function."""
+    import trio  # installed, because its event loop is running
 
     trio.lowlevel.enable_ki_protection(function)
 
@@ -56,6 +57,6 @@ def _coroutines(name: str) -> Iterator[Any]:
 def _coroutine_functions(value: Any) -> Iterator[Any]:
     members = vars(value).values() if inspect.isclass(value) else [value]
     for member in members:
-        function = getattr(member, "__func__", member)  # of class methods
+        function = getattr(member, "__func__", member)  # the function of a class method
         if inspect.iscoroutinefunction(function):
             yield function

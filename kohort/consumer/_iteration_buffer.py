@@ -1,7 +1,8 @@
-"""Records handed out one by one: iteration, without moving positions past what was not given.
+"""The buffer of iteration, which returns records one by one and moves positions with them.
 
-Ctrl-C may strike between any two steps of this. So what changes is changed in an order, and undone
-in a way, that no record is lost by one interrupt: neither forgotten here nor passed by a position.
+Ctrl-C may interrupt it between any two steps. The order of its changes, and the way they are
+undone, guarantee that one interrupt loses no record. No record is dropped from the buffer, and no
+position moves past a record that was not returned.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ Records = dict[TopicPartition, list[Record]]
 
 
 RUN_SECONDS = 0.01
-"""Seconds for which iteration takes records without a look at the session of the group."""
+"""Seconds for which iteration returns records without a check of the group's session."""
 
 
 class _BufferedPartition:
-    """One partition's records, those before ``index`` given, and where its position ends."""
+    """The records of one partition. Those before ``index`` were returned.
+
+    ``end`` is the position after the last record.
+    """
 
     __slots__ = ("end", "epoch", "index", "records", "topic_partition")
 
@@ -36,28 +40,28 @@ class _BufferedPartition:
 
     @property
     def is_exhausted(self) -> bool:
-        """All of it was given."""
+        """True if all records were returned."""
         return self.index == len(self.records)
 
     def take(self, state: PartitionState, count: int) -> list[Record]:
-        """The next records, the position behind them."""
+        """Return the next records and move the position after them."""
         records = self.records
         index = min(self.index + count, len(records))
         given = records[self.index : index]
         position = records[index].offset if index < len(records) else self.end
         epoch = given[-1].leader_epoch
-        # From here on nothing is called: signal handlers run in calls.
+        # No call follows: CPython runs signal handlers in calls, so Ctrl-C cannot come between.
         self.index, state.position, state.leader_epoch = index, position, epoch
         return given
 
 
 class IterationBuffer:
-    """What was drained for iteration and not given yet; one queue for each partition.
+    """The records that were drained for iteration and not returned yet, by partition.
 
-    Positions go back to the first record buffered, and forward with each record given. A partition
-    that was sought or revoked meanwhile loses what is buffered of it; a paused one keeps it. While
-    ``may_deliver`` is False, everything is kept and nothing given. Everything but start_run() ends
-    the run.
+    Loading sets a position back to the first buffered record. Each record returned moves it
+    forward. A seek or a revocation drops the partition's records, and a pause keeps them. While
+    ``may_deliver()`` is False, records are kept and not returned. All methods except
+    :meth:`start_run` end the run.
     """
 
     def __init__(
@@ -72,17 +76,18 @@ class IterationBuffer:
         self._latest: tuple[_BufferedPartition, PartitionState] | None = None
         self._running: tuple[_BufferedPartition, PartitionRun] | None = None
         self.run = RecordRun(subscription.wake_up, clock)
-        """The records that steps may take without a call of this object."""
+        """The records that iteration may return without a call of this object."""
         self.delivered_count = 0
-        """How many records next() has given."""
+        """Number of records that :meth:`next` has returned."""
 
     def __bool__(self) -> bool:
         return bool(self._partitions)
 
     def load(self, drained: Records, *, undelivered: bool = False) -> None:
-        """Hold what a drain returned; of a partition that is held already, nothing.
+        """Buffer drained records, except for partitions that are buffered already.
 
-        ``undelivered``: it was given once, but did not arrive; so it comes before what is buffered.
+        With ``undelivered``, the records were returned but did not reach the caller. They are put
+        before the buffered ones.
         """
         with self._subscription.lock:
             self._end_run()
@@ -104,7 +109,7 @@ class IterationBuffer:
                 state.position = buffered.records[buffered.index].offset
 
     def next(self, partitions: Collection[TopicPartition] | None = None) -> Record | None:
-        """Give the next record; None when nothing is held that may be given."""
+        """Return the next record, or None if no buffered record may be returned."""
         if not self._partitions or not self._may_deliver():
             return None
         with self._subscription.lock:
@@ -124,7 +129,7 @@ class IterationBuffer:
         return None
 
     def has_next(self, partitions: Collection[TopicPartition] | None = None) -> bool:
-        """next() has a record to give."""
+        """Return True if :meth:`next` would return a record."""
         if not self._partitions or not self._may_deliver():
             return False
         with self._subscription.lock:
@@ -138,7 +143,7 @@ class IterationBuffer:
             )
 
     def next_after_consumed(self) -> Record | None:
-        """As next(), for a caller who is done with the record before this one by coming back."""
+        """Mark the previous record as processed, then return the next one as next() does."""
         if self._latest is not None:
             with self._subscription.lock:
                 self._end_run()
@@ -146,10 +151,10 @@ class IterationBuffer:
         return self.next()
 
     def start_run(self, until: float) -> None:
-        """Have in ``run`` all but the last of the records of the partition that step() gave of.
+        """Put all but the last record of the latest partition into :attr:`run`.
 
-        The last one moves the position behind all of them, which is up to step(). ``until`` is the
-        time when step() has to be called again.
+        The last record moves the position after all of them, so next_after_consumed() returns it.
+        The run ends at the time ``until``.
         """
         if self._latest is None:
             return
@@ -165,22 +170,22 @@ class IterationBuffer:
                 self.run.begin(buffered.records, buffered.index, last, until)
 
     def end_run(self) -> None:
-        """Have whoever takes the next record come here."""
+        """End the run, so that the next record is taken from this object."""
         with self._subscription.lock:
             self._end_run()
 
     def _end_run(self) -> None:
-        """End the run, and know what it has given. The caller holds the lock."""
+        """End the run and note which records it has returned. The caller holds the lock."""
         if self._running is not None:
             buffered, run = self._running
             self._subscription.stop_run(run)
-            if self.run.stop:  # it has begun
+            if self.run.stop:  # the run has begun
                 buffered.index = self.run.index
             self.run.end()
             self._running = None
 
     def undo_next(self) -> None:
-        """The record that was given last did not arrive."""
+        """Take back the latest record, because it did not reach the caller."""
         if self._latest is None:
             return
         (buffered, state), self._latest = self._latest, None
@@ -193,7 +198,7 @@ class IterationBuffer:
                     self._partitions.appendleft(buffered)
 
     def discard(self) -> bool:
-        """Let go of what is held: it will be fetched anew, as bytes. True if there was any."""
+        """Drop all records, so that they are fetched again as bytes. Return True if any were."""
         with self._subscription.lock:
             self._end_run()
             given_up = False
@@ -208,7 +213,7 @@ class IterationBuffer:
     def take(
         self, max_records: int, partitions: Collection[TopicPartition] | None = None
     ) -> Records:
-        """Give up to ``max_records`` at once, for a poll() between two steps of iteration."""
+        """Return up to ``max_records`` records, for a poll() between two steps of iteration."""
         taken: Records = {}
         if not self._may_deliver():
             return taken

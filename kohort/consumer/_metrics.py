@@ -1,34 +1,46 @@
-"""The figures of a consumer, by the groups and names of the Java client."""
+"""The metrics of a consumer, with the groups and names of the Java client, and their report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import anyio
+
+from kohort.consumer._callback_queue import AssignorCallback
+from kohort.errors import KafkaError
 from kohort.subscription import PartitionState
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
     from kohort.consumer._engine import Engine
 
+logger = logging.getLogger("kohort.consumer")
+
 Metrics = dict[str, dict[str, float]]
 
 NEVER = -1.0
-"""Seconds since something that has not happened yet, as in Java."""
+"""Value of "seconds ago" for an event that has not happened yet, as in Java."""
 FETCHING = "consumer-fetch-manager-metrics"
 
 
 def seconds_since(engine: Engine, then: float | None) -> float | None:
-    """By the core's clock; None if it has not been, or the core has ended and its clock with it."""
+    """Return the seconds since ``then`` by the engine's clock.
+
+    Return None if ``then`` is None, or if the engine has ended and its clock with it.
+    """
     return None if then is None or engine.ended else engine.callback_queue.clock() - then
 
 
 def end_offset(state: PartitionState, *, committed_only: bool) -> int | None:
-    """The offset behind the last record that may be read, as of the latest fetch."""
+    """Return the offset after the last readable record, as of the latest fetch."""
     return state.last_stable_offset if committed_only else state.high_watermark
 
 
 def lags(engine: Engine) -> dict[TopicPartition, int | None]:
-    """How far each assigned partition's position is behind its end; None: not known yet."""
+    """Return the lag of each assigned partition in offsets; None while it is unknown."""
     only = engine.config.fetch.isolation_level == "read_committed"
     found: dict[TopicPartition, int | None] = {}
     for tp, state in engine.subscription.snapshot().partitions.items():
@@ -39,7 +51,7 @@ def lags(engine: Engine) -> dict[TopicPartition, int | None]:
 
 
 def collect(engine: Engine) -> Metrics:
-    """``{group: {name: value}}``; one group a topic partition for those that are assigned."""
+    """Return ``{group: {name: value}}``, with one group for each assigned partition."""
     by_partition = lags(engine)
     known = [lag for lag in by_partition.values() if lag is not None]
     fetching = engine.fetcher.metrics() | {"records-lag-max": float(max(known, default=0))}
@@ -94,3 +106,20 @@ def _coordinating(engine: Engine, assigned: int) -> dict[str, float]:
 def _or_never(engine: Engine, then: float | None) -> float:
     seconds = seconds_since(engine, then)
     return NEVER if seconds is None else seconds
+
+
+async def report_stats(engine: Engine, hook: Callable[[dict[str, Any]], Any]) -> None:
+    """Call the hook every ``stats_interval_ms`` on the caller's side. Run until cancelled."""
+
+    def call() -> None:
+        try:
+            hook(collect(engine))
+        except Exception:
+            logger.exception("on_stats raised an error")
+
+    while True:
+        await anyio.sleep(engine.config.stats_interval_ms / 1000)
+        with suppress(KafkaError):  # Ctrl-C interrupted the call; the next one follows
+            await engine.callback_queue.call(
+                AssignorCallback(engine.callback_queue.engine_loop, call)
+            )

@@ -1,4 +1,4 @@
-"""The rule of the synchronous face: one thread at a time, and no way back in from a callback."""
+"""The lock of the sync API: one thread at a time, and no reentrant calls from a callback."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _OWNER = "owner"
 
 
 class OwnerLock:
-    """Whose turn it is to be inside poll() and its like.
+    """The lock that a thread holds inside poll() and similar calls.
 
-    A dict's methods are atomic, where a lock and its owner would be two steps, and Ctrl-C between
-    them would lock everybody out.
+    It is a dict with one key, because the methods of a dict are atomic. A lock and its owner would
+    be two steps, and Ctrl-C between them would lock out all threads.
     """
 
     def __init__(self) -> None:
@@ -21,16 +21,19 @@ class OwnerLock:
 
     @property
     def is_held_by_caller(self) -> bool:
-        """The calling thread is inside: it is in a callback, or in a signal handler."""
+        """True if the calling thread holds the lock, in a callback or in a signal handler."""
         return self._owner.get(_OWNER) == threading.get_ident()
 
     @property
     def is_free(self) -> bool:
-        """Nobody is inside."""
+        """True if no thread holds the lock."""
         return not self._owner
 
     def acquire(self, what: str) -> None:
-        """Go in. ReentrantCallError from a callback, IllegalStateError if another thread is in."""
+        """Acquire the lock without a wait.
+
+        Raise ReentrantCallError in a callback, and IllegalStateError if another thread holds it.
+        """
         if self.is_held_by_caller:
             raise ReentrantCallError(
                 f"{what} was called from inside a listener, deserializer or assignor"
@@ -38,10 +41,10 @@ class OwnerLock:
         me = threading.get_ident()
         if self._owner.setdefault(_OWNER, me) != me:
             raise IllegalStateError(
-                f"{what} was called while another thread is inside the consumer: one thread at a "
-                "time may use it"
+                f"{what} failed: another thread is inside the consumer. Use a consumer from one "
+                "thread at a time"
             )
 
     def release(self) -> None:
-        """Go out."""
+        """Release the lock, if it is held."""
         self._owner.pop(_OWNER, None)

@@ -1,4 +1,4 @@
-"""Where to start: the committed offset, else the rule of ``auto_offset_reset``."""
+"""The lookup of first positions: the committed offset, or else ``auto_offset_reset``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.consumer")
 
 MAX_NAMED_PARTITIONS = 5
-"""Partitions that an error names at most."""
+"""Maximum number of partitions that an error names."""
 FIRST_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.002, 0.1
-"""Seconds between looks at a reset that is under way; doubled from the first to the last."""
+"""Seconds between checks of a reset in progress. They double from the first to the second."""
 
 FIRST_RETRY_SECONDS = 1.0
 MAX_GROUP_RETRY_SECONDS = 10.0
-"""Longest pause after the group was denied, as membership has it too."""
+"""Maximum seconds before a retry after the group was denied, the same as for joining."""
 
 
 class _KnownPosition(NamedTuple):
-    """What is known of one partition's position."""
+    """The known state of one partition's position."""
 
     position: int | None
     epoch: int
@@ -49,7 +49,7 @@ class _KnownPosition(NamedTuple):
 
 
 class PositionFinder:
-    """Gives every assigned partition a position, as soon as it may have one."""
+    """The task that looks up the first positions of assigned partitions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class PositionFinder:
         self._denied = DeniedPositions(max_age, engine.config.rng or random.Random())
 
     def wake(self) -> None:
-        """Something was assigned."""
+        """Look for partitions without a position now."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class PositionFinder:
             awaiting = self._engine.subscription.awaiting_position()
             missing = self._denied.due(awaiting, anyio.current_time())
             if not missing or self._engine.group_adapter.is_assigning:
-                # What is due waits for the end of the callback, which wakes this task.
+                # While on_partitions_assigned() runs, due lookups wait. Its end wakes this task.
                 pause = anyio.current_time() + FIRST_RETRY_SECONDS
                 with anyio.CancelScope(deadline=pause if missing else self._denied.next_due):
                     await self._woken.wait()
@@ -81,16 +81,19 @@ class PositionFinder:
                 self._engine.report_refusal(error)
                 await anyio.sleep(self._denied.next_group_pause())
             except KafkaError as error:
-                # Refusals of brokers are reported once, by the cluster client.
+                # The cluster client reports security errors of brokers, once each.
                 if error.retriable or isinstance(error, SecurityError):
-                    logger.info("no committed offsets yet: %s", str(error))
+                    logger.info("reading the committed offsets failed: %s", str(error))
                 else:
                     self._engine.callback_queue.report(error)
                 with anyio.move_on_after(max(backoff, MAX_CHECK_SECONDS)):
                     await self._woken.wait()
 
     async def find(self, tp: TopicPartition) -> int:
-        """The position of one partition, also from inside a listener. NotAssignedError."""
+        """Return the position of one partition, also inside a listener.
+
+        Raise NotAssignedError if it is not assigned, or the error that prevents a position.
+        """
         pause = FIRST_CHECK_SECONDS
         while True:
             found = self._known_position(tp)
@@ -106,7 +109,7 @@ class PositionFinder:
                 raise _no_offset_error(tp)
             if found.error is not None and not found.error.retriable:
                 raise found.error
-            # The fetcher sees to the reset.
+            # The fetcher does the reset.
             self._engine.fetcher.wake()
             await anyio.sleep(pause)
             pause = min(2 * pause, MAX_CHECK_SECONDS)
@@ -127,7 +130,7 @@ class PositionFinder:
             )
 
     async def _position_of_revoked(self, tp: TopicPartition, reset: OffsetReset | None) -> int:
-        """Where a partition would have started that is being revoked before it ever did."""
+        """Return the first position of a partition that is revoked before it had one."""
         committed = await self._committed([tp])
         at = committed.get(tp)
         if at is not None and reset is None:
@@ -156,7 +159,7 @@ class PositionFinder:
     async def _look_up(self, missing: dict[TopicPartition, int], *, collects: bool = False) -> None:
         """Find positions. ``collects``: report refused ones instead of raising an error."""
         subscription = self._engine.subscription
-        # The ids of now: a topic that is recreated meanwhile is not what was asked for.
+        # The ids are read before the request, to detect topics that are recreated meanwhile.
         ids = subscription.topic_ids(missing)
         denied: set[TopicPartition] = set()
         committed = await self._committed(list(missing), denied if collects else None)
@@ -167,9 +170,9 @@ class PositionFinder:
         for tp, epoch in missing.items():
             at = committed.get(tp)
             if tp in denied:
-                continue  # where it starts is not known: asked for again later
+                continue  # its position stays unknown until the next lookup
             if history.current_id(tp.topic) != ids[tp] != NO_ID:
-                continue  # recreated meanwhile: asked for again
+                continue  # recreated meanwhile, so the next lookup requests it again
             if at is not None:
                 topic_id = history.confirmed_id(tp.topic)
                 subscription.set_position(
@@ -183,8 +186,8 @@ class PositionFinder:
 
 def _no_offset_error(tp: TopicPartition) -> NoOffsetForPartitionError:
     return NoOffsetForPartitionError(
-        f"{tp.topic}-{tp.partition} has no committed offset to start at, and auto_offset_reset is "
-        f'"none": seek({tp}, ...), or commit an offset first',
+        f"{tp.topic}-{tp.partition} has no first position: there is no committed offset, and "
+        f'auto_offset_reset is "none". Call seek({tp}, ...), or commit an offset first',
         topic_partition=tp,
     )
 
@@ -196,7 +199,7 @@ class _DeniedPosition(NamedTuple):
 
 
 class DeniedPositions:
-    """Pauses that double from 1 s to ``max_seconds``, for each partition."""
+    """The retry times of denied partitions, with pauses that double from 1 s to ``max_seconds``."""
 
     def __init__(self, max_seconds: float, rng: random.Random) -> None:
         self._backoff = Backoff(min(FIRST_RETRY_SECONDS, max_seconds), max_seconds)
@@ -206,11 +209,11 @@ class DeniedPositions:
 
     @property
     def next_due(self) -> float:
-        """Time of the next attempt for any of them; infinity if there are none."""
+        """Time of the next retry of any partition; infinity if there are none."""
         return min((each.at for each in self._denied.values()), default=math.inf)
 
     def due(self, missing: Mapping[TopicPartition, int], now: float) -> dict[TopicPartition, int]:
-        """Return the partitions, with their epochs, that may be asked for now."""
+        """Return the partitions, with their epochs, that may be requested now."""
         for tp, known in list(self._denied.items()):
             if missing.get(tp) != known.epoch:
                 del self._denied[tp]
@@ -221,7 +224,7 @@ class DeniedPositions:
         }
 
     def note_denial(self, tp: TopicPartition, epoch: int, now: float) -> bool:
-        """Note a refusal; True if it is the first."""
+        """Note a denial. Return True if it is the partition's first."""
         known = self._denied.get(tp)
         failures = 1 if known is None else known.failures + 1
         at = now + self._backoff.delay(failures, self._rng)
@@ -229,11 +232,11 @@ class DeniedPositions:
         return known is None
 
     def next_group_pause(self) -> float:
-        """Return the seconds to wait after the whole group was refused once more."""
+        """Return the seconds to wait after the whole group was denied once more."""
         self._group_failures += 1
         longest = min(MAX_GROUP_RETRY_SECONDS, max(self._backoff.maximum, FIRST_RETRY_SECONDS))
         return Backoff(FIRST_RETRY_SECONDS, longest).delay(self._group_failures, self._rng)
 
     def forget_group_denials(self) -> None:
-        """Forget the refusals of the group."""
+        """Reset the pause for the group after a success."""
         self._group_failures = 0

@@ -1,4 +1,4 @@
-"""How the core wakes a caller that waits."""
+"""The signals by which the engine wakes a waiting caller."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import anyio
 import anyio.lowlevel
 
 WAIT_SLICE_SECONDS = 0.1
-"""Seconds that the main thread waits at first. A signal that comes in the moment before the thread
-begins to wait does not wake it; its handler (Ctrl-C's, for one) runs when the slice is over."""
+"""Seconds of the main thread's first wait slice.
+
+A signal that arrives just before a wait does not end the wait. Python runs its handler, such as
+that of Ctrl-C, at the end of the slice."""
 MAX_WAIT_SLICE_SECONDS = 1.0
-"""A wait that lasts gets longer slices, twice as long each time: a wake-up costs CPU."""
+"""Maximum seconds of a slice. Slices double, because each wake-up costs CPU time."""
 
 
 def wait_slices(timeout: float) -> Iterator[float]:
-    """Seconds to wait at a time until ``timeout`` is over.
+    """Yield the seconds of each wait until ``timeout`` has passed.
 
-    Python runs signal handlers in the main thread only, so any other thread waits in one piece.
+    Python runs signal handlers in the main thread only, so other threads wait in one slice.
     """
     deadline = time.monotonic() + timeout
     is_main = threading.get_ident() == threading.main_thread().ident
@@ -33,10 +35,10 @@ def wait_slices(timeout: float) -> Iterator[float]:
 
 
 class ThreadSignal:
-    """For a caller in another thread: remembers that it was given until it is cleared.
+    """The signal for a caller in another thread, set by notify() and kept until it is cleared.
 
-    A lock that is open when the signal is given. Unlike an Event it may be given by a signal
-    handler which interrupts the very thread that waits.
+    It is a lock that is released while the signal is set. Unlike an Event, it may be set by a
+    signal handler that interrupts the waiting thread.
     """
 
     def __init__(self) -> None:
@@ -45,18 +47,21 @@ class ThreadSignal:
 
     def notify(self) -> None:
         if self._lock.locked():
-            with suppress(RuntimeError):  # somebody else was faster
+            with suppress(RuntimeError):  # another thread has released it
                 self._lock.release()
 
     def clear(self) -> None:
         self._lock.acquire(blocking=False)
 
     def wait_once(self, timeout: float) -> bool:
-        """Wait for ``timeout`` seconds at most. True if notified; it is cleared then."""
+        """Wait at most ``timeout`` seconds. If notified, clear the signal and return True."""
         return self._lock.acquire(timeout=timeout)
 
     def wait(self, timeout: float) -> None:
-        """Wait, interruptibly by Ctrl-C, until notified or for ``timeout`` seconds; clears it."""
+        """Wait until notified or for ``timeout`` seconds, then clear the signal.
+
+        Ctrl-C interrupts the wait.
+        """
         for seconds in wait_slices(timeout):
             if self._lock.acquire(timeout=seconds):
                 return
@@ -65,8 +70,8 @@ class ThreadSignal:
 class TaskEvent:
     """One notification of a :class:`TaskSignal`, for any number of tasks.
 
-    On asyncio its waits are bare futures and its time-outs timers: a time-out of anyio's cancels
-    the task, which takes several turns of the event loop.
+    On asyncio it uses futures and timers. A timeout of anyio would cancel the task, which takes
+    several iterations of the event loop.
     """
 
     __slots__ = ("_event", "_futures", "_is_set")
@@ -77,7 +82,7 @@ class TaskEvent:
         self._event: anyio.Event | None = None
 
     def set(self) -> None:
-        """Wake the tasks that wait."""
+        """Wake the waiting tasks. Later waits return immediately."""
         self._is_set = True
         for future in self._futures:
             _finish(future)
@@ -85,7 +90,7 @@ class TaskEvent:
             self._event.set()
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Return when it was given, or after ``timeout`` seconds."""
+        """Wait until the event is set, or for ``timeout`` seconds."""
         if self._is_set:
             await anyio.lowlevel.checkpoint()
         elif (loop := asyncio_loop()) is not None:
@@ -123,10 +128,10 @@ def asyncio_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class TaskSignal:
-    """For callers in the same event loop, any number of them.
+    """The signal for any number of callers in the same event loop.
 
-    Take the event first, then look for what you want, then wait for the event: what comes in
-    between is not missed.
+    A caller first gets the event, then checks its condition, then waits for the event. So it misses
+    no notification in between.
     """
 
     def __init__(self) -> None:
@@ -138,7 +143,7 @@ class TaskSignal:
             event.set()
 
     def event(self) -> TaskEvent:
-        """The event of the next notification."""
+        """Return the event of the next notification."""
         if self._event is None:
             self._event = TaskEvent()
         return self._event

@@ -1,4 +1,4 @@
-"""The wait of start() for topics that are being created, and for positions."""
+"""The condition that start() waits for: topics that exist, an assignment and positions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 CHECK_SECONDS = 0.05
-"""Seconds; what is waited for is mostly announced."""
+"""Seconds between two checks. Most changes also notify the waiting task."""
 
 
 class StartupWait:
-    """Finds out when start() may return, so that nothing that is produced later is missed.
+    """The condition for start() to return, after which no later record is missed.
 
-    It waits for the first assignment, and ``request_timeout_ms`` at most for what follows.
+    start() waits for the first assignment without a limit. After it, start() waits for topics and
+    positions at most ``request_timeout_ms``.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -28,7 +29,7 @@ class StartupWait:
 
     @property
     def seconds(self) -> float | None:
-        """Return the seconds until the next look; None if only an event needs one."""
+        """Seconds until the next check; None to wait for the next event."""
         return min(self._left, CHECK_SECONDS) if self._has_assignment() else None
 
     @property
@@ -36,7 +37,7 @@ class StartupWait:
         return max(0.0, self._until - self._engine.callback_queue.clock())
 
     def is_done(self) -> bool:
-        """True if there is nothing left to wait for, or the time is up."""
+        """Return True if nothing is left to wait for, or the time is up."""
         return self._has_assignment() and (self._is_complete() or not self._left)
 
     def _has_assignment(self) -> bool:
@@ -54,7 +55,7 @@ class StartupWait:
         if engine.is_subscribed and not engine.has_first_assignment:
             return False
         if engine.is_subscribed and group is not None:
-            # A leader that sees new partitions gives them out in another rebalance.
+            # A leader that sees new partitions assigns them in another rebalance.
             if group.needs_poll or not group.snapshot().is_stable:
                 return False
         standing = engine.fetcher.buffer.permanent_errors()
@@ -72,5 +73,5 @@ def _is_being_created(topic: TopicMetadata | None, creates: bool) -> bool:
     if topic is None or topic.error == ErrorCode.LEADER_NOT_AVAILABLE:
         return True
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not topic.partitions:
-        return creates  # by being asked for; where no broker does that, poll() raises
+        return creates  # the request creates it; where no broker does, poll() raises
     return any(partition.leader < 0 for partition in topic.partitions.values())

@@ -1,4 +1,4 @@
-"""KafkaConsumer: the synchronous face. The core runs in a daemon thread, the heartbeat thread."""
+"""The sync API. The engine runs in a daemon thread, the consumer thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from kohort.config import CLOSE_TIMEOUT, ConsumerConfig, conceal_properties, con
 from kohort.consumer import _arguments
 from kohort.consumer._base import K, V
 from kohort.consumer._callback_runner import run_inline
-from kohort.consumer._engine import EARLIEST, LATEST
 from kohort.consumer._iteration_buffer import RUN_SECONDS
-from kohort.consumer._sync_lifecycle import SyncLifecycle
+from kohort.consumer._sync_requests import SyncRequests
 from kohort.errors import (
     CredentialsUnavailableError,
     KafkaError,
@@ -22,7 +21,7 @@ from kohort.errors import (
 from kohort.listeners import RebalanceListener
 from kohort.records import ConsumerRecord, SyncIteration
 from kohort.subscription import NO_GROUP, OffsetReset
-from kohort.types import LazyModule, OffsetAndTimestamp, TopicPartition
+from kohort.types import LazyModule, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,22 +40,25 @@ U = TypeVar("U")
 Records: TypeAlias = dict[TopicPartition, list[ConsumerRecord[K, V]]]
 
 
-class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
-    """Reads topics, alone or as a member of a consumer group.
+class KafkaConsumer(SyncIteration, SyncRequests, Generic[K, V]):
+    """A client that reads topics, alone or as a member of a consumer group.
 
-    ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``; all options
-    are in ``docs/configuration.md``. The constructor does no I/O: UnknownOptionError,
-    InvalidOptionError and UnsupportedOptionError are all it raises.
+    ``KafkaConsumer("orders", bootstrap_servers="localhost:9092", group_id="billing")``
 
-    One thread at a time may use a consumer. Listeners, deserializers and assignors are called on
-    that thread, inside poll() (or iteration), close() and unsubscribe().
+    ``docs/configuration.md`` lists all options. The constructor does no I/O. It raises only
+    UnknownOptionError, InvalidOptionError and UnsupportedOptionError.
+
+    Only one thread at a time may use a consumer. Listeners, deserializers and assignors are called
+    on that thread, inside poll(), iteration, close() and unsubscribe().
 
     With automatic commits, leaving a ``with`` block commits all positions. If an exception leaves
-    it, the records of the last poll(), or the record in hand, count as unfinished: they come again.
+    the block, the records of the last poll(), or the current record of an iteration, are not
+    committed. They are read again after a restart.
 
-    Every call has a limit, also while the consumer thread does not answer: its ``timeout_ms``, else
-    ``request_timeout_ms``, and one second more. It then raises KafkaTimeoutError. If no thread can
-    be started, each call that needs one raises ThreadStartError, and a later call tries again.
+    Every call has a time limit, also if the consumer thread does not respond. The limit is its
+    ``timeout_ms``, or else ``request_timeout_ms``, plus one second. After it the call raises
+    KafkaTimeoutError. If the system refuses a thread, calls that need one raise ThreadStartError,
+    and a later call tries again.
     """
 
     @overload
@@ -168,13 +170,14 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
     # -- records ------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records[K, V]:
-        """Records that are there, waiting for some up to ``timeout_ms``; maybe none.
+        """Return buffered records by partition, or ``{}`` if none arrive in ``timeout_ms``.
 
-        At most ``max_records`` (default ``max_poll_records``) in all. Positions move past what is
-        returned. A rebalance goes on in here: the listener is called on this thread.
+        The default timeout of 0 ms does not wait. It returns at most ``max_records`` records of
+        all partitions together, by default ``max_poll_records``. Positions move past the returned
+        records. Rebalances run in this call, so the listener is called on this thread.
 
-        Raises DataError for a partition's bad data, RebalanceListenerError, NoBrokersAvailable and
-        other KafkaErrors; nothing is lost by any of them, and polling may go on.
+        Raises DataError for bad data of a partition, RebalanceListenerError, NoBrokersAvailable,
+        WakeupError and other KafkaErrors. No error loses records, so you can continue to poll.
         """
         timeout = _arguments.timeout_seconds(timeout_ms, 0)
         assert timeout is not None
@@ -195,14 +198,17 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
     def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> pyarrow.RecordBatch:
-        """As :meth:`poll`, as a ``pyarrow.RecordBatch``: the rows that are there, maybe none.
+        """Return buffered records as one ``pyarrow.RecordBatch``, maybe with no rows.
 
-        Columns as in Spark's Kafka source: key, value, topic, partition, offset, timestamp (ms,
-        UTC; null if unknown), timestampType, headers. Rows of one partition follow each other.
-        Deserializers do not run. At most ``max_records`` rows (default: no limit) and 4 MiB of
-        keys, values and headers, or one batch that has more. ImportError without pyarrow.
+        The columns are those of Spark's Kafka source: key, value, topic, partition, offset,
+        timestamp, timestampType and headers. Timestamps are in ms and UTC, or null if unknown.
+        Rows of one partition are adjacent. Deserializers do not run.
+
+        It waits up to ``timeout_ms`` milliseconds. It returns at most ``max_records`` rows, by
+        default without a limit, and 4 MiB of keys, values and headers, or one larger batch. Raises
+        ImportError without pyarrow, and the errors of :meth:`poll`.
         """
-        # Tables are imported before anything is taken: Ctrl-C during an import loses nothing.
+        # Imports come before the poll, so that Ctrl-C during an import loses no records.
         from kohort.consumer._tables import require_pyarrow
         from kohort.records import TablePlan, allocate_in_arrow, to_arrow
 
@@ -213,7 +219,11 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
     def poll_batches(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[kohort.RecordColumns]:
-        """As :meth:`poll_arrow` without pyarrow: columns of each partition, read in place."""
+        """Return buffered records as columns, one object for each partition, without pyarrow.
+
+        Arguments, limits and errors are those of :meth:`poll_arrow`. The columns read keys, values
+        and headers in place, without copies.
+        """
         from kohort.records import allocate_in_python, to_columns
 
         return self._poll_table(timeout_ms, max_records, to_columns, allocate_in_python) or []
@@ -247,9 +257,10 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         buffered: bool = True,
         table: TablePoll[Any] | None = None,
     ) -> Records[K, V]:
-        """``held``: with what is held for iteration; else nothing, as soon as some may be given.
+        """Return records of the iteration buffer or of the fetcher's.
 
-        ``table``: the rows go there, and nothing is returned.
+        With ``buffered=False``, return ``{}`` as soon as the iteration buffer has a record. With
+        ``table``, the rows go there and ``{}`` is returned.
         """
         deadline = time.monotonic() + timeout
         buffer, iteration = self._engine.fetcher.buffer, self._iteration_buffer
@@ -280,7 +291,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
             self._signal.wait(remaining)
 
     def _pause_for_thread(self, timeout: float) -> bool:
-        """Let the consumer thread run, for a poll() without a wait. True if there is news."""
+        """Let the consumer thread run, in a poll() without a timeout. Return True if notified."""
         thread = self._thread
         return timeout <= 0 and thread is not None and self._pauses.pause(thread.is_busy)
 
@@ -292,7 +303,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         return self
 
     def _step(self) -> ConsumerRecord[K, V]:
-        """Return the next record where SyncIteration.__next__() has none at hand."""
+        """Return the next record when the run of SyncIteration.__next__() has ended."""
         if self._closed:
             raise StopIteration
         given = self._iteration_buffer.delivered_count
@@ -309,7 +320,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         return record
 
     def _next_buffered(self) -> ConsumerRecord[K, V] | None:
-        """The next record without much ado, if there is nothing else to do."""
+        """Return the next buffered record, or None if a poll is needed first."""
         callback_queue = self._callback_queue
         self._iteration_buffer.end_run()
         self._engine.subscription.wake_up.is_set = False
@@ -334,7 +345,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         deadline = time.monotonic() + self._config.consumer_timeout_ms / 1000
         timed_out = False
         self._engine.callback_queue.raise_wakeup()
-        # A rebalance goes on between two records: what is held may last for hours.
+        # Rebalances run between two records, because the buffered ones may last for hours.
         record = None if self._callback_runner.has_callbacks else self._iteration_buffer.next()
         while record is None:
             if timed_out or self._pending_close is not None:
@@ -352,7 +363,7 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
             self._drain_size.adapt(drained.values())
             self._iteration_buffer.load(drained)
         except BaseException:
-            self._iteration_buffer.load(drained)  # what Ctrl-C kept from being held
+            self._iteration_buffer.load(drained)  # Ctrl-C came before it was loaded
             raise
 
     # -- subscription -------------------------------------------------------------------------
@@ -376,21 +387,28 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         pattern: _typing.Pattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose names the pattern matches from the start.
+        """Subscribe to topics, or to all topics whose names match ``pattern`` from their start.
 
-        Replaces an earlier subscription. With a group_id the group shares the partitions out, at
-        the next poll(); without one, all partitions are this consumer's. ``listener`` is a
-        :class:`~kohort.ConsumerRebalanceListener`. IllegalStateError after assign().
+        It replaces an earlier subscription. With a ``group_id``, the next poll() joins the group,
+        which assigns the partitions. Without one, all partitions are assigned to this consumer.
+        ``listener`` is a :class:`~kohort.ConsumerRebalanceListener`.
+
+        Raises IllegalStateError after assign() or for topics together with a pattern, ValueError
+        for no or illegal topics, and TypeError for arguments of other types.
         """
         self._subscribe(topics, pattern, listener)
 
     def subscription(self) -> set[str] | None:
-        """The topics subscribed to; None before a subscription."""
+        """Return the subscribed topics, or None without a subscription. No I/O."""
         self._check_process()
         return set(self._engine.subscription.topics()) if self._engine.is_subscribed else None
 
     def unsubscribe(self) -> None:
-        """Commit (if automatic), call the listener, leave the group, want nothing."""
+        """Commit (if automatic), call the listener, leave the group, and remove all topics.
+
+        It takes at most 5 seconds. It also removes the partitions of assign(). Raises
+        RebalanceListenerError.
+        """
         if self._thread is None:
             self._check_usable()
             self._engine.subscription.unsubscribe()
@@ -408,9 +426,10 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
             self._call_soon(self._engine.finish_leave)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without sharing them in a group; none: unsubscribe().
+        """Assign exactly these partitions, without a group; no partitions mean unsubscribe().
 
-        With a group_id, offsets are committed to it all the same.
+        It replaces an earlier assign(). With a ``group_id``, commits still go to that group. Raises
+        IllegalStateError after subscribe().
         """
         chosen = _arguments.topic_partitions(partitions)
         if not chosen:
@@ -424,9 +443,10 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
     # -- positions ----------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
-        """The offset of the next record to be returned; None if not known in time.
+        """Return the offset of the next record, or None if it is not known in ``timeout_ms``.
 
-        ``timeout_ms=None`` is ``request_timeout_ms``. NotAssignedError.
+        The default of ``timeout_ms`` is ``request_timeout_ms``. Raises NotAssignedError if the
+        partition is not assigned, NoOffsetForPartitionError, and NoBrokersAvailable.
         """
         tp = _arguments.topic_partition(partition)
         timeout = self._timeout(timeout_ms)
@@ -442,11 +462,17 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
             return None
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first offset, looked up by the next poll(). None named: all assigned."""
+        """Set the position to the first offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
         self._reset(partitions, OffsetReset.EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue behind the last record, looked up by the next poll(). None named: all."""
+        """Set the position to the log end offset, which the next poll() looks up.
+
+        Without arguments it applies to all assigned partitions. Raises NotAssignedError.
+        """
         self._reset(partitions, OffsetReset.LATEST)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], strategy: OffsetReset) -> None:
@@ -454,31 +480,3 @@ class KafkaConsumer(SyncIteration, SyncLifecycle, Generic[K, V]):
         for tp in self._assigned_or(partitions):
             self._engine.subscription.request_reset(tp, strategy)
         self._call_soon(self._engine.fetcher.wake)
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offsets of partitions, assigned or not. OffsetsTimeoutError."""
-        return self._ends(partitions, EARLIEST, timeout_ms)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offsets behind the last records (read_committed: the last stable offsets)."""
-        return self._ends(partitions, LATEST, timeout_ms)
-
-    def _ends(
-        self, partitions: Iterable[TopicPartition], end: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        chosen = _arguments.topic_partitions(partitions)
-        timeout = self._timeout(timeout_ms)
-        engine = self._engine
-        return self._call_engine(lambda: engine.boundary_offsets(chosen, end, timeout), timeout)
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, float], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after timestamps (ms since the epoch); None where none is."""
-        wanted = _arguments.timestamps(timestamps)
-        timeout = self._timeout(timeout_ms)
-        return self._call_engine(lambda: self._engine.offsets_at(wanted, timeout), timeout)

@@ -1,4 +1,4 @@
-"""KafkaConsumer from its first call to close(): its thread, its owner, commits, the cluster."""
+"""The lifecycle of KafkaConsumer, from its first call to close(): its thread and owner lock."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent import futures
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 from kohort.config import CLOSE_TIMEOUT, ConsumerConfig
 from kohort.consumer import _arguments
 from kohort.consumer._base import ConsumerBase, leave_timeout
-from kohort.consumer._callback_queue import CommitCallback
 from kohort.consumer._callback_runner import CallbackRunner, run_inline
-from kohort.consumer._commit_future import CommitFuture, thread_timeout
+from kohort.consumer._commit_future import thread_timeout
 from kohort.consumer._engine import DISCONNECT_SECONDS, Engine
 from kohort.consumer._greenlet import make_consumer_thread
 from kohort.consumer._owner_lock import OwnerLock
@@ -30,27 +29,20 @@ from kohort.errors import (
     RebalanceListenerError,
 )
 from kohort.listeners._dispatch import CallbackName, call_listener
-from kohort.types import LazyModule, OffsetAndMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    import uuid
-
-    from kohort.consumer import _typing
-else:
-    uuid, _typing = LazyModule("uuid"), LazyModule("kohort.consumer._typing")
+from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.consumer")
 
 T = TypeVar("T")
 
 OVERRUN_SECONDS = 1.0
-"""Seconds that a call waits for the core after the core's own limit for it has passed."""
+"""Seconds that a call waits for the consumer thread after its timeout has passed in the engine."""
 CLOSE_OVERRUN_SECONDS = 0.2
-"""The same while the consumer closes, which has a limit for all of its steps together."""
+"""The same during close(), which has one timeout for all steps together."""
 
 
 class SyncLifecycle(ConsumerBase):
-    """Base of KafkaConsumer without records, subscription and positions."""
+    """The methods of KafkaConsumer that start, use and end its thread."""
 
     def _set_up(self, config: ConsumerConfig, topics: tuple[str, ...]) -> None:
         config.check_sync()
@@ -74,7 +66,7 @@ class SyncLifecycle(ConsumerBase):
         self._connect_callback_runner()
 
     def _connect_callback_runner(self) -> None:
-        """Let the performer call this consumer, without keeping it alive."""
+        """Connect the callback runner, which refers to this consumer weakly."""
         consumer = weakref.proxy(self)
 
         async def call(function: Callable[[], Awaitable[T]], seconds: float) -> T:
@@ -90,7 +82,7 @@ class SyncLifecycle(ConsumerBase):
 
         self._callback_runner.connect(call, serve)
 
-    # -- the core -----------------------------------------------------------------------------
+    # -- the consumer thread ------------------------------------------------------------------
 
     def _running_thread(self) -> ConsumerThread:
         self._check_usable()
@@ -99,19 +91,19 @@ class SyncLifecycle(ConsumerBase):
         thread = self._thread
         assert thread is not None
         if thread.ended:
-            self._engine.ended = True  # the engine could not say so if it never ran
+            self._engine.ended = True  # an engine that never ran could not set it
         return thread
 
     def _start_thread(self) -> None:
-        """Start the thread. ThreadStartError: nothing is left of it, and a later call retries."""
+        """Start the thread. After ThreadStartError nothing remains, and a later call retries."""
         callback_queue = self._engine.callback_queue
         before = callback_queue.engine_loop
         thread = make_consumer_thread(
             self._engine, f"kohort-heartbeat-{self._config.client.client_id}"
         )
         pid = os.getpid()
-        # Stored first: Ctrl-C may come when the thread runs, and a core must not run twice.
-        # Between this and the try nothing is called: signal handlers run in calls.
+        # The thread is stored first, because Ctrl-C may come when it runs, and an engine must not
+        # run twice. No call comes before the try, because CPython runs signal handlers in calls.
         callback_queue.engine_loop = self._thread = thread
         self._pid = pid
         try:
@@ -124,19 +116,16 @@ class SyncLifecycle(ConsumerBase):
                 callback_queue.engine_loop, self._thread, self._pid = before, None, None
 
     def _call_engine(self, function: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Await ``function()``, which limits itself to ``seconds``, in the core.
+        """Await ``function()``, which has the timeout ``seconds``, in the engine's event loop.
 
-        KafkaTimeoutError if the core does not run and so cannot keep to the limit;
-        IllegalStateError if it has ended.
+        Raise KafkaTimeoutError if the thread does not respond, and IllegalStateError if it ended.
         """
         thread = self._running_thread()
         deadline = self._deadline(seconds)
         future = thread.call(function)
         try:
             while not future.done():
-                if (
-                    not self._owner_lock.is_held_by_caller
-                ):  # a callback's calls are of poll(), which sees to it itself
+                if not self._owner_lock.is_held_by_caller:  # in a callback, poll() raises it
                     self._engine.callback_queue.raise_wakeup()
                 if (left := deadline - time.monotonic()) <= 0:
                     thread.cancel_call(future)
@@ -161,7 +150,10 @@ class SyncLifecycle(ConsumerBase):
         perform: Callable[[], Coroutine[Any, Any, None]],
         seconds: float,
     ) -> None:
-        """Do as :meth:`_call` does, and perform what the core leaves. Give up with a warning."""
+        """Do as :meth:`_call_engine` does, and run the engine's callbacks meanwhile.
+
+        Log a warning instead of an error if the thread does not respond.
+        """
         thread = self._running_thread()
         deadline = self._deadline(seconds)
         future = thread.call(function)
@@ -181,12 +173,12 @@ class SyncLifecycle(ConsumerBase):
             del future  # as in _call()
 
     def _deadline(self, seconds: float) -> float:
-        """The time when a call is given up."""
+        """Return the time when a call is cancelled because the thread does not respond."""
         grace = OVERRUN_SECONDS if self._closing_until is None else CLOSE_OVERRUN_SECONDS
         return time.monotonic() + seconds + grace
 
     def _run_as_owner(self, what: str, function: Callable[[], T]) -> T:
-        """Be inside poll(): heartbeats count it as life, listeners may be called."""
+        """Run a function as poll(): hold the owner lock, count as activity, allow callbacks."""
         self._running_thread()
         nested = self._owner_lock.is_held_by_caller
         try:
@@ -199,7 +191,7 @@ class SyncLifecycle(ConsumerBase):
                 try:
                     self._release_owner()
                 finally:
-                    self._release_owner()  # Ctrl-C in the midst of it must not leave the door shut
+                    self._release_owner()  # Ctrl-C during the first call must not keep the lock
                     if self._pending_close is not None:
                         self._close(*self._pending_close)
 
@@ -215,159 +207,14 @@ class SyncLifecycle(ConsumerBase):
             return min(timeout, max(0.1, self._closing_until - time.monotonic()))
         return timeout
 
-    # -- committing ---------------------------------------------------------------------------
-
-    def commit(
-        self, offsets: _typing.CommitOffsets | None = None, timeout_ms: float | None = None
-    ) -> None:
-        """Commit the positions, or these offsets, and wait until that is done.
-
-        ``{partition: OffsetAndMetadata | offset}``. CommitFailedError when the group moved on,
-        KafkaTimeoutError, IllegalStateError without a group.
-        """
-        self._check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        timeout = self._timeout(timeout_ms)
-        try:
-            self._call_engine(lambda: self._engine.commit(chosen, timeout), timeout)
-        finally:
-            if self._owner_lock.is_free:
-                self._callback_runner.run_commit_callbacks()
-
-    def commit_async(
-        self,
-        offsets: _typing.CommitOffsets | None = None,
-        callback: _typing.CommitCallback | None = None,
-    ) -> Future[None]:
-        """Commit without waiting; close() waits for it.
-
-        ``callback(offsets, error)`` is called from a later poll(), commit() or close(); error is
-        None when it worked. Without one, ``default_offset_commit_callback`` is. ``result()`` of the
-        future waits no longer than commit() does, and raises its errors.
-        """
-        self._check_usable()
-        chosen = self._offsets_to_commit(offsets)
-        wanted = callback or self._config.default_offset_commit_callback
-        callback_queue, thread = self._engine.callback_queue, self._running_thread()
-        self._engine.check_running()
-        ids = self._engine.ids_of(chosen)  # those of now: a later poll() may change them
-        timeout = self._timeout(None)
-        future = thread.call(
-            lambda: self._engine.commit(chosen, None, ids=ids),
-            CommitFuture(timeout, self._deadline(timeout)),
-        )
-        self._commits.add(future)
-
-        def done(future: Future[None]) -> None:
-            if wanted is not None and not future.cancelled():
-                result = CommitCallback(wanted, chosen, future.exception())
-                callback_queue.add_commit_callback(result)
-            self._commits.discard(future)
-            callback_queue.notify()
-
-        future.add_done_callback(done)
-        return future
-
-    @overload
-    def committed(
-        self,
-        partition: TopicPartition,
-        metadata: Literal[False] = False,
-        timeout_ms: float | None = None,
-    ) -> int | None: ...
-
-    @overload
-    def committed(
-        self,
-        partition: TopicPartition,
-        metadata: Literal[True],
-        timeout_ms: float | None = None,
-    ) -> OffsetAndMetadata | None: ...
-
-    @overload
-    def committed(
-        self,
-        partition: Iterable[TopicPartition],
-        metadata: Literal[False] = False,
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, int | None]: ...
-
-    @overload
-    def committed(
-        self,
-        partition: Iterable[TopicPartition],
-        metadata: Literal[True],
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
-
-    def committed(
-        self,
-        partition: TopicPartition | Iterable[TopicPartition],
-        metadata: bool = False,
-        timeout_ms: float | None = None,
-    ) -> Any:
-        """The offset that the group has committed, None if none; with ``metadata``, all of it.
-
-        Of several partitions, asked for in one request, a dict.
-        """
-        self._require_group()
-        one, chosen = _arguments.one_or_more(partition)
-        timeout = self._timeout(timeout_ms)
-        found = self._call_engine(lambda: self._engine.committed(chosen, timeout), timeout)
-        offsets: dict[TopicPartition, int | OffsetAndMetadata | None] = {
-            tp: at if metadata or at is None else at.offset for tp, at in found.items()
-        }
-        return offsets[chosen[0]] if one else offsets
-
-    # -- the cluster --------------------------------------------------------------------------
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        """The partitions of a topic; empty if there is no such topic. KafkaTimeoutError."""
-        (name,) = _arguments.topic_names([topic])
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.partitions_of(name, timeout), timeout))
-
-    def topics(self) -> set[str]:
-        """The names of all topics. KafkaTimeoutError."""
-        timeout = self._timeout(None)
-        return set(self._call_engine(lambda: self._engine.all_topics(timeout), timeout))
-
-    def topic_ids(
-        self, topics: _typing.Topics, timeout_ms: float | None = None
-    ) -> dict[str, uuid.UUID]:
-        """The ids of topics, asked for anew: a topic deleted and made anew has another (KIP-516).
-
-        Without topics that do not exist, and empty with brokers before 2.8. KafkaTimeoutError.
-        """
-        names = _arguments.topic_names(topics)
-        timeout = self._timeout(timeout_ms)
-        return self._call_engine(lambda: self._engine.topic_ids(names, timeout), timeout)
-
-    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait until the cluster is known; ``refresh`` asks for it anew.
-
-        ``timeout_ms=None`` is ``bootstrap_timeout_ms``. NoBrokersAvailable, KafkaTimeoutError.
-        """
-        client, timeout = self._config.client, _arguments.timeout_seconds(timeout_ms)
-        seconds = (client.bootstrap_timeout_ms + client.request_timeout_ms) / 1000
-        self._call_engine(
-            lambda: self._engine.bootstrap(timeout, refresh=refresh),
-            seconds if timeout is None else timeout,
-        )
-
-    def bootstrap_connected(self) -> bool:
-        """Whether the cluster has been reached since the start, and the consumer is open."""
-        self._check_process()
-        return not self._closed and self._engine.cluster.bootstrapped
-
     # -- the end ------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End with WakeupError what waits: poll(), iteration, commit() and the look-ups.
+        """Let a waiting call raise WakeupError: poll(), iteration, commit() or a lookup.
 
-        From any thread, or a signal handler. If nothing waits, the next of these raises; close()
-        and unsubscribe() never do. Nothing is lost: poll on, or close. A commit that was being
-        waited for may still be done.
+        It may be called from any thread and from a signal handler. If no call waits, the next one
+        raises. close() and unsubscribe() never raise it. No record is lost, so you can continue to
+        poll. An interrupted commit() may still succeed.
         """
         self._engine.callback_queue.request_wakeup()
         self._signal.notify()
@@ -378,17 +225,19 @@ class SyncLifecycle(ConsumerBase):
         timeout_ms: float | None = None,
         leave_group: bool | None = None,
     ) -> None:
-        """Commit (if automatic), call the listener, leave the group, end the thread.
+        """Commit (if automatic), call the listener, leave the group, and end the thread.
 
-        Takes 5 s at most, or ``timeout_ms``. May be called twice. From inside a listener, or from
-        a signal handler inside poll(), it returns at once, and poll() closes on its way out.
+        It takes at most ``timeout_ms`` milliseconds, by default 5,000. Calling it again has no
+        effect. Inside a listener, or in a signal handler that interrupts poll(), it returns
+        immediately, and poll() closes the consumer before it returns.
 
-        Raises only RebalanceListenerError. A consumer thread that does not answer is a WARNING: the
-        partitions are given up here, and the group notices when the session expires.
+        ``autocommit=False`` skips the automatic commit. ``leave_group=False`` keeps the membership
+        until the session expires, so that a restart causes no rebalance. This is the default of
+        static members, which set ``group_instance_id``. ``leave_group=True`` gives the partitions
+        to other members immediately, and is the default of dynamic members (KIP-1092).
 
-        ``leave_group=False`` keeps the place in the group until the session expires, so that a
-        restart goes unnoticed: the default of a static member, who has a ``group_instance_id``.
-        True: its partitions go to others at once, the default of all others (KIP-1092).
+        Raises only RebalanceListenerError. If the consumer thread does not respond, it logs a
+        warning, and the group reassigns the partitions when the session expires.
         """
         timeout = _arguments.timeout_seconds(timeout_ms)
         if self._closed or self._pid not in (None, os.getpid()):
@@ -418,7 +267,7 @@ class SyncLifecycle(ConsumerBase):
         thread = self._thread
         error: KafkaError | None = None
         try:
-            # The interpreter stops daemon threads at its end: there is nothing to wait for.
+            # The exiting interpreter stops daemon threads, so there is nothing to wait for.
             if thread is not None and not (self._engine.ended or sys.is_finalizing()):
                 self._await_commits(deadline - limit / 2)
                 reason = "the consumer was closed"
@@ -429,8 +278,8 @@ class SyncLifecycle(ConsumerBase):
                 left = max(2 * DISCONNECT_SECONDS, begun + limit - time.monotonic())
                 if not thread.stop(left):
                     logger.warning(
-                        "the consumer's thread did not end within %.1f s: code that blocks runs "
-                        "in its event loop. It ends when that returns",
+                        "the consumer thread did not end within %.1f s: blocking code runs in its "
+                        "event loop. It ends when that code returns",
                         time.monotonic() - begun,
                     )
             self._callback_runner.abandon()
@@ -440,7 +289,7 @@ class SyncLifecycle(ConsumerBase):
             raise error
 
     def _await_commits(self, deadline: float) -> None:
-        """Wait for those that were begun without waiting."""
+        """Wait for the commits of commit_async()."""
         while self._commits and (left := deadline - time.monotonic()) > 0:
             self._signal.clear()
             if self._commits:
@@ -449,9 +298,9 @@ class SyncLifecycle(ConsumerBase):
     def _leave(
         self, reason: str, autocommit: bool, deadline: float, leave_group: bool | None = None
     ) -> KafkaError | None:
-        """Give everything up in good order; returns what a listener raised."""
-        # A __del__ method may close the consumer, and the garbage collector clears weak references
-        # before it calls that.
+        """Commit, call the listener and leave the group. Return the error of a listener."""
+        # A __del__ method may close the consumer. The garbage collector clears weak references
+        # before it calls __del__, so they are set again.
         self._connect_callback_runner()
         self._closing_until = deadline
         try:

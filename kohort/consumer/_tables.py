@@ -1,4 +1,4 @@
-"""Polling for tables: rows in Arrow's layout, without an object for a record."""
+"""Polls that return columns in Arrow's layout, without one Python object per record."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TABLE_BYTES = 4 << 20
-"""Of keys, values and headers: a larger table would be out of all caches when it is read."""
+"""Maximum bytes of keys, values and headers in one table. More would not stay in CPU caches."""
 
 
 def require_pyarrow() -> None:
-    """ImportError that says what to do, unless pyarrow is there."""
+    """Raise ImportError with the command to install pyarrow, unless it is installed."""
     if find_spec("pyarrow") is None:
         raise ImportError(
-            "poll_arrow() needs pyarrow: pip install 'kohort[arrow]'. poll_batches() does without"
+            "poll_arrow() needs pyarrow. Run pip install 'kohort[arrow]', or use poll_batches()"
         )
 
 
 class TablePoll(Generic[T]):
-    """One call of poll_arrow() or its like."""
+    """One call of poll_arrow() or poll_batches()."""
 
     def __init__(
         self,
@@ -48,7 +48,10 @@ class TablePoll(Generic[T]):
         self._target: TableTarget[T] | None = None
 
     def drain(self, partitions: Collection[TopicPartition] | None, *, repeat_errors: bool) -> bool:
-        """Take what is there; True if there was anything. Errors as from FetchBuffer.drain()."""
+        """Build the table from the buffered batches. Return True if there were any.
+
+        Raise the errors of FetchBuffer.drain().
+        """
         if self._iteration_buffer and self._iteration_buffer.discard():
             self._engine.callback_queue.engine_loop.call_soon(self._engine.fetcher.wake)
         buffer = self._engine.fetcher.buffer
@@ -58,13 +61,13 @@ class TablePoll(Generic[T]):
             self._max_rows, TABLE_BYTES, allocate=self._allocate, history=buffer.tables
         )
         target = TableTarget(plan, self._build)
-        # In place before anything is handed out: Ctrl-C comes in calls.
+        # It is set before the drain, so that undo() finds it after Ctrl-C.
         self._target = target
         buffer.drain_table(target, partitions, repeat_errors=repeat_errors)
         self.table = target.table
         return self.table is not None
 
     def undo(self) -> None:
-        """It did not arrive: have it fetched again."""
+        """Let the rows be fetched again, because the table did not reach the caller."""
         if self._target is not None:
             self._target.undo()

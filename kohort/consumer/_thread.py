@@ -18,21 +18,21 @@ from kohort.errors import ConsumerClosedError, ThreadStartError
 T = TypeVar("T")
 
 START_SECONDS = 1.0
-"""Seconds that the first call waits for the engine. Later calls have other limits."""
+"""Maximum seconds that the first call waits for the engine. Later calls have other limits."""
 
 
 class EngineProtocol(Protocol):
-    """The service that the thread runs."""
+    """The engine that the thread runs."""
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Run until cancelled; ``started`` is called when other calls may come."""
+        """Run until cancelled. Call ``started`` when the engine accepts calls."""
 
 
 class ConsumerThread(EngineLoop):
-    """A daemon thread with an asyncio event loop; it never delays the end of the process.
+    """A daemon thread with an asyncio event loop, which never delays the end of the process.
 
-    (anyio's blocking portal would: its thread is joined at exit.) No method waits for the event
-    loop longer than its limit.
+    anyio's blocking portal would delay it, because its thread is joined at exit. No method waits
+    for the event loop longer than its limit.
     """
 
     def __init__(self, engine: EngineProtocol, name: str) -> None:
@@ -41,23 +41,23 @@ class ConsumerThread(EngineLoop):
         self._loop, self.is_busy = self._make_loop()
         self._main: asyncio.Task[None] | None = None
         self._calls: dict[Future[Any], asyncio.Task[None] | None] = {}
-        """Calls without a result yet. Whoever removes a future gives it its result."""
+        """Calls without a result yet. The code that removes a future sets its result."""
         self._started = threading.Event()
         self._engine_started = asyncio.Event()
         self._lock_release = LockRelease()
         self._begun = False
         self._stopping = False
         self.ended = False
-        """True if the engine has ended, or never runs: calls are refused."""
-        # Held while calls are handed over, so that none slips in behind the last look at them.
-        # A signal handler may call in the midst of another call of its thread.
+        """True if the engine has ended or cannot start, so that calls are rejected."""
+        # It is held while calls are queued, so that none is added after the last check of them.
+        # It is reentrant, because a signal handler may interrupt another call of its thread.
         self._lock = threading.RLock()
 
     def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
         return new_event_loop()
 
     def start(self) -> None:
-        """Start the thread, and give the engine a moment to take calls.
+        """Start the thread, and wait at most ``START_SECONDS`` for the engine to accept calls.
 
         Raises ThreadStartError if the system refuses a thread. After that, and after any other
         error of a thread that did not begin, nothing runs and :attr:`ended` is True.
@@ -70,8 +70,8 @@ class ConsumerThread(EngineLoop):
         self._started.wait(START_SECONDS)
 
     def end_unstarted(self) -> None:
-        """After an error of :meth:`start`: be ended, unless the thread has begun."""
-        with self._lock:  # Ctrl-C may come after the thread was made
+        """End this object after an error of :meth:`start`, unless the thread has begun."""
+        with self._lock:  # Ctrl-C may come after the thread has begun
             if self._begun:
                 return
             self.ended = True
@@ -102,7 +102,7 @@ class ConsumerThread(EngineLoop):
             loop.close()
 
     def _create_main_task(self) -> asyncio.Task[None]:
-        """Create the task of the core, which only the task refers to from then on."""
+        """Create the engine's task, which then holds the only reference to the engine."""
         engine, self._engine = self._engine, None
         assert engine is not None
         self._main = self._loop.create_task(engine.run(self._set_started))
@@ -115,17 +115,17 @@ class ConsumerThread(EngineLoop):
         self._started.set()
 
     async def _end_calls(self) -> None:
-        await asyncio.sleep(0)  # calls that were handed over and not begun begin, and end
+        await asyncio.sleep(0)  # let queued calls begin, so that they can be cancelled
         tasks = [task for task in self._calls.values() if task is not None]
         if self._main is not None:
-            tasks.append(self._main)  # SystemExit of a callback ends the loop, but not the engine
+            tasks.append(self._main)  # SystemExit in a callback ends the loop, not the engine
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._fail_calls()
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the core's event loop; dropped when the core has ended."""
+        """Run ``action`` in the engine's event loop. Drop it if the engine has ended."""
         with self._lock:
             if not self.ended:
                 self._loop.call_soon_threadsafe(action)
@@ -133,15 +133,18 @@ class ConsumerThread(EngineLoop):
     def yield_to_caller(self) -> None:
         """Release the interpreter's lock for the time that the caller's thread takes to wake up.
 
-        The caller would wait until the core's next system call otherwise. Nothing else runs in this
-        event loop meanwhile.
+        Otherwise the caller would wait until the engine's next system call. The event loop is
+        blocked meanwhile.
         """
         self._lock_release.release()
 
     def call(
         self, function: Callable[[], Awaitable[T]], future: Future[T] | None = None
     ) -> Future[T]:
-        """Await ``function()`` in the core; the future may be waited for in any thread."""
+        """Await ``function()`` in the engine's event loop and return the future of its result.
+
+        Any thread may wait for the future.
+        """
         future = future or Future()
         with self._lock:
             self._calls[future] = None
@@ -152,7 +155,7 @@ class ConsumerThread(EngineLoop):
         return future
 
     def cancel_call(self, future: Future[Any]) -> None:
-        """Cancel a call whose caller has gone, as soon as the event loop runs."""
+        """Cancel a call whose caller no longer waits, as soon as the event loop runs."""
         if not future.cancel():
             self.call_soon(partial(self._cancel, future))
 
@@ -188,7 +191,7 @@ class ConsumerThread(EngineLoop):
             del future  # its exception refers to this frame
 
     def _claim(self, future: Future[Any]) -> bool:
-        """True for the one caller that is to give the call its result."""
+        """Remove a call. Return True to the one caller that must set its result."""
         with self._lock:
             if future not in self._calls:
                 return False
@@ -205,13 +208,13 @@ class ConsumerThread(EngineLoop):
 
     @property
     def is_running(self) -> bool:
-        """The thread has not ended yet."""
+        """True if the thread runs."""
         return self._thread.is_alive()
 
     def stop(self, timeout: float) -> bool:
-        """End the core and wait for the thread, at most ``timeout`` seconds. True if it ended.
+        """End the engine and wait at most ``timeout`` seconds for the thread.
 
-        Calls that still wait for a result are refused in any case.
+        Return True if the thread ended. Calls without a result fail in any case.
         """
         self.request_stop()
         ended = self._join(timeout)
@@ -224,7 +227,7 @@ class ConsumerThread(EngineLoop):
         return not self._thread.is_alive()
 
     def request_stop(self) -> None:
-        """End the core; do not wait."""
+        """End the engine without a wait."""
         with self._lock:
             self._stopping = True
             if self._main is not None:
@@ -232,7 +235,10 @@ class ConsumerThread(EngineLoop):
 
 
 def make_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """A daemon thread, not started. ThreadStartError where there may be none."""
+    """Return a daemon thread that is not started.
+
+    Raise ThreadStartError in a subinterpreter without threads.
+    """
     try:
         return threading.Thread(target=run, name=name, daemon=True)
     except RuntimeError as error:  # in a subinterpreter
@@ -240,7 +246,7 @@ def make_thread(name: str, run: Callable[[], None]) -> threading.Thread:
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread. ThreadStartError if the system or the exiting interpreter refuses it."""
+    """Start a thread, or raise ThreadStartError if the system or the interpreter refuses it."""
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
@@ -249,7 +255,7 @@ def start_thread(thread: threading.Thread) -> None:
 
 def _not_started(error: BaseException) -> ThreadStartError:
     return ThreadStartError(
-        f"the consumer's thread did not start: {error}. Lower the number of threads or raise the "
-        "system's limit. While the interpreter exits there are no new threads, and in a "
-        "subinterpreter there may be none: use AsyncKafkaConsumer there"
+        f"the consumer thread did not start: {error}. Lower the number of threads or raise the "
+        "system's limit. While the interpreter exits, no threads can be started. In a "
+        "subinterpreter without threads, use AsyncKafkaConsumer"
     )

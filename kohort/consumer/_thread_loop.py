@@ -1,4 +1,4 @@
-"""The event loop of the consumer thread, and pauses that let it run."""
+"""The event loop of the consumer thread, and the pauses of a caller that let it run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kohort.consumer._signal import ThreadSignal
 from kohort.transport import frame_selector
 
 PAUSE_SECONDS = 0.0001
-"""Seconds that a caller of poll(timeout_ms=0) waits at a time, for the consumer thread to run."""
+"""Seconds of one wait of poll(timeout_ms=0), in which the consumer thread can run."""
 PAUSE_INTERVAL_SECONDS = 0.001
 """Seconds between two pauses. A new record waits about half of that for the interpreter's lock."""
 MAX_PAUSE_SECONDS = 0.002
-"""Seconds that the caller waits while the consumer thread is at work."""
+"""Maximum seconds that the caller waits while the consumer thread is busy."""
 
 
 class WatchedSelector(selectors.BaseSelector):
-    """The default selector. Other threads can see whether the event loop waits in it."""
+    """A default selector that shows other threads if the event loop waits in it."""
 
     def __init__(self) -> None:
         self._inner = selectors.DefaultSelector()
@@ -29,7 +29,7 @@ class WatchedSelector(selectors.BaseSelector):
         """Receiver of frames while the event loop waits; None on systems without one."""
         self._select = (self.frames or self._inner).select
         self.is_waiting = False
-        """True while the event loop has nothing to do, and until it has the interpreter again."""
+        """True while the event loop is idle, and until it holds the interpreter's lock again."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self.is_waiting = timeout is None or timeout > 0
@@ -58,7 +58,7 @@ class WatchedSelector(selectors.BaseSelector):
 
 
 class ConsumerEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop, whose connections may receive whole frames in its selector."""
+    """An asyncio event loop whose connections may receive whole frames in the selector."""
 
     def __init__(self, selector: WatchedSelector) -> None:
         super().__init__(selector)
@@ -66,7 +66,7 @@ class ConsumerEventLoop(asyncio.SelectorEventLoop):
 
 
 def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
-    """Return asyncio's event loop, and a function that is True while it is at work.
+    """Return a new event loop, and a function that returns True while the loop is busy.
 
     The default event loop of Windows has no selector; there the function is always False.
     """
@@ -77,10 +77,10 @@ def new_event_loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], bool]]:
 
 
 class PollPauses:
-    """Short waits of a caller that calls poll(timeout_ms=0) again and again.
+    """The short waits of a caller that repeats poll(timeout_ms=0).
 
     Such a caller keeps the interpreter's lock for 5 ms each time (``sys.getswitchinterval()``). The
-    consumer thread gives the lock away several times for one answer.
+    consumer thread releases the lock several times for one response.
     """
 
     def __init__(self, signal: ThreadSignal) -> None:
@@ -88,7 +88,10 @@ class PollPauses:
         self._next = 0.0
 
     def pause(self, is_busy: Callable[[], bool]) -> bool:
-        """Wait a moment, if the last time was long enough ago. Return True if there is news."""
+        """Wait for a notification, unless the last wait was ``PAUSE_INTERVAL_SECONDS`` ago or less.
+
+        Return True if notified.
+        """
         now = time.monotonic()
         if now < self._next:
             return False

@@ -1,4 +1,4 @@
-"""From what is subscribed to, to topics and partitions: the consumer's eye on the metadata."""
+"""The task that applies the subscription to the cluster metadata."""
 
 from __future__ import annotations
 
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.consumer")
 
 UNKNOWN_TOPIC_REFRESHES = 3
-"""So many answers in a row must call a topic or partition unknown: one that is new is so, too."""
+"""Consecutive metadata updates without a topic or partition before an error is reported.
+
+A new topic is also unknown to some brokers at first."""
 
 
 class TopicWatch:
-    """Keeps the cluster client, the group and a groupless subscription in line with the topics."""
+    """The task that keeps the cluster client, the group and the subscription in step.
+
+    Without a group, it also assigns all partitions of the topics.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -45,21 +50,21 @@ class TopicWatch:
         self._missing: dict[TopicPartition, int] = {}
         self._denied_topics: frozenset[str] = frozenset()
         self.has_assigned_all = False
-        """Without a group: all partitions were assigned, as far as there are any."""
+        """True if a subscription without a group has assigned all existing partitions."""
 
     def wake(self) -> None:
-        """The subscription or the metadata changed."""
+        """Apply the subscription again, because it or the metadata changed."""
         self._woken.set()
 
     def forget_denied_topics(self) -> None:
-        """Forget the rights that the subscription before lacked, and look for those of now."""
+        """Forget which topics were denied, so that a new subscription reports them again."""
         engine = self._engine
         self._denied_topics = frozenset()
         if engine.cluster.metadata.refused(engine.subscription.topics()):
-            engine.cluster.request_refresh()  # what is known may be older than the rights
+            engine.cluster.request_refresh()  # permissions may have changed since the last update
 
     def forget_subscription(self) -> None:
-        """The group was left: what is subscribed to after that is news to it."""
+        """Forget the topics sent to the group after leaving it, so that they are sent again."""
         self._group_subscription = None
         self.wake()
 
@@ -79,7 +84,7 @@ class TopicWatch:
                 await self._woken.wait()
 
     async def _bootstrap(self) -> None:
-        """Report each time that no broker could be reached, and each refusal of all of them."""
+        """Report each failure to reach any broker, and each security error of all brokers."""
         known: KafkaError | None = None
         while True:
             try:
@@ -90,7 +95,7 @@ class TopicWatch:
                 known = error
                 self._engine.callback_queue.report(error)
             except IllegalStateError:
-                return  # cancelled before it began: the connections are closed already
+                return  # cancelled before the start, and the connections are closed
             else:
                 self._engine.callback_queue.notify()
                 return
@@ -102,7 +107,7 @@ class TopicWatch:
         if engine.replaced_offsets:
             await engine.commit_replaced()
         if engine.is_leaving:
-            return  # what comes after that is seen when it is done
+            return  # finish_leave() wakes this task for later changes
         subscription = engine.subscription
         mode = subscription.mode
         if mode is SubscriptionMode.PATTERN:
@@ -113,7 +118,7 @@ class TopicWatch:
         else:
             self._pattern = None
             self._observe_topics()
-            # The leader assigns, and so watches, the topics of all members.
+            # The leader assigns the topics of all members, so it needs their metadata.
             of_group = engine.coordinator.group_topics if engine.coordinator else frozenset()
             owned = {tp.topic for tp in subscription.assigned()}
             engine.cluster.want_topics(subscription.topics() | of_group | owned)
@@ -130,12 +135,12 @@ class TopicWatch:
             engine.coordinator.request_rejoin(reason)
 
     async def _match_pattern(self) -> bool:
-        """Match the pattern; False while the names of all topics are not known yet."""
+        """Match the pattern. Return False while the names of all topics are unknown."""
         cluster, pattern = self._engine.cluster, self._engine.subscription.pattern
         if not cluster.bootstrapped:
             return False
         if pattern is not self._pattern:
-            # Without them the group would be joined for nothing, and again a moment later.
+            # Without the names, the consumer would join the group in vain and again soon after.
             await cluster.fetch_topics(None)
             self._pattern = pattern
         known = cluster.metadata.topics
@@ -145,7 +150,7 @@ class TopicWatch:
         return True
 
     def _assign_all(self, topics: frozenset[str]) -> None:
-        """Without a group, a subscription is all partitions of its topics."""
+        """Assign all partitions of the topics, for a subscription without a group."""
         metadata = self._engine.cluster.metadata
         wanted = {
             TopicPartition(topic, partition)
@@ -163,7 +168,7 @@ class TopicWatch:
         engine = self._engine
         self._note_ids()
         if engine.subscription.mode is not SubscriptionMode.PATTERN:
-            self._observe_topics()  # else when the topics are matched
+            self._observe_topics()  # a pattern does this after the match
         if engine.coordinator is not None:
             engine.coordinator.apply_metadata(engine.cluster.metadata)
         self._check_topics()
@@ -173,7 +178,7 @@ class TopicWatch:
         engine.callback_queue.notify()  # start() may be waiting for it
 
     def _note_ids(self) -> None:
-        """Pass recreated topics to the subscription, before anything else is done."""
+        """Pass topic ids to the subscription first, so that it detects recreated topics."""
         engine = self._engine
         topics = engine.cluster.metadata.topics
         recreated = engine.subscription.note_topic_ids(
@@ -185,7 +190,7 @@ class TopicWatch:
             engine.find_positions()
 
     def _observe_topics(self) -> None:
-        """Note what is there of the topics that are wanted, for the sake of what is not yet."""
+        """Note which partitions of the topics exist, so that later ones count as new."""
         engine = self._engine
         subscription = engine.subscription
         engine.first_positions.baseline.observe(
@@ -194,7 +199,7 @@ class TopicWatch:
         engine.fetcher.wake()
 
     def _check_topics(self) -> None:
-        """Tell the caller of topics that are not there, once each."""
+        """Report topics that do not exist, once each."""
         metadata = self._engine.cluster.metadata
         wanted = self._engine.subscription.topics()
         self._check_rights(wanted)
@@ -228,7 +233,7 @@ class TopicWatch:
             )
 
     def _check_assigned(self) -> None:
-        """Tell the caller of partitions that assign() named and that are not there, once each."""
+        """Report partitions of assign() that do not exist, once each."""
         engine, metadata = self._engine, self._engine.cluster.metadata
         missing: dict[TopicPartition, int] = {}
         if engine.subscription.mode is SubscriptionMode.MANUAL:
@@ -250,20 +255,20 @@ class TopicWatch:
             self._engine.callback_queue.report(error)
 
     async def partitions_of(self, topic: str) -> frozenset[int]:
-        """Partitions of a topic, asked for if it is not known."""
+        """Return the partitions of a topic, requested if they are unknown."""
         metadata = self._engine.cluster.metadata
         while not metadata.partitions_for(topic):
-            # Asked for by its name, it might be created.
+            # A request for one name could create the topic, so all topics are requested.
             metadata = await self._engine.cluster.fetch_topics(None)
             known = metadata.topics.get(topic)
             if known is None or known.error != ErrorCode.LEADER_NOT_AVAILABLE:
                 break
-            # It is there, and the brokers are still finding out who leads it.
+            # The topic exists, but its leaders are not elected yet.
             await anyio.sleep(self._engine.config.client.retry_backoff_ms / 1000)
         return frozenset(metadata.partitions_for(topic))
 
     async def all_topics(self) -> frozenset[str]:
-        """All topics of the cluster, asked for anew."""
+        """Return the names of all topics of the cluster, by a new request."""
         metadata = await self._engine.cluster.fetch_topics(None)
         hide = self._engine.config.exclude_internal_topics
         return frozenset(
@@ -271,7 +276,10 @@ class TopicWatch:
         )
 
     async def ids_of(self, names: frozenset[str]) -> dict[str, bytes]:
-        """The ids of topics, asked for anew; without those that are not there or have none."""
+        """Return the ids of topics by a new request.
+
+        Topics that do not exist or have no id are left out.
+        """
         metadata = await self._engine.cluster.fetch_topics(names, may_create=False)
         known = {name: metadata.topics[name] for name in names if name in metadata.topics}
         return {
@@ -283,14 +291,13 @@ class TopicWatch:
 
 def _unknown_topic(topic: str) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
-        f"topic {topic!r} does not exist, and the cluster does not create it by itself: create "
-        "it, or correct the name. Going on to poll waits for it to appear"
+        f"topic {topic!r} does not exist, and the cluster does not create topics automatically. "
+        "Create it or correct the name. Further polls wait for it"
     )
 
 
 def _unknown_partition(tp: TopicPartition, count: int) -> UnknownTopicOrPartitionError:
     return UnknownTopicOrPartitionError(
         f"{tp.topic}-{tp.partition} is assigned and does not exist: the topic has {count} "
-        f"partitions, numbered from 0. Correct assign(), or add partitions. Going on to poll waits "
-        "for it to appear"
+        "partitions, numbered from 0. Correct assign() or add partitions. Further polls wait for it"
     )

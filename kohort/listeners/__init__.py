@@ -1,4 +1,4 @@
-"""Rebalance listeners: their base class, the ready-made ones, and how one is called."""
+"""Rebalance listeners: the base class, ready-made listeners, and the functions that call them."""
 
 from __future__ import annotations
 

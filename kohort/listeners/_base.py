@@ -13,25 +13,36 @@ from kohort.types import TopicPartition
 
 
 class ConsumerRebalanceListener:
-    """Told when partitions come and go; override what you need.
+    """A base class of listeners that are called in a rebalance; override the methods you need.
 
-    Methods run where you call ``poll()``, ``close()`` or ``unsubscribe()``, while heartbeats go on;
-    ``commit``, ``position``, ``seek`` and ``pause`` work in them, ``poll`` does not. With
-    AsyncKafkaConsumer they may be coroutines, and run in a task of the consumer while you hold no
-    records and do not poll (option ``rebalance_without_poll``). What one raises comes out of
-    ``poll()`` as RebalanceListenerError; the rebalance goes on.
+    Methods run inside your call of ``poll()``, ``close()`` or ``unsubscribe()``, while heartbeats
+    continue. They may call ``commit``, ``position``, ``seek`` and ``pause``, but not ``poll``.
+
+    With AsyncKafkaConsumer the methods may be coroutines. They also run in a task of the consumer
+    while you do not poll and hold no returned records (option ``rebalance_without_poll``).
+
+    ``poll()`` raises the error of a method as RebalanceListenerError. The rebalance continues.
     """
 
     def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> Any:
-        """Before these are taken away: still owned, so commit here. Never called with nothing."""
+        """Run before partitions are revoked, while you still own them, so you can commit here.
+
+        It is never called with an empty set.
+        """
         return None
 
     def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> Any:
-        """After a rebalance, before the first fetch of these, the new ones; may be none."""
+        """Run after a rebalance, before the first fetch of the newly assigned partitions.
+
+        The set has only new partitions, and may be empty.
+        """
         return None
 
     def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> Any:
-        """These are somebody else's already, commits fail. By default on_partitions_revoked()."""
+        """Run after partitions were lost: other members may own them, so commits fail.
+
+        The default calls :meth:`on_partitions_revoked`.
+        """
         return self.on_partitions_revoked(lost)
 
 

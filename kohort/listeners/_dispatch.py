@@ -1,4 +1,4 @@
-"""How a rebalance listener is called, whoever wrote it and whatever it does."""
+"""The functions that check and call rebalance listeners, also those of other libraries."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ CallbackName = Literal["on_partitions_revoked", "on_partitions_assigned", "on_pa
 
 _REQUIRED: tuple[CallbackName, ...] = ("on_partitions_revoked", "on_partitions_assigned")
 _COROUTINE = (
-    "is a coroutine function, and KafkaConsumer cannot await it: make it a plain function, "
+    "is a coroutine function, which KafkaConsumer cannot await. Use a plain function, "
     "or use AsyncKafkaConsumer"
 )
 
 
 def check_listener(listener: Any, *, asynchronous: bool = False) -> None:
-    """Raise TypeError for what cannot serve as a listener of the (a)synchronous consumer.
+    """Raise TypeError if an object is no listener for the sync or the async API.
 
-    Anything with the two methods serves: the listeners of kafka-python and aiokafka do.
+    A listener needs only on_partitions_revoked() and on_partitions_assigned(). Listeners of
+    kafka-python and aiokafka have both.
     """
     if isinstance(listener, type):
-        raise TypeError(f"listener is the class {listener.__name__}: give an instance of it")
+        raise TypeError(f"listener is the class {listener.__name__}. Pass an instance of it")
     for name in _REQUIRED:
         if not callable(getattr(listener, name, None)):
             raise TypeError(f"listener {listener!r} has no method {name}()")
@@ -34,22 +35,22 @@ def check_listener(listener: Any, *, asynchronous: bool = False) -> None:
         if inspect.iscoroutinefunction(getattr(listener, name, None)):
             raise TypeError(f"{type(listener).__name__}.{name} {_COROUTINE}")
     if is_awaited(listener):
-        raise TypeError(f"{type(listener).__name__} needs AsyncKafkaConsumer: it awaits something")
+        raise TypeError(f"{type(listener).__name__} awaits coroutines. Use AsyncKafkaConsumer")
 
 
 def call_listener(
     listener: Any, callback: CallbackName, partitions: Iterable[TopicPartition]
 ) -> RebalanceListenerError | None:
-    """Call one method of a listener; what it raises is returned, wrapped.
+    """Call one method of a listener, and return its error wrapped in RebalanceListenerError.
 
-    KeyboardInterrupt, SystemExit and other non-errors pass through.
+    KeyboardInterrupt, SystemExit and others that are no Exception are raised.
     """
     affected = frozenset(partitions)
     try:
         result = method_of(listener, callback)(affected)
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
-                result.close()  # or it would warn that nobody has awaited it
+                result.close()  # otherwise Python warns that it was never awaited
             raise TypeError(f"{type(listener).__name__}.{callback} {_COROUTINE}")
     except Exception as error:
         return _wrapped(error, listener, callback, affected)
@@ -59,9 +60,9 @@ def call_listener(
 async def acall_listener(
     listener: Any, callback: CallbackName, partitions: Iterable[TopicPartition]
 ) -> RebalanceListenerError | None:
-    """As call_listener(), and awaits what the method returns, if it can be awaited.
+    """Call one method of a listener as call_listener() does, and await its result if needed.
 
-    Cancellation passes through as itself.
+    A cancellation is raised unchanged.
     """
     affected = frozenset(partitions)
     try:
@@ -74,12 +75,12 @@ async def acall_listener(
 
 
 def describe(partitions: Iterable[TopicPartition]) -> str:
-    """``orders-0, orders-1``, sorted; ``none`` if there are none."""
+    """Return the sorted partitions as ``orders-0, orders-1``, or ``none``."""
     return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"
 
 
 def is_awaited(listener: Any) -> bool:
-    """A method of the listener's is a coroutine function, or it says so (``awaits``)."""
+    """Return True if a method is a coroutine function, or the attribute ``awaits`` is true."""
     methods = [getattr(listener, name, None) for name in (*_REQUIRED, "on_partitions_lost")]
     return bool(getattr(listener, "awaits", False)) or any(
         inspect.iscoroutinefunction(method) for method in methods
@@ -87,10 +88,10 @@ def is_awaited(listener: Any) -> bool:
 
 
 def method_of(listener: Any, callback: CallbackName) -> Callable[[frozenset[TopicPartition]], Any]:
-    """The method for a callback; AttributeError if there is none."""
+    """Return the method for a callback. Raise AttributeError if there is none."""
     method = getattr(listener, callback, None)
     if method is None and callback == "on_partitions_lost":
-        # Listeners written for aiokafka, or before KIP-429, know only "revoked".
+        # Listeners for aiokafka, and those from before KIP-429, have no on_partitions_lost().
         method = listener.on_partitions_revoked
     if method is None:
         raise AttributeError(f"{type(listener).__name__} has no method {callback}()")

@@ -1,4 +1,4 @@
-"""A listener that logs."""
+"""A rebalance listener that logs each callback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kohort.types import TopicPartition
 
 
 class LoggingRebalanceListener(ConsumerRebalanceListener):
-    """Logs each callback with its partitions; what is lost, one level above ``level`` at least."""
+    """A listener that logs each callback with its partitions.
+
+    Lost partitions are logged as WARNING, or with ``level`` if that is higher.
+    """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
         self._logger = logger or logging.getLogger("kohort.rebalance")

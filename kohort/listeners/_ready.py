@@ -1,4 +1,4 @@
-"""Listeners for what most listeners do; each serves both faces."""
+"""Ready-made listeners for frequent tasks, which work with both APIs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Save = Callable[[dict[TopicPartition, int]], Any]
 
 
 class Consumer(Protocol):
-    """The part of a consumer that these need."""
+    """The methods of a consumer that the listeners use."""
 
     def positions(self) -> dict[TopicPartition, int]: ...
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
@@ -27,11 +27,11 @@ class Consumer(Protocol):
 
 
 class CommitOnRevoke(ConsumerRebalanceListener):
-    """Commits the positions of partitions before they are taken away.
+    """A listener that commits the positions of partitions before they are revoked.
 
-    For consumers without automatic commits, whose records are done with when poll() is called
-    again. Lost partitions are not committed: they are another member's. With
-    ``rebalance_without_poll="always"`` it commits records that you still process, too.
+    It is for consumers without automatic commits that process all records before the next poll().
+    Lost partitions are not committed, because other members may own them. With
+    ``rebalance_without_poll="always"`` it also commits records that you still process.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -48,13 +48,16 @@ class CommitOnRevoke(ConsumerRebalanceListener):
 
 
 class ExternalOffsets(ConsumerRebalanceListener):
-    """Offsets that are kept outside of Kafka: loaded when assigned, saved when revoked.
+    """A listener for offsets that are stored outside of Kafka.
 
-    ``load(partitions)`` returns ``{partition: offset}``; where one is missing or None, what is
-    committed or ``auto_offset_reset`` decides. ``save({partition: offset})`` gets the positions,
-    that is, the offsets of the next records; it should refuse those of an older owner by itself,
-    as nothing can stop a process that was suspended in the midst of it. With AsyncKafkaConsumer
-    both may be coroutine functions. What is lost is not saved.
+    ``load(partitions)`` is called for assigned partitions and returns ``{partition: offset}``. For
+    a missing offset or None, the committed offset or ``auto_offset_reset`` decides.
+
+    ``save({partition: offset})`` is called for revoked partitions with the offsets of their next
+    records. It should reject the offsets of a previous owner, because a suspended process may
+    continue in ``save`` after it lost the partitions. Lost partitions are not saved.
+
+    With AsyncKafkaConsumer both may be coroutine functions.
     """
 
     def __init__(self, consumer: Consumer, *, load: Load, save: Save) -> None:
@@ -88,8 +91,10 @@ class ExternalOffsets(ConsumerRebalanceListener):
 
 
 class ListenerChain(ConsumerRebalanceListener):
-    """Calls several listeners, in the order given. One that raises does not keep the others from
-    being called; the first exception is raised then."""
+    """A listener that calls several listeners in the given order.
+
+    All are called, also after an error. The first error is raised at the end.
+    """
 
     def __init__(self, *listeners: AsyncRebalanceListener) -> None:
         for listener in listeners:
