@@ -219,7 +219,7 @@ def test_a_consumer_whose_event_loop_has_ended_says_so_and_can_be_stopped(
 
     async def second() -> None:
         for call in (consumer.getmany, consumer.commit, consumer.start):
-            with pytest.raises(IllegalStateError, match="make a new consumer here"):
+            with pytest.raises(IllegalStateError, match="create a new consumer here"):
                 await call()
         await consumer.stop()
         with pytest.raises(ConsumerClosedError):

@@ -310,7 +310,7 @@ async def test_before_the_start_and_after_the_stop_calls_are_refused(
     async with consumer:
         pass
     for call in (consumer.getone, consumer.getmany, consumer.start, consumer.topics):
-        with pytest.raises(ConsumerClosedError, match="make a new one"):
+        with pytest.raises(ConsumerClosedError, match="Create a new one"):
             await call()
     with pytest.raises(ConsumerClosedError):
         aiter(consumer)

@@ -131,5 +131,5 @@ def test_explain_names_the_step_that_hangs(cluster: Cluster) -> None:
             shown = str(consumer.explain())
     finally:
         rule.stop()
-    assert "no broker was reached yet; asked: " in shown
+    assert "no broker was reached yet; tried: " in shown
     assert "did not complete the PLAIN login within 0.2 s" in shown

@@ -145,7 +145,7 @@ def test_call_ends_in_time_when_the_core_is_blocked(
     with blocked(consumer) as late:
         begun = time.monotonic()
         if name in WAITING:
-            with pytest.raises(KafkaTimeoutError, match="thread did not answer"):
+            with pytest.raises(KafkaTimeoutError, match="thread did not respond"):
                 CALLS[name](consumer, tp)
         else:
             call(name, consumer, tp)
@@ -179,7 +179,7 @@ def test_commit_future_raises_in_time_when_the_core_is_blocked(
     with blocked(consumer) as late:
         begun = time.monotonic()
         future = consumer.commit_async({tp: 1}, lambda offsets, error: answers.append(error))
-        with pytest.raises(KafkaTimeoutError, match="thread did not answer"):
+        with pytest.raises(KafkaTimeoutError, match="thread did not respond"):
             getattr(future, wait)()
         assert time.monotonic() - begun < REQUEST_S + SLACK_S
         with pytest.raises(TimeoutError):
@@ -330,7 +330,7 @@ def test_call_raises_when_the_thread_died(
     assert not core.is_running
     begun = time.monotonic()
     if name in WAITING or name in POLLING or name in ("commit_async", "unsubscribe"):
-        with pytest.raises(IllegalStateError, match="was ended: close it"):
+        with pytest.raises(IllegalStateError, match="was ended from outside: close"):
             CALLS[name](consumer, tp)
     else:
         call(name, consumer, tp)

@@ -329,7 +329,7 @@ def test_a_fenced_member_is_told_that_only_a_new_subscription_brings_it_back() -
                 with cluster.fail("Heartbeat", ErrorCode.FENCED_INSTANCE_ID):
                     assert await poll_for(consumer, lambda: not consumer.assignment())
                 (reason,) = consumer.explain().reasons
-                assert "over until you subscribe() again" in reason
+                assert "was fenced, call subscribe() to join again" in reason
                 consumer.subscribe(["t"])
                 await poll_for(consumer, consumer.assignment)
 

@@ -228,7 +228,7 @@ def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
                 try:
                     call()
                 except ForkedConsumerError as error:
-                    refused += "Make a new one" in str(error)
+                    refused += "Create a new consumer" in str(error)
             consumer.close()
         finally:
             os._exit(0 if refused == len(calls) else 1)
@@ -309,10 +309,10 @@ def test_the_end_of_the_core_is_an_error_and_not_silence(
 
     consumer._engine._topics._apply_subscription = fail  # type: ignore[method-assign]
     consumer.subscribe([topic])
-    with pytest.raises(IllegalStateError, match="close it, and make a new one") as raised:
+    with pytest.raises(IllegalStateError, match="create a new one") as raised:
         consumer.poll(timeout_ms=10_000)
     assert raised.value.__cause__ is not None
     with pytest.raises(IllegalStateError):
         consumer.poll()
     close_in_time(consumer, 0)
-    assert "broke down" in caplog.text
+    assert "internal error in kohort" in caplog.text

@@ -253,7 +253,7 @@ def test_a_closed_consumer_says_so(topic: str, make: MakeConsumer) -> None:
     consumer.close()
     consumer.close()
     for call in (consumer.poll, consumer.topics, consumer.unsubscribe, consumer.commit):
-        with pytest.raises(ConsumerClosedError, match="make a new one"):
+        with pytest.raises(ConsumerClosedError, match="Create a new one"):
             call()
     assert list(consumer) == []
 

@@ -72,7 +72,7 @@ def test_why_nothing_comes_behind_a_length_that_lies_is_told(
             fetch_max_wait_ms=100,
         ) as consumer:
             assert read_all(consumer, first) == ([*range(first)], [])
-            words = f"has given nothing from offset {first} on"
+            words = f"has returned nothing from offset {first} on"
             deadline = time.monotonic() + TIMEOUT_S
             while words not in str(consumer.explain()):
                 assert time.monotonic() < deadline, consumer.explain()

@@ -177,7 +177,7 @@ def test_coroutine_methods_are_for_the_asynchronous_consumer_only() -> None:
 
 
 def test_a_class_or_an_object_without_the_methods_is_no_listener() -> None:
-    with pytest.raises(TypeError, match="give an instance"):
+    with pytest.raises(TypeError, match="Pass an instance"):
         check_listener(Recorder)
     with pytest.raises(TypeError, match=r"no method on_partitions_revoked\(\)"):
         check_listener(object())
