@@ -58,7 +58,7 @@ class LossCheck:
             *(f"{_name(tp)} was deleted" for tp in sorted(gone)),
             *(
                 f"{_name(tp)} ends at {ends[tp]} but "
-                f"{'was read up to' if tp in done else 'starts at'} {positions[tp]}"
+                f"{'was read up to' if tp in done else 'is read from'} {positions[tp]}"
                 for tp in sorted(shorter)
             ),
         ]
